@@ -1,4 +1,4 @@
-"""Settings of the whole suite: on the CPU, with 64-bit types at hand, and with nothing promoted silently."""
+"""Settings of the whole suite: CPU, 64-bit types enabled, strict dtype promotion."""
 
 from __future__ import annotations
 

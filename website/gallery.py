@@ -20,7 +20,7 @@ from artix.cli.recordings import episode
 from artix.cli.training_files import LEARNED, config_of, load_header, load_policy
 
 #: The largest recording, with the player [bytes].
-MOST_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +139,7 @@ def pages() -> dict[str, str | bytes]:
             viewer.save_html(html, shown.robots, shown.states, shown.dt, **shown.options)
             options = {name: value for name, value in shown.options.items() if name != "series"}
             viewer.render_png(png, shown.robots, shown.states, frames=shown.frames, size=(720, 420), **options)
-            if html.stat().st_size > MOST_BYTES:
+            if html.stat().st_size > MAX_BYTES:
                 raise ValueError(f"the recording {make.__name__!r} has {html.stat().st_size} bytes")
             found[f"gallery/{make.__name__}.html"] = html.read_bytes()
             found[f"gallery/{make.__name__}.png"] = png.read_bytes()

@@ -1,7 +1,7 @@
-"""The pages of the API reference: every public name of artix, by the room in which it is defined.
+"""The pages of the API reference: every public name of artix, by the room that defines it.
 
-Nothing is listed by hand. What a user can reach (``artix.X``, ``artix.physx.X``, ``artix.kinematics.X``) is found by
-looking, and an object's room is where its code lives.
+Nothing is listed by hand. Public names (``artix.X``, ``artix.physx.X``, ``artix.kinematics.X``) are found by
+inspection, and an object's room is where its code lives.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import re
 import types
 from collections.abc import Iterator
 
@@ -19,6 +20,25 @@ from website.markup import as_markdown
 
 #: Commands, and programs to be read as a whole.
 NOT_A_NAMESPACE = {"cli", "examples"}
+
+#: Words of titles that are not spelled like the module.
+SPELLINGS = {
+    "envs": "environments",
+    "gpu": "GPU",
+    "html": "HTML",
+    "ilqr": "iterative LQR",
+    "io": "files",
+    "jacobians": "Jacobians",
+    "kkt": "KKT",
+    "lie": "Lie groups",
+    "math": "mathematics",
+    "mjcf": "MJCF",
+    "npz": "NPZ",
+    "physx": "PhysX",
+    "urdf": "URDF",
+    "usd": "USD",
+    "xacro": "Xacro",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +116,9 @@ def _index(rooms: dict[str, list[Entry]]) -> str:
     lines = [
         "# Reference",
         "",
-        "Every public function and class, by the room in which it is defined. The names are those that you write; each "
-        "room's page has arguments, results, frames, units, errors, an example and the source. Examples are executed "
-        "by the tests, which compare the digits shown; they assume",
+        "Every public function and class, by the part of artix that defines it. Names are as you write them. The pages "
+        "have arguments, results, frames, units, errors, examples and sources. Tests run the examples and compare the "
+        "digits shown. The examples assume",
         "",
         "```python",
         "import jax",
@@ -109,7 +129,8 @@ def _index(rooms: dict[str, list[Entry]]) -> str:
         "",
     ]
     for room, of_room in rooms.items():
-        lines += ["", f"## [{room}]({room}.md)", "", _about(f"artix.{room}"), "", "| name | what it is |", "|---|---|"]
+        lines += ["", f"## [{_title(room)}]({room}.md)", "", _about(f"artix.{room}"), ""]
+        lines += ["| name | what it is |", "|---|---|"]
         for entry in of_room:
             summary = as_markdown(entry.summary, entry.module, published).replace("|", r"\|")
             lines.append(f"| [`{entry.name}`][{entry.home}] | {summary} |")
@@ -117,15 +138,23 @@ def _index(rooms: dict[str, list[Entry]]) -> str:
 
 
 def _page(room: str, of_room: list[Entry]) -> str:
-    lines = [f"# {room}", "", _about(f"artix.{room}"), ""]
+    lines = [f"# {_title(room)}", "", _about(f"artix.{room}"), ""]
     module = None
     for entry in of_room:
         if entry.module != module:
             module = entry.module
-            lines += [f"## {module.removeprefix(f'artix.{room}.')}", "", _about(module), ""]
+            title = _title(module.removeprefix(f"artix.{room}").removeprefix("."))
+            lines += [f"## {title}", "", _about(module), ""] if title else []
         short = entry.name.rpartition(".")[2]
         lines += [f"::: {entry.home}", "    options:", f"      heading: {entry.name}", f"      toc_label: {short}", ""]
     return "\n".join(lines)
+
+
+def _title(name: str) -> str:
+    """The name of a room or a module as a title: ``Mass matrix``, ``MJCF: reader``."""
+    words = name.removeprefix("common.").removeprefix("projected.").replace(".", ": ").replace("_", " ")
+    words = re.sub(r"\w+", lambda match: SPELLINGS.get(match[0], match[0]), words)
+    return words[:1].upper() + words[1:]
 
 
 def _about(module: str) -> str:

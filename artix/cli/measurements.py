@@ -25,7 +25,7 @@ class Quantity:
     Attributes:
       name: how to print it.
       function: a function of one articulation, its state and, if ``accelerated``, a generalised acceleration.
-      group: the chapter that it belongs to.
+      group: the group that it belongs to.
       accelerated: whether the function takes an acceleration.
     """
 
@@ -54,7 +54,7 @@ def energies(articulation: artix.Articulation, state: artix.State) -> tuple[Arra
 
 
 def potential_energy_slope(articulation: artix.Articulation, state: artix.State) -> Array:
-    """Derivative of the potential energy by the joint positions, from JAX's automatic differentiation, shape [n]."""
+    """Derivative of the potential energy with respect to the joint positions, by autodiff, shape [n]."""
 
     def energy(joint_position: Array) -> Array:
         return artix.potential_energy(articulation, dataclasses.replace(state, joint_position=joint_position))

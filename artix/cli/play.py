@@ -1,4 +1,4 @@
-"""``artix play``: what a policy does in episodes of its task."""
+"""``artix play``: plays episodes of a task with a policy."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
     """Plays episodes and prints their statistics.
 
     Args:
-      checkpoint: a file of ``artix train``, its folder, or a task for which artix has a policy.
+      checkpoint: a file from ``artix train``, its folder, or a task for which artix has a built-in policy.
       episodes: number of episodes.
-      seed: seed of everything random in them.
-      html: a file for an animation of the first episode; ``None`` for none.
+      seed: seed of all random numbers.
+      html: file for an animation of the first episode, or ``None``.
 
     Returns:
       0.
@@ -33,7 +33,7 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
     path = _file_of(checkpoint)
     header = load_header(path)
     if header["task"] not in envs.NAMES:
-        raise TrainingFailure(f"{str(path)!r} is of the task {header['task']!r}, which this version does not have")
+        raise TrainingFailure(f"{str(path)!r} is for the task {header['task']!r}, which this version does not have")
     environment = envs.make(header["task"])
     policy = load_policy(path, environment, config_of(header))
     found = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
@@ -50,7 +50,7 @@ def _file_of(checkpoint: str) -> Path:
         own = LEARNED / f"{_task(checkpoint)}.npz"
         if not own.exists():
             known = ", ".join(sorted(file.stem for file in LEARNED.glob("*.npz")))
-            raise TrainingFailure(f"there is no checkpoint {checkpoint!r}; artix has policies of its own for: {known}")
+            raise TrainingFailure(f"there is no checkpoint {checkpoint!r}; artix has built-in policies for: {known}")
         return own
     return TrainingFiles(path).policy if path.is_dir() else path
 
@@ -70,7 +70,7 @@ def _statistics(found: dict[str, np.ndarray]) -> str:
         (name, *(quantity(float(f(found[name]))) for f in (np.mean, np.std, np.min, np.median, np.max)))
         for name in names
     ]
-    return table(("of an episode", "mean", "deviation", "least", "median", "most"), rows, align="l")
+    return table(("per episode", "mean", "deviation", "min", "median", "max"), rows, align="l")
 
 
 def _save_html(path: str, environment: envs.Environment, policy: policies.Policy, seed: int) -> None:

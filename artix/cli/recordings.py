@@ -1,4 +1,4 @@
-"""An episode of a policy as one file of HTML."""
+"""Saves an episode of a policy as one HTML file."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import artix
 from artix import envs
 from artix.examples import policies
 
-#: A plot of more joints could not be read.
-MOST_JOINTS = 12
+#: A plot of more joints would be unreadable.
+MAX_JOINTS = 12
 
 
 def save_episode(
     path: str | os.PathLike[str], environment: envs.Environment, policy: policies.Policy, seed: int
 ) -> None:
-    """Saves the first of the episodes that :func:`artix.examples.policies.evaluate` plays, with plots of its rewards.
+    """Saves the first episode that :func:`artix.examples.policies.evaluate` plays, with plots of its rewards.
 
     Args:
-      path: the file.
+      path: the file to write.
       environment: the environment.
-      policy: the policy.
-      seed: seed of everything random.
+      policy: the policy that acts.
+      seed: seed of all random numbers.
 
     Raises:
       ImportError: viser is not installed.
@@ -38,18 +38,18 @@ def save_episode(
 
 
 def episode(environment: envs.Environment, policy: policies.Policy, seed: int) -> tuple[artix.State, dict[str, Any]]:
-    """The states of an episode [T], and what :func:`artix.viewer.save_html` shows with them: commands and plots.
+    """The states of an episode [T], and the options of :func:`artix.viewer.save_html`: commands and plots.
 
-    Arguments are those of :func:`save_episode`.
+    The arguments are those of :func:`save_episode`.
     """
     key = jax.random.split(jax.random.key(seed), 1)[0]
     states = jax.jit(lambda key: policies.play(environment, policy, key))(key)
     ended = np.flatnonzero(np.asarray(states.done))
-    # The last state of an episode that ended begins the next one.
+    # The last state of an episode that ended is the first of the next one.
     frames = max(int(ended[0]) if ended.size else environment.episode_length, 1)
     states = jax.tree.map(lambda leaf: leaf[:frames], states)
     shown = states.articulation_state
     series: dict[str, Any] = {"reward": states.reward}
-    if shown.joint_position.shape[1] <= MOST_JOINTS:
+    if shown.joint_position.shape[1] <= MAX_JOINTS:
         series["joint position"] = shown.joint_position
     return shown, {"ground": environment.ground, "series": series, "commands": states.info.get("command")}

@@ -1,4 +1,4 @@
-"""``artix train``: PPO on a task, with progress, checkpoints, a learning curve and an episode to look at."""
+"""``artix train``: trains a policy with PPO, with progress, checkpoints, a learning curve and a recorded episode."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from artix.examples import policies, ppo
 from artix.examples.ppo_settings import settings
 from artix.examples.warm_start import start_from
 
-#: Between checkpoints, and between lines where the output is no terminal [s].
+#: Time between checkpoints, and between progress lines if the output is not a terminal [s].
 CHECKPOINT_PERIOD, LINE_PERIOD = 60.0, 10.0
 
 
@@ -42,18 +42,18 @@ def run_train(
     """Trains a policy.
 
     Args:
-      task: the name of a task of :mod:`artix.envs`, or its beginning.
-      steps: environment steps, from the beginning of the training; ``None`` for as many as the task usually takes.
-      num_envs: environments at once; ``None`` for what suits the task.
-      seed: seed of everything random; ``None`` for 0.
-      output: the folder for what is learned; ``None`` for ``runs/TASK``.
-      resume: whether to go on from the checkpoint in the folder.
+      task: name of a task of :mod:`artix.envs`, or the beginning of one.
+      steps: environment steps, counted from the start of the training run; ``None`` for the task's usual number.
+      num_envs: number of parallel environments; ``None`` for the task's usual number.
+      seed: seed of all random numbers; ``None`` for 0.
+      output: folder for the results; ``None`` for ``runs/TASK``.
+      resume: whether to continue from the checkpoint in the folder.
 
     Returns:
-      0 if all steps were taken, 130 if the training was interrupted and a checkpoint left.
+      0 if all steps were taken, 130 if training was interrupted and a checkpoint saved.
 
     Raises:
-      TrainingFailure: the task or the checkpoint is not known, or what was learned cannot be written.
+      TrainingFailure: the task is unknown, the checkpoint cannot be used, or the results cannot be written.
     """
     try:
         task = envs.full_name(task)
@@ -68,11 +68,11 @@ def run_train(
     if resume:
         header = load_header(files.checkpoint)
         if header["task"] != task:
-            raise TrainingFailure(f"{str(files.checkpoint)!r} is of the task {header['task']!r}, not {task!r}")
+            raise TrainingFailure(f"{str(files.checkpoint)!r} is for the task {header['task']!r}, not {task!r}")
         other = [name for name, value in given.items() if value != header["config"].get(name)]
         if other:
             raise TrainingFailure(
-                f"--resume keeps the checkpoint's {' and '.join(other)}: leave out what says otherwise"
+                f"--resume keeps the checkpoint's {' and '.join(other)}: leave out the options that differ"
             )
         config = config_of(header)
         training, rows = load_training(files, environment, config), load_rows(files, header["steps"])
@@ -81,19 +81,22 @@ def run_train(
             f"--envs must be a multiple of the number of devices, {jax.device_count()}; found {config.num_envs}"
         )
     elif files.checkpoint.exists():
-        raise TrainingFailure(f"there is a training in {str(files.folder)!r}: --resume goes on, --output names another")
+        raise TrainingFailure(
+            f"{str(files.folder)!r} already has a training run: continue it with --resume, or choose another folder "
+            "with --output"
+        )
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TrainingFailure(f"the folder {str(files.folder)!r} cannot be made: {error.strerror}") from error
+        raise TrainingFailure(f"the folder {str(files.folder)!r} cannot be created: {error.strerror}") from error
     if training is None and begins_with is not None:
         training = _started(begins_with, environment, config)
     return _train(task, environment, config, steps or usual_steps, training, rows, files)
 
 
 def _started(begins_with: str, environment: envs.Environment, config: ppo.Config) -> ppo.Training:
-    """The start from a policy that comes with artix."""
-    print(f"starting from artix's policy for {begins_with} ...")
+    """A training run that starts from a built-in policy."""
+    print(f"starting from the built-in policy for {begins_with} ...")
     path = LEARNED / f"{begins_with}.npz"
     policy = load_policy(path, envs.make(begins_with), config_of(load_header(path)))
     return start_from(policy, environment, config, jax.device_count())
@@ -109,7 +112,7 @@ def _train(
     files: TrainingFiles,
 ) -> int:
     before = rows[-1][1] if rows else 0.0
-    print(f"{task}: {rate(steps)} steps in {config.num_envs} environments at once, to {files.folder}/; compiling ...")
+    print(f"{task}: {rate(steps)} steps in {config.num_envs} environments, saved in {files.folder}/; compiling ...")
     progress, last_saved, report, interrupted = _Progress(steps), time.perf_counter(), None, False
     try:
         for now, report in ppo.train(environment, config, steps=steps, training=training):
@@ -134,9 +137,9 @@ def _train(
     except OSError as error:
         raise TrainingFailure(f"{str(files.folder)!r} cannot be written: {error.strerror or error}") from error
     if interrupted:
-        print(f"interrupted; artix train {task} --resume --output {files.folder} goes on")
+        print(f"interrupted; continue with: artix train {task} --resume --output {files.folder}")
         return 130
-    print(f"{files.recording if is_recorded else f'artix play {files.policy}'} shows what was learned")
+    print(f"to see the result: {f'open {files.recording}' if is_recorded else f'artix play {files.policy}'}")
     return 0
 
 
@@ -148,7 +151,7 @@ def _save_all(files: TrainingFiles, training: ppo.Training, header: dict[str, An
 
 
 def _record(files: TrainingFiles, environment: envs.Environment, policy: policies.Policy, seed: int) -> bool:
-    """An episode of what was learned, where there is the viewer."""
+    """Records an episode of the policy, if the viewer is installed."""
     try:
         save_episode(files.recording, environment, policy, seed + 1)
     except ImportError as error:
@@ -158,23 +161,23 @@ def _record(files: TrainingFiles, environment: envs.Environment, policy: policie
 
 
 def _save_or_say(files: TrainingFiles, training: ppo.Training, header: Any, rows: Any, progress: _Progress) -> None:
-    """A checkpoint on the way; if the disk is full, that is no reason to lose what was learned so far."""
+    """Saves a checkpoint during training. A full disk must not end the training run."""
     try:
         save_checkpoint(files, training, header, rows)
     except OSError as error:
         progress.end()
-        print(f"artix: no checkpoint was written: {error.strerror or error}; training goes on", file=sys.stderr)
+        print(f"artix: no checkpoint was saved: {error.strerror or error}; training continues", file=sys.stderr)
 
 
 class _Progress:
-    """A line that is written over in a terminal, and a line now and then elsewhere."""
+    """Progress: one line that is overwritten in a terminal, and a new line now and then elsewhere."""
 
     def __init__(self, steps: int) -> None:
         self.steps, self.shown, self.speed = steps, -math.inf, math.nan
         self.last: dict[str, float] | None = None
 
     def show(self, report: dict[str, float]) -> None:
-        if self.last is not None:  # the first report's time was spent on compiling
+        if self.last is not None:  # the first iteration includes compilation
             speed = (report["steps"] - self.last["steps"]) / max(report["seconds"] - self.last["seconds"], 1e-9)
             self.speed = speed if math.isnan(self.speed) else 0.95 * self.speed + 0.05 * speed
         now, live = time.perf_counter(), sys.stdout.isatty()
@@ -191,7 +194,7 @@ class _Progress:
         if not math.isnan(report["return"]):
             parts += [f"return {report['return']:.4g}", f"{100 * report['fall']:.0f} % terminated"]
         if report.get("metrics/nan"):
-            parts.append(f"{report['metrics/nan']:.1g} of the steps not finite")
+            parts.append(f"{report['metrics/nan']:.1g} of the steps were not finite")
         return " | ".join(parts).ljust(100)
 
     def end(self) -> None:

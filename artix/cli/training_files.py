@@ -1,4 +1,4 @@
-"""The files of a training: what it goes on from, what it has learned, and how it went."""
+"""The files of a training run: checkpoint, policy and learning curve."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from artix import envs
 from artix.cli.errors import TrainingFailure
 from artix.examples import policies, ppo
 
-#: Policies that come with artix.
+#: Folder of the built-in policies.
 LEARNED = Path(policies.__file__).parent / "checkpoints"
 
-#: What a row of the learning curve has.
+#: Columns of the learning curve.
 COLUMNS = ("steps", "seconds", "return", "fall", "noise")
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingFiles:
-    """The files in the folder of a training."""
+    """The files in the folder of a training run."""
 
     folder: Path
 
     @property
     def checkpoint(self) -> Path:
-        """The whole training, to go on with, and its policy."""
+        """The whole training run, to continue from."""
         return self.folder / "checkpoint.npz"
 
     @property
@@ -40,17 +40,17 @@ class TrainingFiles:
 
     @property
     def exported(self) -> Path:
-        """The policy for any program with JAX."""
+        """The exported policy, for any program that has JAX."""
         return self.folder / "policy.stablehlo"
 
     @property
     def recording(self) -> Path:
-        """An episode of the policy, to be opened in a browser."""
+        """A recorded episode, for a browser."""
         return self.folder / "episode.html"
 
     @property
     def rows(self) -> Path:
-        """The learning curve as numbers."""
+        """The learning curve as a table."""
         return self.folder / "progress.csv"
 
     @property
@@ -60,15 +60,15 @@ class TrainingFiles:
 
 
 def header_of(task: str, config: ppo.Config, report: dict[str, float]) -> dict[str, Any]:
-    """What is written beside the arrays of a checkpoint."""
+    """The header of a checkpoint."""
     return {"task": task, "config": dataclasses.asdict(config), "steps": report["steps"], "seconds": report["seconds"]}
 
 
 def save_checkpoint(files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: Sequence[Any]) -> None:
-    """Writes the training, its policy and its curve as numbers.
+    """Saves the training run, its policy and the table of its learning curve.
 
     Raises:
-      OSError: something could not be written; the checkpoint that was there is still there.
+      OSError: a file cannot be written. An existing checkpoint is kept.
     """
     config = config_of(header)
     policies.save(files.checkpoint, {"training": training, "policy": ppo.policy_of(training, config)}, **header)
@@ -77,20 +77,20 @@ def save_checkpoint(files: TrainingFiles, training: ppo.Training, header: dict[s
 
 
 def load_training(files: TrainingFiles, environment: envs.Environment, config: ppo.Config) -> ppo.Training:
-    """The training of a checkpoint.
+    """Loads the training run of a checkpoint.
 
     Raises:
-      TrainingFailure: the checkpoint is not there, damaged, or of other options or devices.
+      TrainingFailure: the checkpoint is missing or damaged, or was saved with other options or devices.
     """
     like = jax.eval_shape(lambda: ppo.start(environment, config, jax.device_count()))
     try:
         return policies.load(files.checkpoint, {"training": like})["training"]
     except (OSError, ValueError) as error:
-        raise TrainingFailure(f"cannot go on: {error}") from error
+        raise TrainingFailure(f"cannot resume: {error}") from error
 
 
 def load_rows(files: TrainingFiles, before: float) -> list[list[float]]:
-    """The learning curve until a number of steps; empty if there is none."""
+    """Loads the learning curve up to a number of steps; empty if there is none."""
     if not files.rows.exists():
         return []
     with files.rows.open(newline="") as file:
@@ -99,10 +99,10 @@ def load_rows(files: TrainingFiles, before: float) -> list[list[float]]:
 
 
 def load_header(path: Path) -> dict[str, Any]:
-    """What is written beside the arrays of a checkpoint or a policy.
+    """Loads the header of a checkpoint or a policy.
 
     Raises:
-      TrainingFailure: there is no such file, or it is none of these.
+      TrainingFailure: there is no such file, or it is neither of these.
     """
     try:
         header = policies.load_header(path)
@@ -111,15 +111,15 @@ def load_header(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise TrainingFailure(str(error)) from error
     if not {"task", "config"} <= set(header):
-        raise TrainingFailure(f"{str(path)!r} does not say of which task it is; was it written by artix train?")
+        raise TrainingFailure(f"{str(path)!r} does not name its task; was it written by artix train?")
     return header
 
 
 def load_policy(path: Path, environment: envs.Environment, config: ppo.Config) -> policies.Policy:
-    """The policy of a checkpoint, or of a file with a policy alone.
+    """Loads the policy from a checkpoint or from a policy file.
 
     Raises:
-      TrainingFailure: the file is damaged, or of another task.
+      TrainingFailure: the file is damaged or for another task.
     """
     like = jax.eval_shape(lambda: ppo.policy_of(ppo.start(environment, config, 1), config))
     try:
@@ -129,20 +129,20 @@ def load_policy(path: Path, environment: envs.Environment, config: ppo.Config) -
 
 
 def config_of(header: dict[str, Any]) -> ppo.Config:
-    """The settings in a header."""
+    """The settings of PPO from a header."""
     known = {field.name for field in dataclasses.fields(ppo.Config)}
     values: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in header["config"].items()}
     unknown = sorted(set(values) - known)
     if unknown:
-        raise TrainingFailure(f"the checkpoint has settings that this version of artix does not know: {unknown}")
+        raise TrainingFailure(f"the checkpoint has settings that are unknown to this version of artix: {unknown}")
     return ppo.Config(**values)
 
 
 def export_results(files: TrainingFiles, training: ppo.Training, header: dict[str, Any]) -> None:
-    """Writes the policy alone and, if JAX can here, the policy as StableHLO.
+    """Saves the policy and, if the necessary package is installed, exports it as StableHLO.
 
     Raises:
-      OSError: something could not be written.
+      OSError: a file cannot be written.
     """
     policy = jax.device_get(ppo.policy_of(training, config_of(header)))
     policies.save(files.policy, {"policy": policy}, **header)
@@ -156,7 +156,7 @@ def save_curve(files: TrainingFiles, rows: Sequence[Sequence[float]], title: str
     """Draws the learning curve.
 
     Raises:
-      OSError: the picture could not be written.
+      OSError: the picture cannot be written.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""The two problems of ``artix demo --trajectory-optimization``, solved."""
+"""Solves the two problems of ``artix demo --trajectory-optimization``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from artix.examples import reach, swing_up
 REACHED = 1e-2
 """Largest final distance [m] and angle [rad] of the tool at which the reach has converged."""
 UPRIGHT, SLOW = 0.95, 1.0
-"""Part of the full height above which the pendulum's tip must stay at the end of a swing-up that has converged, and the
-joint speed [rad/s] below which it must end."""
+"""A swing-up has converged if the pendulum's tip stays above this fraction of the full height at the end, and if the
+final joint speed [rad/s] is below this."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SwingUpResult:
-    """The swing-up, solved.
+    """The solution of the swing-up.
 
     Attributes:
       task: the task.
@@ -42,7 +42,7 @@ class SwingUpResult:
 
     @property
     def lowest_held(self) -> float:
-        """Least height of the tip over the last part of the horizon, as a part of the full height."""
+        """Lowest height of the tip over the last part of the horizon, as a fraction of the full height."""
         return float(self.heights[self.task.held].min()) / swing_up.FULL_HEIGHT
 
     @property
@@ -52,13 +52,13 @@ class SwingUpResult:
 
     @property
     def converged(self) -> bool:
-        """Whether the pendulum came up, stayed there and is slow."""
+        """Whether the pendulum swung up, stayed up and ends slowly."""
         return self.lowest_held > UPRIGHT and self.final_speed < SLOW
 
 
 @dataclasses.dataclass(frozen=True)
 class ReachResult:
-    """The reach, solved.
+    """The solution of the reach.
 
     Attributes:
       task: the task.
@@ -74,7 +74,7 @@ class ReachResult:
 
     @property
     def effort(self) -> np.ndarray:
-        """Torques as parts of their limits, [T, n]."""
+        """Torques relative to their limits, [T, n]."""
         return np.asarray(self.solution.forces / self.task.arm.max_joint_force[None])
 
     @property
@@ -84,7 +84,7 @@ class ReachResult:
 
     @property
     def converged(self) -> bool:
-        """Whether the tool arrived at its target, and rests there."""
+        """Whether the tool reached its target and rests there."""
         return bool(self.errors[-1].max() < REACHED) and self.final_speed < REACHED
 
 

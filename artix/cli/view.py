@@ -19,8 +19,8 @@ from artix.cli.text import writable
 RATE = 30.0
 #: How long each joint moves in a recording [s].
 SECONDS_A_JOINT = 1.2
-#: How many missing meshes are named.
-MOST_WARNINGS = 4
+#: Number of missing meshes that are named.
+MAX_WARNINGS = 4
 
 
 def run_view(
@@ -48,7 +48,7 @@ def run_view(
       0, or 1 if a file cannot be written.
 
     Raises:
-      UnreadableRobot: the robot cannot be read, a package is missing, or the port is used.
+      UnreadableRobot: the robot cannot be read, a package is missing, or the port is in use.
       DescriptionError: the description has errors.
     """
     if not all(writable(path) for path in (html, png) if path is not None):
@@ -76,15 +76,15 @@ def run_view(
 def _visuals(
     robot: str, articulation: Articulation, package_dirs: Sequence[str], root: str | None
 ) -> tuple[viewer.Visual, ...]:
-    """What is drawn of the robot; missing meshes are named on stderr, the first few of many."""
+    """The visuals of the robot. Missing meshes are named on stderr, at most a few."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DescriptionWarning)
         visuals = viewer.load_visuals(description_path(robot), articulation, package_dirs=package_dirs, root=root)
     told = [one.message for one in caught if issubclass(one.category, DescriptionWarning)]
-    for message in told[:MOST_WARNINGS]:
+    for message in told[:MAX_WARNINGS]:
         print(f"artix: {message}", file=sys.stderr)
-    if told[MOST_WARNINGS:]:
-        print(f"artix: and {len(told) - MOST_WARNINGS} more; --package-dirs says where to look", file=sys.stderr)
+    if told[MAX_WARNINGS:]:
+        print(f"artix: and {len(told) - MAX_WARNINGS} more; --package-dirs says where to look", file=sys.stderr)
     return visuals
 
 

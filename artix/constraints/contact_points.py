@@ -1,4 +1,4 @@
-"""Points at which links touch what does not move: what is known of them, their axes, positions and Jacobians."""
+"""Contact points between links and fixed surfaces: their data, axes, positions and Jacobians."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Array = jax.Array
 
 
 class Contacts(struct.PyTreeNode):
-    """K points of links that touch, or nearly touch, what does not move.
+    """K contact points, at which links touch or nearly touch fixed surfaces.
 
     Attributes:
-      links: numbers of the links, static.
+      links: indices of the links, static.
       point: the points in the links' frames, [K, 3] [m].
-      normal: unit vectors from the world's surface towards the link, in world axes, [K, 3].
+      normal: unit vectors from the surface towards the link, in world axes, [K, 3].
       friction: coefficients of friction, [K].
-      gap: distances that still separate them, [K] [m]; within a step a contact may close its gap. Zero or less for
-        touching contacts: penetration is not undone.
+      gap: distances to the surface, [K] [m]; a contact may close its gap within a step. Zero or negative for touching
+        contacts; penetration is not corrected.
       restitution: ratios of the normal speeds after and before an impact, [K]; ``None`` for zero.
-      compliance: penetrations per force, [K] [m/N]; ``None``, or 0, for rigid contacts.
-      relaxation_time: times in which compliant contacts give way, damping over stiffness, [K] [s]; ``None`` for zero.
+      compliance: penetration per force, [K] [m/N]; ``None`` or 0 for rigid contacts.
+      relaxation_time: damping over stiffness of compliant contacts, [K] [s]; ``None`` for zero.
 
-    :func:`contact_problem` and :func:`contact_forces` look at neither of the last three.
+    :func:`contact_problem` and :func:`contact_forces` ignore the last three.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -68,7 +68,7 @@ def contact_frames(normal: Array) -> Array:
 
 
 def contact_points(articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array) -> Array:
-    """Points [K, 3] of links' frames relative to the root's centre of mass in world axes, [3, K]."""
+    """Points [K, 3] in the links' frames, relative to the root's centre of mass in world axes, [3, K]."""
     body = articulation.topology.link_body[links]
     frames = Placement(take(kin.quaternion, body), take(kin.position, body)) @ kin.placements.take(links)
     return spatial.rotate(frames.rotation, point.T) + frames.position
@@ -82,8 +82,8 @@ def contact_jacobian(
     Args:
       articulation: the articulation.
       kin: its kinematics.
-      links: numbers of K links.
-      point: in the links' frames, [K, 3].
+      links: indices of K links.
+      point: points in the links' frames, [K, 3].
       frames: axes in the world, as rows, [K, 3, 3].
 
     Returns:
@@ -91,7 +91,7 @@ def contact_jacobian(
     """
     indices = np.array(links, int)
     linear = motions_at(articulation, kin, indices, contact_points(articulation, kin, indices, point))[:3]
-    # A sum rather than a matrix product: batched products of many small matrices are slow.
+    # A sum instead of a matrix product: batched products of many small matrices are slow.
     return jnp.sum(frames[:, :, :, None] * jnp.moveaxis(linear, 0, 1)[:, None], axis=2)
 
 
@@ -101,8 +101,8 @@ def motions_at(articulation: Articulation, kin: Kinematics, links: np.ndarray, p
     Args:
       articulation: the articulation.
       kin: its kinematics.
-      links: numbers of K links.
-      point: points fixed to them, relative to the root's centre of mass in world axes, [3, K].
+      links: indices of K links.
+      point: points fixed to the links, relative to the root's centre of mass in world axes, [3, K].
 
     Returns:
       The velocities of the points, then the links' angular velocities, in world axes, [6, K, nv].
@@ -111,7 +111,7 @@ def motions_at(articulation: Articulation, kin: Kinematics, links: np.ndarray, p
 
 
 def motions_by(articulation: Articulation, kin: Kinematics, moves: Any, point: Array) -> Array:
-    """The same of what the entries of the generalised velocity move by these factors, [K, nv]."""
+    """The same for points that the entries of the generalised velocity move by the factors ``moves`` [K, nv]."""
     motions = generalized_motions(articulation, kin)[:, None]
     moves = jnp.asarray(moves, point.dtype)
     linear = moves[None] * (motions[:3] + spatial.cross(motions[3:], point[..., None]))

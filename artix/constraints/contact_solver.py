@@ -29,12 +29,12 @@ ContactMethod = Literal["admm", "pgs"]
 
 
 class ContactSolution(NamedTuple):
-    """Of a contact problem.
+    """The solution of a contact problem.
 
     Attributes:
       impulse: lambda, [3 K]: two tangential components, then the normal one, for each contact [N s].
       velocity: ``G lambda + g``, [3 K], of the contacts after the impulses [m/s].
-      residual: how far the laws are from being kept: the largest of ``lambda - P(lambda - r (sigma + correction))``,
+      residual: violation of the laws: the largest entry of ``lambda - P(lambda - r (sigma + correction))``,
         with P the projection onto the cones and r the inverse of G's mean diagonal [N s]. Its derivative is defined as
         zero.
 
@@ -59,30 +59,30 @@ def solve_contact(
     iterations: int = 100,
     penalty: float | Array | None = None,
 ) -> ContactSolution:
-    """Impulses of frictional contacts, Pinocchio's ``ADMMConstraintSolver`` and ``PGSConstraintSolver``.
+    """Solves for the impulses of frictional contacts; Pinocchio's ``ADMMConstraintSolver``, ``PGSConstraintSolver``.
 
     Args:
-      delassus: G, symmetric and positive semidefinite, shape [3 K, 3 K] [1/kg]; of each contact two tangential rows,
-        then the normal one.
+      delassus: G, symmetric and positive semidefinite, shape [3 K, 3 K] [1/kg]; two tangential rows, then
+        the normal one, for each contact.
       free_velocity: g, velocities of the contacts without their impulses, shape [3 K]; positive normal velocities
         separate.
       friction: coefficients of friction, not negative, shape [K].
       method: ``"admm"``, the alternating direction method of multipliers, whose iterations are cheap once G is
         factorised; or ``"pgs"``, projected Gauss-Seidel, contact after contact.
-      iterations: their fixed number; there is no test of convergence, see ``residual``.
+      iterations: number of iterations. Convergence is not tested; see ``residual``.
       penalty: ADMM's penalty rho; by default the geometric mean of G's extreme eigenvalues, estimated.
 
     Returns:
-      Impulses, velocities and the residual. Where impulses are not unique (four feet of a rigid table), one of the
+      Impulses, velocities and the residual. If the impulses are not unique (four feet of a rigid table), one of the
       solutions.
 
     Raises:
-      ValueError: an array has the wrong shape, the method is unknown, or there is no iteration.
+      ValueError: an array has the wrong shape, the method is unknown, or ``iterations`` is less than 1.
       TypeError: the arrays differ in dtype.
 
-    Derivatives are implicit, of the laws that hold at convergence, in both modes: of each contact that sticks, slides
-    or separates as it does; where the impulses are not unique, the smallest change that keeps the laws. The iterations
-    are not differentiated, and compile to one loop.
+    Derivatives are implicit, in both modes: they come from the laws that hold at convergence, for contacts that keep
+    sticking, sliding or separating. If the impulses are not unique, their change is the smallest that satisfies the
+    laws. The iterations are not differentiated, and compile to one loop.
 
     Examples:
       >>> approach = jnp.array([0.3, 0.0, -1.0])  # one kilogram slides at 0.3 m/s and falls at 1 m/s
@@ -108,7 +108,7 @@ def solve_contact(
 
 
 def project_onto_cones(x: Array, friction: Array) -> Array:
-    """The nearest points of Coulomb's cones ``|x_t| <= mu x_n`` to vectors [K, 3]."""
+    """Projects vectors [K, 3] onto Coulomb's cones ``|x_t| <= mu x_n``."""
     tangential, normal = x[:, :2], x[:, 2]
     length = _length(tangential)
     onto = jnp.maximum(normal + friction * length, 0.0) / (1 + friction**2)
@@ -139,7 +139,7 @@ def _solve_contact_jvp(method, iterations, penalty, primals, tangents):
     impulse = _solve_with_jvp(method, iterations, penalty, *primals)
     by_impulse = jax.jacfwd(natural_map)(impulse, *primals)
     change = jax.jvp(lambda *problem: natural_map(impulse, *problem), primals, tangents)[1]
-    # Least squares, since impulses need not be unique.
+    # Least squares, because impulses need not be unique.
     square = matmul(by_impulse.T, by_impulse)
     damped = jax.lax.stop_gradient(factorize_damped(square, None))
     return impulse, proximal_iterations(square, damped, -matmul(by_impulse.T, change), 4)
@@ -189,13 +189,13 @@ def _projected_gauss_seidel(delassus: Array, free_velocity: Array, friction: Arr
 
 
 def _length(vectors: Array) -> Array:
-    """Lengths of vectors [K, 2], with derivative zero where they vanish."""
+    """Lengths of vectors [K, 2], with zero derivatives for zero vectors."""
     square = jnp.sum(vectors**2, axis=1)
     return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, jnp.ones_like(square))), jnp.zeros_like(square))
 
 
 def _geometric_mean_eigenvalue(matrix: Array) -> Array:
-    """An estimate of the geometric mean of the extreme eigenvalues, the lower one being at least 1 % of the upper."""
+    """Estimates the geometric mean of the extreme eigenvalues. The lower one counts as at least 1 % of the upper."""
     vector = jnp.cos(jnp.arange(1.0, len(matrix) + 1, dtype=matrix.dtype))
     largest = inverse = vector / jnp.sqrt(jnp.sum(vector**2))
     upper = lower = jnp.mean(jnp.diagonal(matrix))

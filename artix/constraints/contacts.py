@@ -1,4 +1,4 @@
-"""Frictional contacts of an articulation with the world: their forces during one step."""
+"""Forces of frictional contacts between an articulation and the world during one step."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Array = jax.Array
 
 
 class ContactProblem(NamedTuple):
-    """What :func:`artix.solve_contact` needs; each contact has two tangential rows, then the normal one.
+    """The input of :func:`artix.solve_contact`. Each contact has two tangential rows, then the normal one.
 
     Attributes:
       delassus: ``J M^-1 J^T``, [3 K, 3 K].
-      free_velocity: velocities of the contacts after the step without contact, with gaps on the way, [3 K].
+      free_velocity: velocities of the contacts after the step without contact, including the closing of gaps, [3 K].
       jacobian: J, [3 K, nv].
       frames: the two tangents and the normal of each contact in world axes, as rows, [K, 3, 3].
 
@@ -48,10 +48,10 @@ class ContactProblem(NamedTuple):
 
 
 class ContactForces(NamedTuple):
-    """What contacts do during a step.
+    """Contact forces during a step, and their effect.
 
     Attributes:
-      force: on the links at the points, in world axes, [K, 3] [N].
+      force: forces on the links at the points, in world axes, [K, 3] [N].
       velocity: generalised velocity after the step, [nv].
       residual: see :class:`artix.ContactSolution`.
 
@@ -80,18 +80,18 @@ def contact_problem(
     dt: float | Array,
     external_force: Array | None = None,
 ) -> ContactProblem:
-    """The contact problem of one semi-implicit step, ``nu + dt forward_dynamics`` being the velocity without contact.
+    """The contact problem of one semi-implicit step, whose velocity without contact is ``nu + dt forward_dynamics``.
 
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
       force: generalised forces, shape [nv].
-      contacts: where it may touch.
+      contacts: the points that may touch.
       dt: length of the step [s].
       external_force: wrenches on the links as in :func:`artix.forward_dynamics`, shape [L, 6].
 
     Returns:
-      Delassus' matrix, velocities without contact, Jacobian and frames.
+      The Delassus matrix, velocities without contact, Jacobian and frames.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -131,17 +131,17 @@ def contact_forces(
       articulation: the articulation.
       state: its configuration and velocity.
       force: generalised forces, shape [nv].
-      contacts: where it may touch.
+      contacts: the points that may touch.
       dt: length of the step [s].
       external_force: wrenches on the links as in :func:`artix.forward_dynamics`, shape [L, 6].
       method: see :func:`artix.solve_contact`.
-      iterations: likewise.
+      iterations: see :func:`artix.solve_contact`.
 
     Returns:
       Forces, the velocity after the step, and the residual.
 
     Raises:
-      ValueError: an array has the wrong shape, the method is unknown, or there is no iteration.
+      ValueError: an array has the wrong shape, the method is unknown, or ``iterations`` is less than 1.
       TypeError: an array has another dtype than the articulation.
 
     Examples:

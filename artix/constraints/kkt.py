@@ -40,7 +40,7 @@ class KktFactors(NamedTuple):
 
 
 class KktSolution(NamedTuple):
-    """The result of one solve.
+    """The solution of a KKT system.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")

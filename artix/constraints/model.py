@@ -109,7 +109,7 @@ class Constraints(struct.PyTreeNode):
 
     @classmethod
     def of(cls, articulation: Articulation, constraints: Sequence[Constraint]) -> Constraints:
-        """Builds constraints from descriptors, whose frames are looked up by name.
+        """Builds constraints from descriptors. Frames are looked up by name.
 
         Args:
           articulation: the articulation, not padded to a fleet.

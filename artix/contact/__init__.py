@@ -1,4 +1,4 @@
-"""Contact: shapes on links, the ground, and where the two may touch."""
+"""Contact: where shapes of links touch the ground and each other."""
 
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import GroundContacts, geometry_distances, ground_contacts

@@ -1,9 +1,9 @@
 """The four points at which two boxes touch.
 
-Boxes are apart along the one of 15 directions, the normals of their faces and the products of their edges, in which
-they are apart the most (separating axes). If it is the normal of a face, the points are the corners of the other box's
-face that looks towards it, moved to where both faces are; if it is a product of two edges, one point between the edges.
-Faces win over edges, and the first box's over the second's, where it hardly matters: so points stay where they are.
+The separating axis is the one of 15 directions (face normals and cross products of edges) along which the boxes are
+farthest apart. If it is a face normal, the points are the corners of the other box's face that looks towards it, moved
+to where both faces are. If it is a cross product of edges, there is one point between the two edges. When separations
+are nearly equal, faces are preferred to edges, and the first box's faces to the second's, so that points do not jump.
 
 Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996; Ericson, *Real-Time Collision Detection*, 2005, section 4.4.1.
 """
@@ -21,21 +21,21 @@ from artix.contact.cores import Core, Meeting, first_of_largest
 
 Array = jax.Array
 
-#: How much nearer a face or edge may be before another one is preferred, in units of the shortest half edge.
+#: Margin of this preference, in units of the shortest half edge.
 _PREFERENCE = 1e-3
 #: Squared sine of the angle below which two edges count as parallel.
 _PARALLEL = 1e-4
-#: How often a corner is moved into one face and then the other.
+#: How many times a corner is moved into one face and then into the other.
 _ROUNDS = 2
 _CORNERS = np.array(list(itertools.product((-1.0, 1.0), repeat=2)))
 
 
 class _Best(NamedTuple):
-    """The direction, of a group of them, of the largest separation between two boxes."""
+    """The direction, out of several, with the largest separation between two boxes."""
 
     separation: Array
     which: Array
-    """One of it, zeros elsewhere."""
+    """One at the chosen direction, zeros elsewhere."""
 
 
 def box_meetings(a: Core, b: Core) -> Meeting:
@@ -67,13 +67,13 @@ def box_meetings(a: Core, b: Core) -> Meeting:
 
 
 def _best(separation: Array) -> _Best:
-    """The largest of them."""
+    """Finds the largest separation."""
     which = first_of_largest(separation).astype(separation.dtype)
     return _Best(jnp.sum(which * separation), which)
 
 
 def _edges(turn: Array, apart: Array, half_a: Array, half_b: Array) -> tuple[_Best, Array]:
-    """Of the products of the edges, and how far the centres are apart along each of the nine."""
+    """The best cross product of edges, and the distances of the centres along all nine."""
     after, last = jnp.roll(turn, -1, axis=0), jnp.roll(turn, -2, axis=0)
     square = 1 - turn**2
     crosses = square > _PARALLEL
@@ -87,7 +87,7 @@ def _edges(turn: Array, apart: Array, half_a: Array, half_b: Array) -> tuple[_Be
 
 
 def _between_edges(a: Core, b: Core, which: Array, along: Array) -> tuple[Array, Array]:
-    """The normal across two edges, and the point in the middle between them."""
+    """The normal to two edges, and the midpoint between them."""
     of_a, of_b = jnp.sum(which.reshape(3, 3), axis=1), jnp.sum(which.reshape(3, 3), axis=0)
     edge_a, edge_b = jnp.sum(a.rotation * of_a, axis=1), jnp.sum(b.rotation * of_b, axis=1)
     across = jnp.cross(edge_a, edge_b)
@@ -95,7 +95,7 @@ def _between_edges(a: Core, b: Core, which: Array, along: Array) -> tuple[Array,
     side = _sign(jnp.sum(which * along.reshape(-1)))
     normal = side * across / jnp.sqrt(jnp.where(square > 0, square, 1))
     inner_a, inner_b = (_innermost(box, part, sign * normal) for box, part, sign in ((a, of_a, -1), (b, of_b, 1)))
-    # Where the lines along both edges are nearest.
+    # The nearest points of the lines along the two edges.
     apart, mixed = inner_a - inner_b, jnp.sum(edge_a * edge_b)
     beside = jnp.where(square > _PARALLEL, square, 1)
     s = (mixed * jnp.sum(edge_b * apart) - jnp.sum(edge_a * apart)) / beside
@@ -104,25 +104,25 @@ def _between_edges(a: Core, b: Core, which: Array, along: Array) -> tuple[Array,
 
 
 def _innermost(box: Core, edge: Array, direction: Array) -> Array:
-    """The middle of the edge along the axis ``edge`` that lies farthest in a direction."""
+    """The midpoint of the edge along the axis ``edge`` that lies farthest in a direction."""
     towards = _sign(jnp.sum(box.rotation * direction[:, None], axis=0))
     return box.center + jnp.sum(box.rotation * (towards * (1 - edge) * box.half), axis=1)
 
 
 def _on_face(reference: Core, incident: Core, axis: Array) -> tuple[Array, Array, Array]:
-    """Gaps [4] at the corners of a face that looks towards another, the other's outward normal, and points [4, 3].
+    """Gaps [4] and points [4, 3] at the corners of the incident face, and the outward normal of the reference face.
 
     Args:
       reference: the box whose face the normal belongs to.
       incident: the other box.
-      axis: one for that face's axis, zero for the others, [3].
+      axis: one at that face's axis, zeros elsewhere, [3].
     """
     center = jnp.sum(reference.rotation * (incident.center - reference.center)[:, None], axis=0)
     turn = jnp.sum(reference.rotation[:, :, None] * incident.rotation[:, None], axis=0)
     side = _sign(jnp.sum(axis * center))
     slope = side * jnp.sum(axis[:, None] * turn, axis=0)
     facing = first_of_largest(jnp.abs(slope)).astype(center.dtype)
-    # The incident face: its middle, half its edges, and its normal, in the frame of the reference.
+    # The incident face: its centre, half edges and normal in the frame of the reference box.
     towards = -_sign(slope) * facing
     middle = center + jnp.sum(turn * (towards * incident.half), axis=1)
     across = [jnp.roll(facing, k) for k in (1, 2)]
@@ -132,7 +132,7 @@ def _on_face(reference: Core, incident: Core, axis: Array) -> tuple[Array, Array
     steepness = jnp.sum(normal * axis)
 
     def raised(place: Array) -> Array:
-        """Onto the plane of the incident face, along the normal of the reference."""
+        """Projects onto the plane of the incident face, along the reference normal."""
         return place + axis * jnp.sum((middle - place) * normal) / steepness
 
     def above_reference(place: Array) -> Array:
@@ -156,5 +156,5 @@ def _on_face(reference: Core, incident: Core, axis: Array) -> tuple[Array, Array
 
 
 def _sign(x: Array) -> Array:
-    """1 or -1, also of zero."""
+    """1 or -1, never 0."""
     return jnp.where(x < 0, -jnp.ones_like(x), jnp.ones_like(x))

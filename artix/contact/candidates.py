@@ -1,9 +1,9 @@
-"""The points through which shapes touch.
+"""Contact candidates: the points through which shapes touch.
 
-A shape's candidates are points of its link, each with a radius: what touches is the sphere about the point. For
-spheres, capsules, boxes and hulls they are exact against a plane, and the same for every surface. A cylinder has four
-points on either rim, the first where the rim is nearest to the surface, the others a quarter turn further each: it is
-exact against a plane, rolls smoothly, and stands on four points.
+A shape's candidates are points of its link, each with a radius: the sphere around the point touches. For spheres,
+capsules, boxes and hulls the candidates are exact against a plane, and the same for every surface. A cylinder has four
+points on each rim: the first where the rim is nearest to the surface, the others at quarter turns. It is exact against
+a plane, rolls smoothly, and stands on four points.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENDS = np.array([[0, 0, -1], [0, 0, 1]])
 _QUARTERS = [(1, 0), (0, 1), (-1, 0), (0, -1)]
 _RIM = np.array([(x, y, end) for end in (-1, 1) for x, y in _QUARTERS])
 
-#: For each type the candidates in units of its size along x, y and z; see :func:`_offsets`.
+#: Candidates of each type of shape, in units of its size along x, y and z; see :func:`_offsets`.
 _PATTERNS = {
     GeometryType.SPHERE: np.zeros((1, 3), int),
     GeometryType.CAPSULE: _ENDS,
@@ -41,43 +41,43 @@ _PATTERNS = {
 
 
 def num_candidates(geometry: GeometryStructure) -> int:
-    """How many candidates a shape has."""
+    """The number of candidates of a shape."""
     return geometry.num_points or len(_PATTERNS[geometry.type])
 
 
 class Shapes(NamedTuple):
-    """Some shapes of an articulation and where they are; C candidates in all, shape after shape."""
+    """Shapes of an articulation and their poses, with C candidates in all, shape by shape."""
 
     numbers: tuple[int, ...]
-    """Of the shapes."""
+    """Static structure of the shapes."""
     structures: tuple[GeometryStructure, ...]
     owner: np.ndarray
-    """Which of the shapes each candidate belongs to, [C]."""
+    """Index of the shape of each candidate, [C]."""
     size: Array
-    """[3, G]."""
+    """Sizes of the shapes, [3, G]."""
     local: Placement
-    """In their links' frames (G items)."""
+    """Poses of the shapes in their links' frames (G items)."""
     rotation: Array
-    """Of their frames, to world axes, [3, 3, G]."""
+    """Rotation matrices from the shapes' frames to world axes, [3, 3, G]."""
     position: Array
-    """Relative to the reference point, in world axes, [3, G]."""
+    """Positions relative to the reference point, in world axes, [3, G]."""
     hull_points: Array
-    """Of those that are hulls, in the shapes' frames, [3, P]."""
+    """Vertices of hulls, in the shapes' frames, [3, P]."""
 
 
 class Candidates(NamedTuple):
-    """Points with a radius, C of them."""
+    """C points with radii."""
 
     link_point: Array
-    """In their links' frames, [3, C]."""
+    """Points in their links' frames, [3, C]."""
     position: Array
-    """Relative to the reference point, in world axes, [3, C]."""
+    """Points relative to the reference point, in world axes, [3, C]."""
     radius: Array
     """[C]."""
 
 
 def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int]) -> Shapes:
-    """The shapes of these numbers."""
+    """The shapes with these indices."""
     topology, arrays = articulation.topology, articulation.geometry
     assert isinstance(topology, Topology)
     index = np.array(numbers, int)
@@ -105,7 +105,7 @@ def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int
 
 
 def candidates_of(shapes: Shapes, normal: Array) -> Candidates:
-    """The candidates of shapes that lie above a surface with these normals below them, [3, G] in world axes."""
+    """The candidates of shapes for a surface whose normals below the shapes are [3, G], in world axes."""
     owner = shapes.owner
     offset, radius = _offsets(shapes, normal)
     link_point = take(shapes.local.position, owner) + spatial.rotate(take(shapes.local.rotation, owner), offset)
@@ -143,9 +143,9 @@ def _offsets(shapes: Shapes, normal: Array) -> tuple[Array, Array]:
 
 
 def _steepest(normal: Array) -> Array:
-    """Unit vectors [2, G] across the axes z that lead to a surface with these normals [3, G] in the shapes' frames.
+    """Unit vectors [2, G], perpendicular to z, towards a surface with normals [3, G] in the shapes' frames.
 
-    Any will do where an axis is along the normal but for rounding: x then.
+    If z is along the normal up to rounding, any direction will do, and x is returned.
     """
     x, y = -normal[:2]
     square = x * x + y * y

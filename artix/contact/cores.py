@@ -1,7 +1,7 @@
-"""Shapes as cores with a radius around them, and the nearest points of two of them.
+"""Shapes as cores with a radius, and the nearest points of two cores.
 
-Spheres, capsules and boxes have cores: a point, a segment, a box. The distance of two shapes is that of the nearest
-points of their cores, less both radii.
+The core of a sphere is a point, that of a capsule a segment, and that of a box the box. The distance between two shapes
+is the distance between their cores minus both radii.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Array = jax.Array
 
 
 class Core(NamedTuple):
-    """A shape without its radius: a point, a segment or a box, all given as boxes."""
+    """A shape without its radius: a point, a segment or a box, all represented as boxes."""
 
     center: Array
-    """Relative to the reference point, in world axes, [3]."""
+    """Centre relative to the reference point, in world axes, [3]."""
     rotation: Array
-    """To world axes, [3, 3]."""
+    """Rotation matrix to world axes, [3, 3]."""
     half: Array
-    """Half of each edge, [3]."""
+    """Half edges, [3]."""
     radius: Array
 
 
@@ -36,9 +36,9 @@ class Meeting(NamedTuple):
     gap: Array
     """The distance, negative for penetration."""
     normal: Array
-    """From the second shape towards the first, [3]."""
+    """Normal from the second shape towards the first, [3]."""
     point: Array
-    """In the middle between both surfaces, relative to the reference point, [3]."""
+    """Midpoint between the two surfaces, relative to the reference point, [3]."""
 
 
 def cores_of(shapes: Shapes) -> list[Core]:
@@ -66,7 +66,7 @@ def first_of_largest(values: Array) -> Array:
 
 
 def nearest_of_segments(apart: Array, a: Array, b: Array) -> tuple[Array, Array]:
-    """Where, from -1 to 1, segments ``apart + s a`` and ``t b`` are nearest; parallel ones at the middle of a.
+    """Parameters s and t, from -1 to 1, at which segments ``apart + s a`` and ``t b`` are nearest; s = 0 if parallel.
 
     Ericson, *Real-Time Collision Detection*, 2005, section 5.1.9.
     """
@@ -81,7 +81,7 @@ def nearest_of_segments(apart: Array, a: Array, b: Array) -> tuple[Array, Array]
 
 
 def between_points(a: Array, b: Array, radius_a: Array, radius_b: Array) -> Meeting:
-    """Two spheres about points [3]; the normal of two at the same place is z."""
+    """Two spheres around points [3]. If the points coincide, the normal is z."""
     apart = a - b
     square = jnp.sum(apart**2)
     same = square == 0
@@ -92,12 +92,12 @@ def between_points(a: Array, b: Array, radius_a: Array, radius_b: Array) -> Meet
 
 
 def point_with_box(point: Array, radius: Array, box: Core) -> Meeting:
-    """A sphere about a point [3] of the box's frame, and the box."""
+    """A sphere around a point [3] in the box's frame, and the box."""
     outside = point - jnp.clip(point, -box.half, box.half)
     square = jnp.sum(outside**2)
     is_out = square > 0
     length = jnp.sqrt(jnp.where(is_out, square, 1))
-    # Within the box, the way out is through the nearest face.
+    # From inside the box, the way out is through the nearest face.
     depth = box.half - jnp.abs(point)
     face = first_of_largest(-depth)
     inward = jnp.where(face, jnp.where(point < 0, -jnp.ones_like(point), jnp.ones_like(point)), 0)
@@ -110,16 +110,16 @@ def point_with_box(point: Array, radius: Array, box: Core) -> Meeting:
 
 
 def in_box_frame(a: Core, box: Core) -> tuple[Array, Array]:
-    """The middle of a segment in a box's frame, and half of the segment, [3] each."""
+    """The midpoint of a segment and half of the segment in a box's frame, [3] each."""
     to_box: Callable[[Array], Array] = lambda vector: jnp.sum(box.rotation * vector[:, None], axis=0)  # noqa: E731
     return to_box(a.center - box.center), to_box(a.rotation[:, 2] * a.half[2])
 
 
 def nearest_to_box(center: Array, along: Array, half: Array) -> Array:
-    """Where, from -1 to 1, a segment ``center + t along`` is nearest to a box about the origin.
+    """The parameter t, from -1 to 1, at which a segment ``center + t along`` is nearest to a box around the origin.
 
-    The derivative of the squared distance by t is piecewise linear and does not fall: its zero is between those two
-    places, of its corners and the segment's ends, where it changes its sign.
+    The derivative of the squared distance by t is piecewise linear and never decreases. Its zero is between the two
+    neighbouring breakpoints (kinks or ends of the segment) at which it changes sign.
     """
     moves = along != 0
     step = jnp.where(moves, along, 1)

@@ -15,15 +15,15 @@ Surface: TypeAlias = "Plane | HeightField"
 
 
 class Ground(struct.PyTreeNode):
-    """Fixed surfaces that robots may touch, and how the coefficients of two surfaces are combined.
+    """The ground: fixed surfaces that robots may touch, and rules that combine the coefficients of two surfaces.
 
-    Each surface touches by itself, so a foot in a corner of two planes has contacts with both. Every number is an
-    array that may be replaced, batched (a ground for each robot) and differentiated.
+    Surfaces are independent, so a foot in the corner of two planes has contacts with both. Every number is an array
+    that can be replaced, batched (a ground for each robot) and differentiated.
 
     Attributes:
       surfaces: planes and height fields.
-      friction_combination: how the friction of two surfaces makes that of the pair: ``max`` as in MuJoCo, the default,
-        ``average`` as in PhysX, ``min``, ``multiply``, or the coefficient of the ``robot`` or of the ``ground`` alone.
+      friction_combination: how to combine the friction of two surfaces: ``max`` as in MuJoCo (the default), ``average``
+        as in PhysX, ``min``, ``multiply``, or only the coefficient of the ``robot`` or the ``ground``.
       restitution_combination: the same for restitution.
 
     Examples:
@@ -41,7 +41,7 @@ class Ground(struct.PyTreeNode):
 
     @classmethod
     def flat(cls, height: float = 0.0, **options: Any) -> Ground:
-        """Level ground at this height [m]; ``options`` as those of :meth:`Plane.of`."""
+        """Level ground at this height [m]; ``options`` are those of :meth:`Plane.of`."""
         return cls(surfaces=(Plane.of(point=(0.0, 0.0, height), **options),))
 
     def __post_init__(self) -> None:
@@ -49,5 +49,5 @@ class Ground(struct.PyTreeNode):
             check_combination(name, getattr(self, name))
 
     def astype(self, dtype: Any) -> Ground:
-        """The same ground with every array in ``dtype``."""
+        """The ground with every array converted to ``dtype``."""
         return jax.tree.map(lambda leaf: leaf.astype(dtype), self)

@@ -1,4 +1,4 @@
-"""Where an articulation touches the ground, and how far its shapes are from it."""
+"""Contacts between an articulation and the ground, and distances of its shapes from the ground."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Array = jax.Array
 
 
 class GroundContacts(struct.PyTreeNode):
-    """Where an articulation may touch the ground.
+    """The points at which an articulation may touch the ground.
 
     Attributes:
-      contacts: K points, surface by surface of the ground and, for each, shape by shape.
-      geometries: the number of the shape of each, static, length K.
-      omitted: how many candidates that touch are not among them, [], int32.
-      choice: which candidates of their shapes they are.
+      contacts: K points, surface by surface of the ground and, within each, shape by shape.
+      geometries: index of the shape of each point, static, length K.
+      omitted: number of touching candidates that were left out, [], int32.
+      choice: which candidates of their shapes the points are.
 
     Examples:
       >>> robot = artix.robots.load("humanoid")
@@ -47,25 +47,25 @@ class GroundContacts(struct.PyTreeNode):
 def ground_contacts(
     articulation: Articulation, state: State, ground: Ground, *, max_per_geometry: int | None = None
 ) -> GroundContacts:
-    """The points at which an articulation touches the ground, or would next.
+    """Finds the points at which an articulation touches the ground, or would touch it next.
 
-    Their number, order and links are static, whatever the state: candidates that are far from the ground have a large
-    gap. Sensors, and shapes on the root of a fixed base, are left out.
+    Their number, order and links are static and do not depend on the state: candidates far from the ground have a large
+    gap. Sensors and shapes on a fixed root are left out.
 
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
-      ground: what it stands on.
-      max_per_geometry: the most contacts of one shape with one surface: of a shape with more candidates, those with
-        the least gaps, ascending. All candidates when ``None``. A box on a plane is served by 4. The choice is made
-        for each shape by itself, since the links of contacts are static.
+      ground: the ground.
+      max_per_geometry: largest number of contacts of one shape with one surface. If a shape has more candidates, those
+        with the smallest gaps are kept, in ascending order. ``None`` keeps all. For a box on a plane, 4 suffice. The
+        limit applies to each shape separately, because the links of contacts are static.
 
     Returns:
       The contacts, their shapes, and how many touching candidates were left out.
 
     Raises:
-      ValueError: an array has the wrong shape, ``max_per_geometry`` is less than 1, the ground has no surface, nothing
-        of the articulation can touch it, or the articulation is one of a padded fleet.
+      ValueError: an array has the wrong shape, ``max_per_geometry`` is less than 1, the ground has no surface, no shape
+        of the articulation can touch it, or the articulation belongs to a padded fleet.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -81,18 +81,19 @@ def ground_contacts(
 
 @quantity
 def geometry_distances(articulation: Articulation, state: State, ground: Ground) -> Array:
-    """Distance of each shape, sensors included, from the ground; negative for penetration.
+    """Distances of all shapes, sensors included, from the ground; negative for penetration.
 
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
-      ground: what it stands on.
+      ground: the ground.
 
     Returns:
-      The least over the shape's candidates and the ground's surfaces [m], [G].
+      The smallest distance over a shape's candidates and the ground's surfaces [m], [G].
 
     Raises:
-      ValueError: an array has the wrong shape, the ground has no surface, or the articulation is one of a padded fleet.
+      ValueError: an array has the wrong shape, the ground has no surface, or the articulation belongs to a padded
+        fleet.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -115,18 +116,18 @@ def geometry_distances(articulation: Articulation, state: State, ground: Ground)
 def contacts_with_ground(
     articulation: Articulation, kin: Kinematics, ground: Ground, max_per_geometry: int | None = None
 ) -> GroundContacts:
-    """:func:`ground_contacts` of a configuration that is known already."""
+    """:func:`ground_contacts` for known kinematics."""
     topology = _checked(articulation, ground)
     if max_per_geometry is not None and max_per_geometry < 1:
         raise ValueError(
-            f"max_per_geometry must be at least 1; found {max_per_geometry}; make shapes sensors that shall not touch"
+            f"max_per_geometry must be at least 1; found {max_per_geometry}; to exclude a shape, make it a sensor"
         )
     touching = touching_shapes(topology)
     if not touching:
         raise ValueError(
-            f"{topology.name!r} has no geometry that could touch the ground; it has {len(topology.geometries)} shapes, "
-            "where sensors and shapes on a fixed root do not count; give links shapes by "
-            "ArticulationBuilder.add_geometry (artix.builder_from_articulation gives a builder of a loaded robot)"
+            f"{topology.name!r} has no geometry that can touch the ground; it has {len(topology.geometries)} shapes, "
+            "but sensors and shapes on a fixed root do not count; add shapes with ArticulationBuilder.add_geometry "
+            "(artix.builder_from_articulation turns a loaded robot into a builder)"
         )
     shapes = shapes_of(articulation, kin, touching)
     found = [
@@ -144,15 +145,15 @@ def contacts_with_ground(
 
 
 def _checked(articulation: Articulation, ground: Ground) -> Topology:
-    """The topology, after what can be refused while JAX traces."""
+    """Checks the arguments and returns the topology."""
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise ValueError(
-            "the members of a padded fleet have no geometry: evaluate the fleet kind by kind, "
-            "artix.Fleet(members, layout='kinds'), take fleets of one topology each, or one articulation"
+            "the members of a padded fleet have no geometry: use artix.Fleet(members, layout='kinds'), a separate "
+            "fleet for each topology, or a single articulation"
         )
     if not ground.surfaces:
-        raise ValueError("the ground has no surface; artix.Ground.flat() is level ground")
+        raise ValueError("the ground has no surface; for level ground, use artix.Ground.flat()")
     for k, surface in enumerate(ground.surfaces):
         shapes = surface.shapes | dict.fromkeys(("friction", "restitution", "stiffness", "damping"), ())
         for name, shape in shapes.items():
@@ -163,7 +164,7 @@ def _checked(articulation: Articulation, ground: Ground) -> Topology:
 
 
 def touching_shapes(topology: Topology) -> list[int]:
-    """The shapes that may exert forces: neither sensors nor shapes of a fixed base."""
+    """The indices of the shapes that can touch: neither sensors nor shapes on a fixed root."""
     return [
         k
         for k, one in enumerate(topology.geometries)
@@ -172,7 +173,7 @@ def touching_shapes(topology: Topology) -> list[int]:
 
 
 def _touch(kin: Kinematics, shapes: Shapes, surface: Surface) -> tuple[Candidates, Array, Array]:
-    """The candidates of shapes, their distances [C] from a surface and its normals there, [3, C]."""
+    """The candidates of shapes, their distances [C] from a surface, and the surface's normals there, [3, C]."""
     _, below = surface.distances(kin.reference, shapes.position)
     candidates = candidates_of(shapes, below)
     gap, normal = surface.distances(kin.reference, candidates.position)
@@ -213,7 +214,7 @@ def _count_touching(gap: Array) -> Array:
 
 
 def _materials(articulation: Articulation, ground: Ground, surface: Surface, index: np.ndarray) -> dict[str, Array]:
-    """The materials of pairs of shapes of these numbers with a surface."""
+    """The materials of pairs of shapes with a surface."""
     shape = articulation.geometry
     softness = Softness.of(shape.stiffness, shape.damping) + Softness.of(surface.stiffness, surface.damping)
     every = {

@@ -1,4 +1,4 @@
-"""Terrain: heights on a regular grid."""
+"""Height fields: terrain as heights on a regular grid."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Array = jax.Array
 
 
 class HeightField(struct.PyTreeNode):
-    """Ground below a surface that is bilinear between heights on a grid, and level beyond its edges.
+    """Terrain whose height is interpolated bilinearly between grid points, and constant beyond the edges.
 
     Attributes:
       heights: heights above ``origin``, ``heights[i, j]`` at ``x = origin[0] + i spacing[0]`` and ``y = origin[1] + j
         spacing[1]`` [m], [R, C].
-      origin: where ``heights[0, 0] = 0`` would lie, in world axes [m], [3].
-      spacing: distances of neighbours along x and y [m], [2].
+      origin: position of ``heights[0, 0] = 0``, in world axes [m], [3].
+      spacing: distances between neighbours along x and y [m], [2].
       friction: coefficient of friction, [].
       restitution: ratio of the normal speeds after and before an impact, [].
-      stiffness: normal force per penetration of each candidate [N/m], ``inf`` for rigid, [].
-      damping: normal force per speed of penetration [N s/m], [].
+      stiffness: normal force per penetration of each candidate [N/m], [], ``inf`` for rigid.
+      damping: normal force per penetration speed [N s/m], [].
 
     Examples:
       >>> along = jnp.linspace(0.0, 2.0, 21)
@@ -61,32 +61,32 @@ class HeightField(struct.PyTreeNode):
         damping: float | Array = 0.0,
         dtype: Any = None,
     ) -> HeightField:
-        """A height field. Numbers may be traced, and are then not checked.
+        """Makes a height field. Numbers may be traced; traced ones are not checked.
 
         Args:
-          heights: [R, C] [m], at least two either way.
-          spacing: distances of neighbours along x and y [m], [2].
-          origin: where ``heights[0, 0] = 0`` would lie, in world axes [m], [3].
+          heights: heights [m], [R, C], at least 2 by 2.
+          spacing: distances between neighbours along x and y [m], [2].
+          origin: position of ``heights[0, 0] = 0``, in world axes [m], [3].
           friction: coefficient of friction.
           restitution: ratio of the normal speeds after and before an impact, between 0 and 1.
           stiffness: normal force per penetration of each candidate [N/m], ``inf`` for rigid.
-          damping: normal force per speed of penetration [N s/m].
+          damping: normal force per penetration speed [N s/m].
           dtype: floating-point type of the arrays; JAX's default when ``None``.
 
         Raises:
           ValueError: a height is NaN or infinite (the message says where), the grid has no cell, the spacing is not
-            positive, or a number is out of its range.
+            positive, or a number is out of range.
         """
         dtype = jnp.zeros(()).dtype if dtype is None else dtype
         shape = np.shape(heights)
         if len(shape) != 2 or min(shape) < 2:
-            raise ValueError(f"height field: heights must have shape [R, C] with at least 2 either way; found {shape}")
+            raise ValueError(f"height field: heights must have shape [R, C] with R and C at least 2; found {shape}")
         if not isinstance(heights, jax.core.Tracer):
             wrong = np.argwhere(~np.isfinite(np.asarray(heights)))
             if len(wrong):
                 raise ValueError(
                     f"height field: every height must be finite; {len(wrong)} are not, the first at "
-                    f"{tuple(wrong[0].tolist())}; fill gaps of a scan before"
+                    f"{tuple(wrong[0].tolist())}; fill gaps of a scan first"
                 )
         if not isinstance(spacing, jax.core.Tracer):
             spacing = finite_array(spacing, (2,), "height field: spacing")
@@ -101,14 +101,14 @@ class HeightField(struct.PyTreeNode):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the arrays of one field, but for its material."""
+        """The shapes of the arrays of one field, without its material."""
         return {"heights": self.heights.shape[-2:], "origin": (3,), "spacing": (2,)}
 
     def distances(self, reference: Array, position: Array) -> tuple[Array, Array]:
         """Distances [C] of the points ``reference`` [3] + ``position`` [3, C], and normals below them, [3, C].
 
-        The distance is that to the plane that touches the surface right below the point: exact on level ground and
-        slopes, and elsewhere but for the surface's curvature between there and the nearest point.
+        The distance is measured to the tangent plane of the surface right below the point. It is exact on level ground
+        and slopes; elsewhere it neglects the curvature between that place and the nearest point.
         """
         x, y, z = (reference - self.origin)[:, None] + position
         height, along_x, along_y = self._sample(x, y)
@@ -116,7 +116,7 @@ class HeightField(struct.PyTreeNode):
         return (z - height) * up, jnp.stack([-along_x * up, -along_y * up, up])
 
     def _sample(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Heights and slopes along x and y, each [C], at points from the origin."""
+        """Heights and slopes along x and y, each [C], at points relative to the origin."""
         rows, columns = self.heights.shape
         i, s, inside_x = _cells(x / self.spacing[0], rows)
         j, t, inside_y = _cells(y / self.spacing[1], columns)
@@ -130,7 +130,7 @@ class HeightField(struct.PyTreeNode):
 
 
 def _cells(place: Array, count: int) -> tuple[Array, Array, Array]:
-    """The cell of each place on an axis of so many grid points, where in it from 0 to 1, and whether it is inside."""
+    """The cell of each place along an axis of ``count`` points, the place in it (0 to 1), and whether it is inside."""
     inside = (place >= 0) & (place <= count - 1)
     kept = jnp.clip(place, 0, count - 1)
     cell = jnp.minimum(jnp.floor(jax.lax.stop_gradient(kept)), count - 2)

@@ -1,4 +1,4 @@
-"""Where links of one articulation touch each other."""
+"""Contacts between links of one articulation."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from artix.model.checks import check_state, static_topology
 
 Array = jax.Array
 
-#: Of a pair of shapes the larger coefficient counts, as MuJoCo has it.
+#: The larger coefficient of two shapes counts, as in MuJoCo.
 _COMBINATION = COMBINATIONS["max"]
 
 
 class LinkContacts(struct.PyTreeNode):
-    """Where links of one articulation may touch each other, K points.
+    """The K points at which links of one articulation may touch each other.
 
     Attributes:
-      pair: the number of each point's pair in ``topology.geometry_pairs``, [K], int32.
-      point: in the middle between both surfaces, in world axes, [K, 3] [m].
+      pair: index of each point's pair in ``topology.geometry_pairs``, [K], int32.
+      point: midpoint between the two surfaces, in world axes, [K, 3] [m].
       normal: unit vectors from the second shape of the pair towards the first, in world axes, [K, 3].
       gap: distances, negative for penetration, [K] [m].
       friction: coefficients of friction, [K].
       restitution: ratios of the normal speeds after and before an impact, [K].
-      compliance: penetrations per force, 0 for rigid ones, [K] [m/N].
-      relaxation_time: times in which compliant ones give way, [K] [s].
-      omitted: how many points that touch are not among them, [], int32.
-      choice: which candidates of all pairs they are.
+      compliance: penetration per force, 0 for rigid contacts, [K] [m/N].
+      relaxation_time: damping over stiffness of compliant contacts, [K] [s].
+      omitted: number of touching points that were left out, [], int32.
+      choice: which candidates of all pairs the points are.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -63,15 +63,15 @@ class LinkContacts(struct.PyTreeNode):
 
 @quantity
 def link_contacts(articulation: Articulation, state: State, *, max_contacts: int | None = None) -> LinkContacts:
-    """The points at which the pairs of shapes of an articulation touch each other, or would next.
+    """Finds the points at which an articulation's pairs of shapes touch, or would touch next.
 
-    A pair with a sphere has one point, one with a capsule two, one of boxes four; what is far apart has large gaps.
+    A pair with a sphere has one point, one with a capsule two, and one of boxes four. Distant pairs have large gaps.
 
     Args:
       articulation: the articulation; its pairs are ``topology.geometry_pairs``.
       state: its state; only the configuration matters.
-      max_contacts: how many points there are at most: of more, those with the least gaps, ascending. All of them, pair
-        after pair, when ``None``.
+      max_contacts: largest number of points; those with the smallest gaps are kept, in ascending order. ``None`` keeps
+        all, pair by pair.
 
     Returns:
       The points, their pairs and materials, and how many touching candidates were left out.
@@ -91,8 +91,8 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
     topology = static_topology(articulation, "the members of a padded fleet have no geometry")
     if not topology.geometry_pairs:
         raise ValueError(
-            f"{topology.name!r} has no pairs of shapes that touch each other; choose some by "
-            "artix.select_geometry_pairs, or by ArticulationBuilder.add_geometry_pair"
+            f"{topology.name!r} has no pairs of shapes; choose some with artix.select_geometry_pairs or "
+            "ArticulationBuilder.add_geometry_pair"
         )
     if max_contacts is not None and max_contacts < 1:
         raise ValueError(f"max_contacts must be at least 1; found {max_contacts}; a robot without pairs has none")
@@ -107,10 +107,10 @@ def contacts_of_pairs(
     """:func:`link_contacts` of known configurations.
 
     Args:
-      articulations: whose shapes touch each other.
+      articulations: the articulations whose shapes touch each other.
       kins: their kinematics.
-      pairs: of which shapes.
-      most: how many points there are at most.
+      pairs: the pairs of shapes.
+      most: largest number of points.
 
     Returns:
       The points, relative to the reference point of the first articulation.
@@ -165,6 +165,6 @@ def _materials(articulations: Sequence[Articulation], numbers: np.ndarray) -> di
 
 
 def _looked_up(candidate: Array, owner: np.ndarray) -> Array:
-    """The pairs [K] of candidates of these numbers."""
+    """The pairs [K] of candidates with these indices."""
     same = candidate[:, None] == jnp.arange(len(owner), dtype=candidate.dtype)
     return jnp.sum(jnp.where(same, jnp.asarray(owner, jnp.int32), 0), axis=1, dtype=jnp.int32)

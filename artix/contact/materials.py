@@ -1,4 +1,4 @@
-"""The material of a pair of surfaces from those of the two."""
+"""Combines the materials of two surfaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from artix.model.validation import number
 Array = jax.Array
 
 Combination: TypeAlias = Literal["max", "average", "min", "multiply", "robot", "ground"]
-"""How coefficients of two surfaces make one; MuJoCo's is ``max``, PhysX's ``average`` unless told otherwise."""
+"""Rules that combine coefficients of two surfaces. MuJoCo uses ``max``, PhysX by default ``average``."""
 
 #: Functions of the coefficients of the robot's shapes, [G], and of the ground, [].
 COMBINATIONS: dict[str, Callable[[Array, Array], Array]] = {
@@ -29,7 +29,7 @@ COMBINATIONS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def check_combination(name: str, value: str) -> None:
-    """Raises ``ValueError``, with the possible ones, unless ``value`` is a :data:`Combination`."""
+    """Raises ``ValueError``, which lists the valid names, unless ``value`` is a :data:`Combination`."""
     if value not in COMBINATIONS:
         raise ValueError(f"{name} must be one of {', '.join(COMBINATIONS)}; found {value!r}")
 
@@ -42,7 +42,7 @@ class Softness(NamedTuple):
 
     @classmethod
     def of(cls, stiffness: Array, damping: Array) -> Softness:
-        """From a spring [N/m], ``inf`` for a rigid surface, and a damper [N s/m]."""
+        """From a stiffness [N/m], ``inf`` for a rigid surface, and a damping [N s/m]."""
         soft = stiffness < jnp.inf
         compliance = jnp.where(
             soft, 1 / jnp.where(soft, stiffness, jnp.ones_like(stiffness)), jnp.zeros_like(stiffness)
@@ -50,7 +50,7 @@ class Softness(NamedTuple):
         return cls(compliance, damping * compliance)
 
     def __add__(self, other: object) -> Softness:
-        """Of two surfaces that press against each other: springs in series, relaxation times added.
+        """The softness of two surfaces in contact: springs in series, relaxation times added.
 
         Castro et al., *An Unconstrained Convex Formulation of Compliant Contact*, IEEE T-RO 2022.
         """
@@ -58,7 +58,7 @@ class Softness(NamedTuple):
         return Softness(self.compliance + other.compliance, self.relaxation_time + other.relaxation_time)
 
 
-#: Numbers that stand for traced ones while the others are checked.
+#: Valid values that replace traced numbers during the checks.
 _HARMLESS = {"friction": 0.0, "restitution": 0.0, "stiffness": 1.0, "damping": 0.0}
 
 
@@ -66,12 +66,12 @@ def surface_arrays(where: str, dtype: Any, **numbers: Any) -> dict[str, Array]:
     """Friction, restitution, stiffness and damping of a surface as arrays [].
 
     Args:
-      where: how to name the surface in a message.
-      dtype: of the arrays.
-      **numbers: the four numbers; those that are traced are not checked.
+      where: name of the surface in error messages.
+      dtype: dtype of the arrays.
+      **numbers: the four numbers; traced ones are not checked.
 
     Raises:
-      ValueError: a number is out of its range.
+      ValueError: a number is out of range.
     """
     known = {
         name: _HARMLESS[name] if isinstance(value, jax.core.Tracer) else number(value, f"{where}: {name}")

@@ -1,9 +1,9 @@
-"""The points at which two shapes touch: one of a sphere, two of a capsule, four of two boxes.
+"""The points at which two shapes touch: one with a sphere, two with a capsule, four between boxes.
 
-A capsule that lies along another, or on a box, needs both ends of what they share; one that crosses needs the nearest
-point. Both have two points, which follow the ends of the other shape: continuous wherever the nearest point is not, as
-that of nearly parallel capsules jumps from end to end. The nearest point takes the place of the farther of the two
-where it is nearer than both.
+A capsule that lies along another capsule or on a box needs both ends of the shared stretch; a crossing one needs the
+nearest point. Both cases have two points, which follow the ends of the other shape. They move continuously where the
+nearest point would jump, as it does from end to end of nearly parallel capsules. If the nearest point is nearer than
+both, it replaces the farther one.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from artix.model.geometry import GeometryType
 Array = jax.Array
 
 _ORDER = (GeometryType.SPHERE, GeometryType.CAPSULE, GeometryType.BOX)
-#: By how many rounding errors of a length the nearest point has to be nearer than both others.
+#: How much nearer than both the nearest point must be, in rounding errors of a length.
 _CLEARLY = 100
 
 
 def num_points(a: GeometryType, b: GeometryType) -> int:
-    """How many points a pair of shapes of these kinds has."""
+    """The number of points of a pair of shapes of these types."""
     if GeometryType.SPHERE in (a, b):
         return 1
     return 2 if GeometryType.CAPSULE in (a, b) else 4
 
 
 def meetings_of(pairs: Sequence[tuple[Core, Core]], kinds: Sequence[tuple[GeometryType, GeometryType]]) -> Meeting:
-    """The points of all pairs, pair after pair, C in all: gaps [C], normals and points [C, 3]."""
+    """The points of all pairs, pair by pair, C in all: gaps [C], normals and points [C, 3]."""
     found: list[Meeting] = []
     places = np.zeros(0, int)
     counts = [num_points(*kind) for kind in kinds]
     first = np.cumsum([0, *counts])
-    # Pairs of the same kinds are one program, mapped.
+    # Pairs of the same types share one program under vmap.
     for kind in dict.fromkeys(kinds):
         numbers = [k for k, other in enumerate(kinds) if other == kind]
         cores = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pairs[k][side] for k in numbers)) for side in (0, 1)]
@@ -60,7 +60,7 @@ def meetings_of(pairs: Sequence[tuple[Core, Core]], kinds: Sequence[tuple[Geomet
 
 
 def _meetings(a: Core, b: Core, kind_a: GeometryType, kind_b: GeometryType) -> Meeting:
-    """Of one pair, with a leading axis."""
+    """The points of one pair, with a leading axis."""
     if _ORDER.index(kind_a) > _ORDER.index(kind_b):
         other = _meetings(b, a, kind_b, kind_a)
         return Meeting(other.gap, -other.normal, other.point)
@@ -83,7 +83,7 @@ def _of_capsules(a: Core, b: Core) -> Meeting:
     apart = a.center - b.center
     aa, bb, ab = (jnp.sum(x * y) for x, y in ((along_a, along_a), (along_b, along_b), (along_a, along_b)))
     aa, bb = (jnp.where(square > 0, square, 1) for square in (aa, bb))
-    # Below the ends of b, and at the nearest place.
+    # Opposite the ends of b, and at the nearest place.
     below = (jnp.array([-1.0, 1.0], aa.dtype) * ab - jnp.sum(along_a * apart)) / aa
     nearest, _ = nearest_of_segments(apart, along_a, along_b)
     places = jnp.concatenate([jnp.clip(below, -1, 1), nearest[None]])
@@ -100,7 +100,7 @@ def _with_box(a: Core, box: Core) -> Meeting:
     center, along = in_box_frame(a, box)
     nearest = nearest_to_box(center, along, box.half)
     face = first_of_largest(jnp.abs(center + nearest * along) - box.half)
-    # The part of the segment above that face; all of it, along the face.
+    # The part of the segment over that face; it is not limited along the face's normal.
     moves = along != 0
     ends = (jnp.stack([-box.half, box.half]) - center) / jnp.where(moves, along, 1)
     beside = ~moves & (jnp.abs(center) > box.half)
@@ -113,7 +113,7 @@ def _with_box(a: Core, box: Core) -> Meeting:
 
 
 def _two_of(found: Meeting, length: Array) -> Meeting:
-    """Two of three points, the last of which only counts where it is nearer than both others."""
+    """Selects two of three points. The last one only counts if it is nearer than both others."""
     gap, tolerance = found.gap, _CLEARLY * jnp.finfo(length.dtype).eps * length
     nearer = gap[2] + tolerance < jnp.minimum(gap[0], gap[1])
     replaced = jnp.stack([nearer & (gap[0] > gap[1]), nearer & (gap[0] <= gap[1])])

@@ -31,12 +31,12 @@ Array = jax.Array
 
 
 class PairDistances(struct.PyTreeNode):
-    """How far shapes of an articulation are from each other, P pairs of them, in world axes.
+    """Distances between P pairs of an articulation's shapes, in world axes.
 
     Attributes:
-      distance: between the surfaces, negative for penetration, [P] [m].
+      distance: distances between the surfaces, negative for penetration, [P] [m].
       normal: unit vectors from the second shape towards the first, [P, 3].
-      point: in the middle between both surfaces, [P, 3] [m].
+      point: midpoints between the surfaces, [P, 3] [m].
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -55,11 +55,11 @@ class PairDistances(struct.PyTreeNode):
 def geometry_pair_distances(
     articulation: Articulation, state: State, geometry_pairs: Sequence[tuple[str, str]]
 ) -> PairDistances:
-    """Distances between pairs of shapes, sensors included: for terminations, costs and self-collisions.
+    """Computes distances between pairs of shapes, sensors included, for terminations, costs and self-collisions.
 
-    Between spheres, capsules and boxes, of which a pair has one at most. The distance is exact unless the middle line
-    of a capsule enters a box; within a box, it is that to the nearest face. What touches in steps are the pairs of the
-    topology alone, see :func:`artix.link_contacts`.
+    Shapes can be spheres, capsules and boxes, with at most one box per pair. The distance is exact unless the axis of a
+    capsule enters a box. Inside a box it is the distance to the nearest face. These pairs do not collide in steps; for
+    those that do, see :func:`artix.link_contacts`.
 
     Args:
       articulation: the articulation.
@@ -70,8 +70,8 @@ def geometry_pair_distances(
       Distances, normals and points of the pairs, in their order.
 
     Raises:
-      ValueError: a name is unknown, two shapes do not move against each other, there is no distance between their
-        kinds, or the articulation is one of a padded fleet.
+      ValueError: a name is unknown, two shapes do not move relative to each other, the distance between their types is
+        not implemented, or the articulation belongs to a padded fleet.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -84,7 +84,7 @@ def geometry_pair_distances(
     check_state(articulation, state)
     topology = articulation.topology
     if not isinstance(topology, Topology):
-        raise ValueError("the members of a padded fleet have no geometry; take the distances of one articulation")
+        raise ValueError("the members of a padded fleet have no geometry; use a single articulation")
     pairs, kin = _numbers(topology, geometry_pairs), kinematics(articulation, state)
     if not pairs:
         none = jnp.zeros((0, 3), articulation.dtype)
@@ -98,21 +98,21 @@ def geometry_pair_distances(
 
 
 def _numbers(topology: Topology, pairs: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-    """The numbers of the shapes of pairs, all of which have distances."""
+    """The indices of the shapes of pairs, after checks."""
     found = []
     for pair in pairs:
         if len(pair) != 2:
-            raise ValueError(f"geometry_pairs: a pair has two names of shapes; found {pair!r}")
+            raise ValueError(f"geometry_pairs: a pair is two names of shapes; found {pair!r}")
         a, b = (topology.geometry_index(name) for name in pair)
         kinds = [topology.geometries[k].type for k in (a, b)]
         bodies = [topology.link_body[topology.geometries[k].link] for k in (a, b)]
         if bodies[0] == bodies[1]:
-            raise ValueError(f"geometry_pairs: {pair[0]!r} and {pair[1]!r} do not move against each other")
+            raise ValueError(f"geometry_pairs: {pair[0]!r} and {pair[1]!r} do not move relative to each other")
         if not all(kind in PAIRED_TYPES for kind in kinds) or kinds.count(GeometryType.BOX) == 2:
             raise ValueError(
                 f"geometry_pairs: there is no distance between {pair[0]!r}, a {kinds[0].value}, and {pair[1]!r}, a "
-                f"{kinds[1].value}; spheres, capsules, and one box with either have one: give the link a capsule for "
-                "this purpose, a sensor if it shall not touch the ground"
+                f"{kinds[1].value}; it is for spheres, capsules, and one box with either: add a capsule to the link, "
+                "as a sensor if it must not touch the ground"
             )
         found.append((a, b))
     return found

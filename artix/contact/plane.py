@@ -1,4 +1,4 @@
-"""Planes that may be touched from one side."""
+"""Planes, solid on one side."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Array = jax.Array
 
 
 class Plane(struct.PyTreeNode):
-    """All points ``x`` with ``normal . x <= height`` are solid.
+    """A half space: all points ``x`` with ``normal . x <= height`` are solid.
 
     Attributes:
       normal: unit vector out of the solid, in world axes, [3].
       height: distance of the plane from the world's origin along the normal [m], [].
       friction: coefficient of friction, [].
       restitution: ratio of the normal speeds after and before an impact, [].
-      stiffness: normal force per penetration of each candidate [N/m], ``inf`` for rigid, [].
-      damping: normal force per speed of penetration [N s/m], [].
+      stiffness: normal force per penetration of each candidate [N/m], [], ``inf`` for rigid.
+      damping: normal force per penetration speed [N s/m], [].
 
     Examples:
       >>> slope = artix.Plane.of(normal=(0.0, 0.6, 0.8), point=(0.0, 0.0, 1.0), friction=0.5)
@@ -52,19 +52,19 @@ class Plane(struct.PyTreeNode):
         damping: float | Array = 0.0,
         dtype: Any = None,
     ) -> Plane:
-        """The plane through a point. Numbers may be traced, and are then not checked.
+        """Makes a plane through a point. Numbers may be traced; traced ones are not checked.
 
         Args:
-          normal: vector out of the solid, of any length but zero, in world axes, [3].
+          normal: vector out of the solid, of any nonzero length, in world axes, [3].
           point: a point of the plane [m], [3].
           friction: coefficient of friction.
           restitution: ratio of the normal speeds after and before an impact, between 0 and 1.
           stiffness: normal force per penetration of each candidate [N/m], ``inf`` for rigid.
-          damping: normal force per speed of penetration [N s/m].
+          damping: normal force per penetration speed [N s/m].
           dtype: floating-point type of the arrays; JAX's default when ``None``.
 
         Raises:
-          ValueError: the normal is zero, a number is out of its range, or a shape is wrong.
+          ValueError: the normal is zero, a number is out of range, or a shape is wrong.
         """
         dtype = jnp.zeros(()).dtype if dtype is None else dtype
         if not isinstance(normal, jax.core.Tracer):
@@ -82,7 +82,7 @@ class Plane(struct.PyTreeNode):
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the arrays of one plane, but for its material."""
+        """The shapes of the arrays of one plane, without its material."""
         return {"normal": (3,), "height": ()}
 
     def distances(self, reference: Array, position: Array) -> tuple[Array, Array]:

@@ -16,8 +16,8 @@ class Choice(struct.PyTreeNode):
     """Which candidate of its shape each contact is, so that a remembered impulse returns to the same candidate.
 
     Attributes:
-      candidate: of each contact the number of its candidate among those of its shape, [K].
-      groups: for each shape and surface the number of its contacts and that of its candidates, static.
+      candidate: index of each contact's candidate among those of its shape, [K].
+      groups: for each shape and surface, the numbers of its contacts and of its candidates, static.
     """
 
     candidate: Array
@@ -37,7 +37,7 @@ class Choice(struct.PyTreeNode):
         return sum(candidates for _, candidates in self.groups)
 
     def recalled(self, remembered: Array) -> Array:
-        """The contacts' values [K, 3], out of those remembered for all candidates [C, 3]."""
+        """Looks up the contacts' values [K, 3] in those remembered for all candidates [C, 3]."""
         found, first_contact, first = [], 0, 0
         for contacts, candidates in self.groups:
             part = remembered[first : first + candidates]
@@ -49,7 +49,7 @@ class Choice(struct.PyTreeNode):
         return jnp.concatenate(found)
 
     def recorded(self, values: Array) -> Array:
-        """The contacts' values [K, 3] in the places of their candidates [C, 3]; zeros for all other candidates."""
+        """Puts the contacts' values [K, 3] in the places of their candidates [C, 3], with zeros elsewhere."""
         found, first_contact = [], 0
         for contacts, candidates in self.groups:
             part = values[first_contact : first_contact + contacts]
@@ -69,11 +69,11 @@ def lowest(columns: Array, count: int) -> Array:
     """The columns with the smallest entries in row 0, in ascending order; a stable sort.
 
     It exchanges neighbours, as bubble sort does, and stops when ``count`` columns are in place. For the few candidates
-    of one shape that takes fewer operations than sorting their numbers and looking up the rest.
+    of one shape, this takes fewer operations than sorting indices and gathering the columns.
 
     Args:
-      columns: [m, N].
-      count: how many, at most N.
+      columns: the columns, [m, N].
+      count: number of columns to select, at most N.
 
     Returns:
       [m, count].

@@ -1,4 +1,4 @@
-"""Which shapes of one or several articulations touch each other, as static tables."""
+"""Pairs of shapes that can touch each other, in one or several articulations, as static tables."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from artix.model.topology import Topology
 
 @dataclasses.dataclass(frozen=True)
 class ShapePairs:
-    """P pairs of shapes. Shapes, links and velocities are numbered articulation after articulation.
+    """P pairs of shapes. Shapes, links and velocities are numbered articulation by articulation.
 
     Attributes:
-      topologies: of the articulations.
+      topologies: topologies of the articulations.
       shapes: the two shapes of each pair.
     """
 
@@ -28,7 +28,7 @@ class ShapePairs:
 
     @classmethod
     def of(cls, topologies: Sequence[Topology], across: Sequence[tuple[int, int]] = ()) -> ShapePairs:
-        """Each articulation's own pairs, then those ``across`` articulations, by the numbers of their shapes."""
+        """Each articulation's own pairs, then those ``across`` articulations, given by the indices of their shapes."""
         found, first = [], 0
         for tree in topologies:
             found += [(first + tree.geometry_index(a), first + tree.geometry_index(b)) for a, b in tree.geometry_pairs]
@@ -40,7 +40,7 @@ class ShapePairs:
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """The two shapes of each pair, [P, 2]."""
+        """Indices of the two shapes of each pair, [P, 2]."""
         return np.array(self.shapes, int).reshape(-1, 2)
 
     @cached_property
@@ -61,9 +61,9 @@ class ShapePairs:
 
     @cached_property
     def moves(self) -> np.ndarray:
-        """How the generalised velocities move the first link of each candidate against the second, [C, nv].
+        """How the generalised velocities move the first link of each candidate relative to the second, [C, nv].
 
-        1 and -1 for what moves one of them, 0 for what moves both or none.
+        1 and -1 for velocities that move one of them, 0 for those that move both or none.
         """
         columns = np.cumsum([0, *(tree.nv for tree in self.topologies)])
         every = []

@@ -57,7 +57,7 @@ class MimicMap(struct.PyTreeNode):
 
 
 def mimic_map(articulation: Articulation) -> MimicMap:
-    """The linear map to which an articulation's mimic joints amount, Pinocchio's ``JointModelMimic``.
+    """The linear map that an articulation's mimic joints define, Pinocchio's ``JointModelMimic``.
 
     Every relation ``q_follower + gear_ratio q_reference + offset = 0`` holds exactly, even one that is compliant in
     stepping. A follower may be followed in turn.

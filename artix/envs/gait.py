@@ -27,7 +27,7 @@ class Gait(struct.PyTreeNode):
 
     @classmethod
     def standing(cls, num_feet: int, dtype) -> Gait:
-        """Before the first step."""
+        """The gait before the first step."""
         zeros = jnp.zeros(num_feet, dtype)
         return cls(zeros, zeros, jnp.zeros(num_feet, bool), zeros)
 
@@ -38,7 +38,7 @@ class Gait(struct.PyTreeNode):
 
         Args:
           contact: whether each foot touches the ground, [K] (bool).
-          height: of each foot above the ground [m], [K].
+          height: height of each foot above the ground [m], [K].
           dt: the control period [s].
 
         Returns:

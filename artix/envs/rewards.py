@@ -226,10 +226,10 @@ def check_weights(weights: Weights, signals: Iterable[str]) -> None:
         weight, term = _weight_and_term(weights, name)
         if isinstance(weight, int | float) and not math.isfinite(weight):
             raise ValueError(f"reward {name!r}: the weight must be finite; found {weight}")
-        lacking = [parameter for parameter in _parameters(term) if parameter not in signals]
-        if lacking:
+        missing = [parameter for parameter in _parameters(term) if parameter not in signals]
+        if missing:
             raise ValueError(
-                f"reward {name!r} needs {', '.join(lacking)}, which this task does not have; it has: "
+                f"reward {name!r} needs {', '.join(missing)}, which this task does not have; it has: "
                 f"{', '.join(sorted(signals))}"
             )
 

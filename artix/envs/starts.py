@@ -20,7 +20,7 @@ def standing(
       articulation: the robot.
       key: a JAX random key.
       joint_position: the pose [rad], [n].
-      height: of the root [m].
+      height: height of the root [m].
       speed: largest value of each component of the root's velocity [m/s, rad/s].
 
     Returns:

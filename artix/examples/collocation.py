@@ -1,7 +1,7 @@
-"""A trajectory of least effort by direct collocation: states and torques are unknowns, dynamics are constraints.
+"""Trajectories of least effort by direct collocation: states and torques are unknowns, the dynamics are constraints.
 
 Hermite-Simpson collocation of :func:`artix.forward_dynamics`, solved by IPOPT (``pip install ipyopt``). JAX gives it
-sparse derivatives and exact Hessians, one block for each segment, all segments in one kernel. Kelly, *An introduction
+sparse derivatives and exact Hessians, one block per segment, all segments in one kernel. Kelly, *An introduction
 to trajectory optimization*, SIAM Review 2017. Use this for hard bounds and long horizons, and
 :mod:`artix.optimal_control` for batches and control loops.
 """
@@ -25,21 +25,21 @@ class Collocated(NamedTuple):
     """The result of :func:`collocate`."""
 
     times: np.ndarray
-    """[N + 1] [s]"""
+    """Times of the knots, [N + 1] [s]."""
     states: np.ndarray
-    """Joint positions and velocities, [N + 1, 2 n]; cubic in time between."""
+    """Joint positions and velocities, [N + 1, 2 n]; cubic in time between knots."""
     controls: np.ndarray
-    """Joint forces, [N + 1, n] [N m or N]; quadratic in time between."""
+    """Joint forces, [N + 1, n] [N m or N]; quadratic in time between knots."""
     middle_controls: np.ndarray
     """Joint forces in the middle of each segment, [N, n]."""
     cost: float
     """The integral of half the sum of squared joint forces."""
     status: int
-    """What IPOPT returned: 0 where it has converged."""
+    """IPOPT's return code; 0 if it converged."""
 
 
 def segment(robot: artix.Articulation, step: Array, z: Array) -> tuple[Array, Array]:
-    """The defect of a segment's dynamics, [2 n], and its effort.
+    """The dynamics defect of a segment, [2 n], and its effort.
 
     Args:
       robot: the articulation.
@@ -62,7 +62,7 @@ def segment(robot: artix.Articulation, step: Array, z: Array) -> tuple[Array, Ar
 def collocate(
     robot: artix.Articulation, start: ArrayLike, end: ArrayLike, seconds: float, limits: ArrayLike, segments: int = 40
 ) -> Collocated:
-    """The motion of least effort between two states within limits of the joint forces.
+    """Finds the motion of least effort between two states, with bounded joint forces.
 
     Args:
       robot: an articulation on a fixed base in float64, with revolute and prismatic joints.
@@ -73,19 +73,21 @@ def collocate(
       segments: number N of segments.
 
     Raises:
-      TypeError: the robot is not in float64, which IPOPT uses.
+      TypeError: the robot is not in float64, which IPOPT needs.
       ValueError: the robot has a floating base or a spherical joint, whose configuration is not a vector.
     """
     import ipyopt
 
     topology, start, end, limits = robot.topology, np.asarray(start), np.asarray(end), np.asarray(limits)
     if robot.dtype != jnp.float64:
-        raise TypeError(f"collocation needs float64, found {robot.dtype}: set JAX's x64 mode, use robot.astype(float)")
+        raise TypeError(
+            f"collocation needs float64, found {robot.dtype}: enable x64 in JAX and use robot.astype(float)"
+        )
     if topology.num_base_dofs or topology.has_spherical:
-        raise ValueError("collocation here is for a fixed base with revolute and prismatic joints")
+        raise ValueError("collocate supports a fixed base with revolute and prismatic joints only")
     n, step = topology.num_dofs, jnp.asarray(seconds / segments, robot.dtype)
     width, seen, count = 4 * n, 7 * n, segments * 2 * n
-    # The unknowns, knot after knot, are state, control and the segment's middle control; a segment sees the next knot.
+    # Unknowns by knot: state, control, and the control in mid-segment. A segment also reads the next knot.
     window = width * np.arange(segments)[:, None] + np.arange(seen)
     rows = 2 * n * np.arange(segments)[:, None] + np.arange(2 * n)
 

@@ -1,10 +1,10 @@
 """A quadruped jumps: iLQR through the step's own contact, without a contact schedule.
 
 The cost asks for a high trunk halfway through and for standing still at the end. Nothing says when feet leave the
-ground or come back: the derivatives of :func:`artix.step` follow the laws of contact, and the optimiser finds out. As
-on a real robot, soft drives hold the posture and controls are added torques, so the legs land whatever is tried.
+ground or come back: the optimiser finds out from the derivatives of :func:`artix.step`, which include contact. As on
+a real robot, soft drives hold the posture and the controls are torques added to them, so any trial lands on its legs.
 
-``python -m artix.examples.jump`` solves it and prints how high the robot jumps and how it ends.
+``python -m artix.examples.jump`` solves the problem and prints how high the robot jumps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from artix.examples import trot
 
 Array = jax.Array
 DT, KNOTS = 0.01, 90
-#: Desired height of the trunk in the middle [m]; on bent legs it stands at 0.325 m.
+#: Desired height of the trunk in the middle [m]; it stands at 0.325 m on bent legs.
 APEX = 0.52
 FRICTION = 0.8
 
@@ -36,7 +36,7 @@ def jumper() -> artix.Articulation:
 
 
 def running(knot: optimal_control.Knot) -> Array:
-    """Height at the apex; attitude, posture, speed and torque at all times, with weights low enough to jump."""
+    """Height at the apex; at all times attitude, posture, speed and torque, with weights low enough to allow a jump."""
     robot, state, nominal = knot.articulation, knot.state, knot.parameters
     moved = optimal_control.posture(robot, state, nominal)
     velocity = artix.generalized_velocity(robot, state)
@@ -62,7 +62,7 @@ def final(knot: optimal_control.Knot) -> Array:
 
 
 def problem(robot: artix.Articulation) -> optimal_control.Problem:
-    """The jump of a :func:`jumper` from standing."""
+    """The problem: a :func:`jumper` jumps from standing."""
     options = artix.SolverOptions(smooth_friction=0.1, contact_iterations=3)
     ground = artix.Ground.flat(friction=FRICTION, dtype=robot.dtype)
     dynamics = optimal_control.discrete_dynamics(robot, DT, ground=ground, options=options)
@@ -82,7 +82,7 @@ def problem(robot: artix.Articulation) -> optimal_control.Problem:
 
 
 def guess(robot: artix.Articulation) -> Array:
-    """Torques that carry the weight, and for a sixth of a second larger ones, [KNOTS, 12]."""
+    """Torques that carry the weight, and larger ones during one sixth of a second, [KNOTS, 12]."""
     stand = trot.standing(robot)
     gravity = artix.gravity_compensation(robot, stand)
     # A quarter of the weight acts upwards on each foot.
@@ -90,17 +90,17 @@ def guess(robot: artix.Articulation) -> Array:
     return jnp.tile(gravity[6:] - lift * gravity[2] / 4, (KNOTS, 1)).at[15:32].multiply(PUSH)
 
 
-#: Factor on the torques that push off in the guess.
+#: Factor on the torques during push-off in the guess.
 PUSH = 2.5
 
 
 def solve(robot: artix.Articulation, iterations: int = 60) -> optimal_control.Solution:
-    """The jump, by single shooting."""
+    """Finds the jump by single shooting."""
     return optimal_control.solve(problem(robot), guess(robot), iterations=iterations, damping=1e-3)
 
 
 def foot_heights(robot: artix.Articulation, states: Array) -> Array:
-    """Height of the feet's lowest points above the ground along flat states, [T + 1, 4] [m]."""
+    """Heights of the lowest points of the feet above the ground, for flat states, [T + 1, 4] [m]."""
     dynamics = problem(robot).dynamics
 
     def one(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Link masses identified by gradient, from robots on the devices of several hosts; stopped hosts can start again.
+"""Identifies link masses by gradient descent on several hosts, with checkpoints to restart from.
 
 Every host runs the same command, which names the first host's address and the host's own number::
 

@@ -1,8 +1,8 @@
-"""Policies: small networks from observations to actions; played, evaluated, written to a file, read again and exported.
+"""Policies: small networks that map observations to actions. Play, evaluate, save, load and export them.
 
-What :mod:`artix.examples.ppo` and :mod:`artix.examples.shac` train, and ``artix play`` plays. Files are NumPy's
-``.npz``: an array for each leaf, named by its path, and a line of JSON. Nothing in one is executed when it is read,
-and no further package is needed.
+:mod:`artix.examples.ppo` and :mod:`artix.examples.shac` train them, and ``artix play`` plays them. Files are NumPy
+archives (``.npz``) with one array per leaf, named by its path, and a JSON header. Reading a file executes nothing in it
+and needs no further package.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _HEADER = "header.json"
 
 
 class Network(linen.Module):
-    """A multilayer perceptron; its last layer starts small, so that a policy begins at rest and a critic at 0.
+    """A multilayer perceptron. Its last layer starts small, so a new policy or critic returns about 0.
 
     Attributes:
-      layers: the numbers of units of its hidden layers.
+      layers: sizes of the hidden layers.
       outputs: the number of outputs.
 
     Example:
@@ -48,18 +48,18 @@ class Network(linen.Module):
 
     @linen.compact
     def __call__(self, x: Array) -> Array:
-        """Flax's way to say what the network is; to evaluate it, call :meth:`at`."""
+        """Defines the network for Flax. To evaluate it, call :meth:`at`."""
         for size in self.layers:
             x = linen.swish(linen.Dense(size, kernel_init=linen.initializers.orthogonal(2**0.5))(x))
         return linen.Dense(self.outputs, kernel_init=linen.initializers.orthogonal(0.01))(x)
 
     def at(self, parameters: Any, x: Array) -> Array:
-        """The outputs [..., outputs] for inputs [..., n], with parameters such as ``init`` makes."""
+        """The outputs [..., outputs] for inputs [..., n], with parameters from ``init``."""
         return jnp.asarray(self.apply(parameters, x))
 
 
 class Observed(flax.struct.PyTreeNode):
-    """What has been observed so far: how much, and mean and variance in the shape of an observation, in float32."""
+    """Running statistics of the observations: their count, mean and variance, in float32."""
 
     count: Array
     mean: Any
@@ -67,15 +67,15 @@ class Observed(flax.struct.PyTreeNode):
 
     @staticmethod
     def nothing(obs: Any) -> Observed:
-        """Before the first observation; ``obs`` is one of them."""
+        """The statistics before the first observation. ``obs`` gives the shapes."""
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), obs)
         return Observed(jnp.asarray(1.0, jnp.float32), zeros, jax.tree.map(jnp.ones_like, zeros))
 
     def normalize(self, obs: Any) -> tuple[Array, Array]:
-        """What the policy sees and what the critic sees, with means of about 0 and variances of about 1.
+        """The inputs of policy and critic, with means of about 0 and variances of about 1.
 
-        They are the same, unless an observation is a dictionary: then the critic may know more (an *asymmetric*
-        critic).
+        They are the same unless an observation is a dictionary. Then the critic may see more than the policy (an
+        *asymmetric* critic).
         """
 
         def one(x: Array, mean: Array, variance: Array) -> Array:
@@ -85,18 +85,18 @@ class Observed(flax.struct.PyTreeNode):
         return (seen["state"], seen["privileged_state"]) if isinstance(seen, dict) else (seen, seen)
 
     def of_policy(self) -> Observed:
-        """That of what the policy sees, an array, without what the critic alone knows."""
+        """The statistics of the policy's input alone, without what only the critic sees."""
         if not isinstance(self.mean, dict):
             return self
         return Observed(self.count, self.mean["state"], self.variance["state"])
 
     def moments(self, obs: Any) -> tuple[Any, Any]:
-        """Means of differences from the mean so far and of their squares, over the first axis of ``obs``."""
+        """Means, over the first axis of ``obs``, of the deviations from the current mean and of their squares."""
         apart = jax.tree.map(lambda x, mean: x.astype(jnp.float32) - mean, obs, self.mean)
         return jax.tree.map(lambda x: jnp.mean(x, axis=0), apart), jax.tree.map(lambda x: jnp.mean(x**2, axis=0), apart)
 
     def after(self, moments: tuple[Any, Any], number: int) -> Observed:
-        """With ``number`` further observations of these moments."""
+        """The statistics after ``number`` more observations with these moments."""
         count = self.count + number
         share = number / count
         mean = jax.tree.map(lambda mean, first: mean + share * first, self.mean, moments[0])
@@ -109,12 +109,12 @@ class Observed(flax.struct.PyTreeNode):
 
 
 class Policy(flax.struct.PyTreeNode):
-    """A policy that has been learned: an observation in, an action out.
+    """A trained policy, which maps an observation to an action.
 
     Attributes:
-      parameters: of its network.
-      observed: by what observations are normalised, of what the policy sees alone.
-      layers: the numbers of units of the hidden layers.
+      parameters: parameters of its network.
+      observed: statistics that normalise the policy's observations.
+      layers: sizes of the hidden layers.
       action_size: the number of actions.
     """
 
@@ -131,16 +131,16 @@ class Policy(flax.struct.PyTreeNode):
 
 
 def play(environment: Environment, policy: Callable[[Any], Array], key: Array) -> EnvState:
-    """One episode.
+    """Plays one episode.
 
     Args:
       environment: the environment.
-      policy: from an observation to an action.
-      key: what the episode's start and its noise are drawn from.
+      policy: a function that maps an observation to an action.
+      key: random key for the start of the episode and its noise.
 
     Returns:
-      The states after each of ``episode_length`` control steps, every array with that leading axis. After an episode
-      that ended early another one begins: ``done`` says where.
+      The states after each of ``episode_length`` control steps; every array has that leading axis. If the episode ends
+      early, another one begins: ``done`` shows where.
     """
     environment = autoreset(environment)
 
@@ -154,23 +154,23 @@ def play(environment: Environment, policy: Callable[[Any], Array], key: Array) -
 def evaluate(
     environment: Environment, policy: Callable[[Any], Array], key: Array, *, episodes: int
 ) -> dict[str, Array]:
-    """Statistics of episodes, each up to its end.
+    """Plays several episodes, each up to its end, and returns their statistics.
 
     Args:
       environment: the environment.
-      policy: from an observation to an action, such as a :class:`Policy`.
-      key: what all episodes are drawn from.
-      episodes: their number.
+      policy: a function that maps an observation to an action, such as a :class:`Policy`.
+      key: random key for all episodes.
+      episodes: number of episodes.
 
     Returns:
       For each episode, arrays of shape [episodes]: ``"return"``, the sum of rewards; ``"length"`` in control steps;
-      ``"terminated"``, 1 where it ended before its time; the mean of each of the environment's metrics, and its last
-      value as ``"final/NAME"``.
+      ``"terminated"``, 1 if the episode ended early; the mean of each of the environment's metrics; and each metric's
+      last value as ``"final/NAME"``.
     """
 
     def one(key: Array) -> dict[str, Array]:
         states = play(environment, policy, key)
-        over = jnp.cumsum(states.done) - states.done  # episodes that had ended before a step
+        over = jnp.cumsum(states.done) - states.done  # number of episodes that ended before each step
         alive = (over == 0).astype(states.reward.dtype)
         length = jnp.sum(alive)
         metrics = {name: jnp.sum(alive * value) / length for name, value in states.metrics.items()}
@@ -183,15 +183,15 @@ def evaluate(
 
 
 def save(path: str | os.PathLike[str], tree: Any, **header: Any) -> None:
-    """Writes all arrays of a tree to a file, in one piece: what was there before stays until the new file is complete.
+    """Saves all arrays of a tree to a file, atomically: an existing file stays until the new one is complete.
 
     Args:
       path: the file, ``.npz``.
-      tree: arrays in any structure of JAX's, keys of random numbers included.
-      **header: what else shall be in the file, as JSON has it.
+      tree: a pytree of arrays; random keys are allowed.
+      **header: further entries for the file, which JSON must be able to express.
 
     Raises:
-      OSError: the file cannot be written, for instance because the disk is full; what was there before is still there.
+      OSError: the file cannot be written, for example because the disk is full. An existing file is kept.
     """
     named: dict[str, Any] = {_name(where): _data(leaf) for where, leaf in jax.tree_util.tree_leaves_with_path(tree)}
     named[_HEADER] = np.frombuffer(json.dumps(header).encode(), np.uint8)
@@ -210,17 +210,17 @@ def save(path: str | os.PathLike[str], tree: Any, **header: Any) -> None:
 
 
 def load(path: str | os.PathLike[str], like: Tree) -> Tree:
-    """Reads from a file what has the structure of a tree; the file may hold more.
+    """Loads a tree from a file. The file may hold more.
 
     Args:
       path: a file that :func:`save` wrote.
-      like: the structure, with arrays or ``jax.ShapeDtypeStruct`` for leaves.
+      like: a tree of the same structure, with arrays or ``jax.ShapeDtypeStruct`` as leaves.
 
     Returns:
       The tree with the arrays of the file.
 
     Raises:
-      ValueError: the file is none of :func:`save`'s, is damaged, or lacks an array of this name and shape.
+      ValueError: the file was not written by :func:`save`, is damaged, or has no array of this name and shape.
     """
     found = _read(path)
 
@@ -229,12 +229,12 @@ def load(path: str | os.PathLike[str], like: Tree) -> Tree:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         wanted = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
         if name not in found:
-            raise ValueError(f"{os.fspath(path)!r} has no array {name!r}; it is of another kind of training or task")
+            raise ValueError(f"{os.fspath(path)!r} has no array {name!r}; it is from another kind of training or task")
         value = found[name]
         if value.shape != wanted.shape or value.dtype != wanted.dtype:
             expected, was = f"{wanted.dtype}{list(wanted.shape)}", f"{value.dtype}{list(value.shape)}"
             raise ValueError(
-                f"{os.fspath(path)!r}: {name!r} should be {expected}; found {was}; were the options others?"
+                f"{os.fspath(path)!r}: {name!r} should be {expected}; found {was}; was it saved with other options?"
             )
         return jax.random.wrap_key_data(jnp.asarray(value)) if is_key else jnp.asarray(value)
 
@@ -242,26 +242,27 @@ def load(path: str | os.PathLike[str], like: Tree) -> Tree:
 
 
 def load_header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What else was given to :func:`save`; raises as :func:`load`."""
+    """The header that :func:`save` was given. Raises the same errors as :func:`load`."""
     return json.loads(_read(path)[_HEADER].tobytes())
 
 
 def export(policy: Policy) -> bytes:
-    """A policy as StableHLO for any platform, without artix and without flax; ``jax.export.deserialize`` reads it.
+    """Exports a policy as StableHLO, which runs on any platform without artix or Flax.
 
     Args:
       policy: the policy.
 
     Returns:
-      The serialised function from observations [batch, n] in float32, for any batch, to actions [batch, action_size].
+      The serialised function, for ``jax.export.deserialize``. It maps float32 observations [batch, n], for any batch
+      size, to actions [batch, action_size].
 
     Raises:
-      ImportError: the package ``flatbuffers``, in which JAX writes, is not installed.
+      ImportError: the package ``flatbuffers``, which JAX needs for serialising, is not installed.
     """
     try:
         import flatbuffers  # noqa: F401
     except ImportError as error:
-        raise ImportError("jax.export writes with flatbuffers: pip install 'artix[rl]'") from error
+        raise ImportError("jax.export needs flatbuffers: pip install 'artix[rl]'") from error
     (batch,) = jax.export.symbolic_shape("batch")
     obs = jax.ShapeDtypeStruct((batch, *policy.observed.mean.shape), jnp.float32)
     exported = jax.export.export(jax.jit(policy.__call__), platforms=("cpu", "cuda", "tpu"))(obs)
@@ -278,15 +279,15 @@ def _data(leaf: Any) -> np.ndarray:
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    os.stat(path)  # What is not there is said as such.
+    os.stat(path)  # Raises FileNotFoundError if there is no such file.
     if not zipfile.is_zipfile(path):
-        raise ValueError(f"{os.fspath(path)!r} is damaged, or no checkpoint: it is no archive of arrays (.npz)")
+        raise ValueError(f"{os.fspath(path)!r} is not a checkpoint, or is damaged: it is not a NumPy archive (.npz)")
     try:
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
     except (ValueError, EOFError, zipfile.BadZipFile, zipfile.error, KeyError, AttributeError) as error:
         reason = "it holds Python objects" if "allow_pickle" in str(error) else error
-        raise ValueError(f"{os.fspath(path)!r} is damaged, or no checkpoint: {reason}") from error
+        raise ValueError(f"{os.fspath(path)!r} is not a checkpoint, or is damaged: {reason}") from error
     if _HEADER not in found:
-        raise ValueError(f"{os.fspath(path)!r} is no checkpoint: it has no {_HEADER!r}")
+        raise ValueError(f"{os.fspath(path)!r} is not a checkpoint: it has no {_HEADER!r}")
     return found

@@ -1,14 +1,14 @@
-"""Proximal policy optimisation (PPO), in one file that is meant to be read, copied and changed.
+"""Proximal policy optimisation (PPO) in one file, to read, copy and change.
 
-A policy and a critic, both small networks, learn on many environments at once: each iteration plays ``unroll``
-control steps in every environment, estimates advantages, and takes ``epochs`` passes of gradient steps over what
-happened. An iteration is one compiled program, environments included. On several devices each has its part of the
-environments; all that they tell each other is one sum a gradient step.
+A policy and a critic, both small networks, learn from many environments at once. Each iteration runs ``unroll`` control
+steps in every environment, estimates advantages, and makes ``epochs`` passes of gradient steps over the collected
+experience. An iteration is one compiled program, environments included. Several devices share the environments; they
+exchange one sum per gradient step.
 
 Schulman et al., *Proximal Policy Optimization Algorithms* (arXiv 1707.06347) and *High-Dimensional Continuous Control
-Using Generalized Advantage Estimation* (arXiv 1506.02438). The learning rate follows the policy's change as in Rudin
-et al., *Learning to Walk in Minutes* (arXiv 2109.11978), and truncated episodes count on as in Pardo et al., *Time
-Limits in Reinforcement Learning* (arXiv 1712.00378).
+Using Generalized Advantage Estimation* (arXiv 1506.02438). The learning rate adapts to the policy's change as in
+Rudin et al., *Learning to Walk in Minutes* (arXiv 2109.11978), and truncated episodes are bootstrapped as in Pardo et
+al., *Time Limits in Reinforcement Learning* (arXiv 1712.00378).
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ PARTS, EVERYWHERE = PartitionSpec("devices"), PartitionSpec()
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What PPO can be told. Numbers of environments are those of all devices together."""
+    """Settings of PPO. Numbers of environments are totals over all devices."""
 
     num_envs: int = 1024
-    unroll: int = 24  # control steps of an iteration, in each environment
-    epochs: int = 4  # passes over what happened in an iteration
-    minibatches: int = 4  # gradient steps of a pass
+    unroll: int = 24  # control steps per iteration in each environment
+    epochs: int = 4  # passes over the experience of an iteration
+    minibatches: int = 4  # gradient steps per pass
     discount: float = 0.99
     gae_lambda: float = 0.95
-    clip: float = 0.2  # how far the probability of an action may change, relatively
+    clip: float = 0.2  # largest relative change of an action's probability
     entropy_cost: float = 0.005
     value_cost: float = 0.5
     reward_scale: float = 1.0
-    learning_rate: float = 1e-3  # at the beginning; constant if ``desired_kl`` is 0
-    desired_kl: float = 0.01  # how far a policy shall move in an iteration (Kullback and Leibler's divergence)
+    learning_rate: float = 1e-3  # initial rate; it stays constant if ``desired_kl`` is 0
+    desired_kl: float = 0.01  # target change of the policy per iteration (Kullback-Leibler divergence)
     max_gradient_norm: float = 1.0
     policy_layers: tuple[int, ...] = (64, 64)
     critic_layers: tuple[int, ...] = (64, 64)
-    initial_noise: float = 0.6  # standard deviation of actions, whose range is -1 to 1
+    initial_noise: float = 0.6  # standard deviation of actions, which range from -1 to 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -63,9 +63,9 @@ class Config:
 
 
 class Learner(flax.struct.PyTreeNode):
-    """What is learned: the same on every device."""
+    """Everything that is learned, replicated on every device."""
 
-    parameters: dict[str, Any]  # of "policy" and "critic", and "log_noise" [action_size]
+    parameters: dict[str, Any]  # "policy", "critic" and "log_noise" [action_size]
     optimizer: optax.OptState
     observed: Observed
     learning_rate: Array
@@ -73,7 +73,7 @@ class Learner(flax.struct.PyTreeNode):
 
 
 class Actors(flax.struct.PyTreeNode):
-    """What is played: arrays with an axis of environments (of devices for the key) which devices share out."""
+    """The running environments. Leading axes (environments; devices for the key) are divided among the devices."""
 
     env: EnvState
     key: Array
@@ -81,29 +81,29 @@ class Actors(flax.struct.PyTreeNode):
 
 
 class Training(NamedTuple):
-    """All that it takes to go on with a training."""
+    """Everything needed to continue a training run."""
 
     learner: Learner
     actors: Actors
 
 
 class Experience(NamedTuple):
-    """What happened, with leading axes [unroll, environments]."""
+    """The experience of one iteration, with leading axes [unroll, environments]."""
 
     obs: Any
     action: Array
     mean: Array  # of the policy that acted
     value: Array
-    next_value: Array  # of the observation that followed, before a reset
+    next_value: Array  # of the next observation, before any reset
     reward: Array
     done: Array
-    terminated: Array  # done, and not for lack of time
+    terminated: Array  # done, but not by the time limit
 
 
 def advantages(experience: Experience, discount: float, gae_lambda: float) -> Array:
     """Generalised advantage estimates [unroll, environments].
 
-    An episode that ended for lack of time alone is worth what it would have come to; a terminated one is not.
+    If an episode ends at the time limit, the value of its last observation counts. After a termination it does not.
     """
     surprise = experience.reward + discount * (1 - experience.terminated) * experience.next_value - experience.value
 
@@ -115,24 +115,24 @@ def advantages(experience: Experience, discount: float, gae_lambda: float) -> Ar
 
 
 def networks(config: Config, environment: Environment) -> tuple[Network, Network]:
-    """The policy, which gives the mean of an action, and the critic, which gives the value of a state."""
+    """The policy, which returns the mean action, and the critic, which returns the value of a state."""
     return Network(config.policy_layers, environment.action_size), Network(config.critic_layers, 1)
 
 
 def policy_of(training: Training, config: Config) -> Policy:
-    """The policy as it is, without noise."""
+    """The current policy, without exploration noise."""
     learner = training.learner
     size = learner.parameters["log_noise"].shape[0]
     return Policy(learner.parameters["policy"], learner.observed.of_policy(), tuple(config.policy_layers), size)
 
 
 def optimizer_of(config: Config) -> optax.GradientTransformation:
-    """Adam with bounded gradients; the learning rate is multiplied later."""
+    """Adam with clipped gradients. The learning rate is applied later."""
     return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optax.scale_by_adam(eps=1e-5))
 
 
 def start(environment: Environment, config: Config, num_devices: int) -> Training:
-    """The beginning of a training: untrained networks, fresh environments whose time runs out one after another."""
+    """A new training run: untrained networks and fresh environments whose time limits are spread out."""
     keys = jax.random.split(jax.random.key(config.seed), 5)
     env = jax.vmap(autoreset(environment).reset)(jax.random.split(keys[0], config.num_envs))
     steps = jax.random.randint(keys[4], (config.num_envs,), 0, environment.episode_length, jnp.int32)
@@ -150,11 +150,11 @@ def start(environment: Environment, config: Config, num_devices: int) -> Trainin
 
 
 def make_iteration(environment: Environment, config: Config) -> Callable[[Learner, Actors], tuple]:
-    """One iteration on the environments of one device of a mesh with the axis ``"devices"``.
+    """Makes one iteration on the environments of one device in a mesh with the axis ``"devices"``.
 
     Returns:
-      A function from learner and actors to both after the iteration, and to a report of this device, a dictionary of
-      scalars.
+      A function that takes learner and actors and returns both after the iteration, with this device's report, a
+      dictionary of scalars.
     """
     environment = autoreset(environment)
     (policy, critic), optimizer = networks(config, environment), optimizer_of(config)
@@ -196,7 +196,7 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
         arguments = (learner.parameters, learner, experience, advantage, old_noise)
         gradient, losses = jax.grad(loss, has_aux=True)(*arguments)
         local, unravel = ravel_pytree((gradient, losses, learner.observed.moments(experience.obs)))
-        gradient, losses, moments = unravel(jax.lax.pmean(local, "devices"))  # all that devices tell each other
+        gradient, losses, moments = unravel(jax.lax.pmean(local, "devices"))  # the only communication between devices
         rate = learner.learning_rate
         if config.desired_kl:
             factor = jnp.where(losses["kl"] > 2 * config.desired_kl, 1 / 1.5, 1.0)
@@ -242,23 +242,23 @@ def train(
     training: Training | None = None,
     devices: Sequence[jax.Device] | None = None,
 ) -> Iterator[tuple[Training, dict[str, float]]]:
-    """Trains, iteration by iteration.
+    """Trains a policy, iteration by iteration.
 
     Args:
       environment: one environment, without automatic resets.
-      config: what PPO is told.
-      steps: number of environment steps after which no further iteration begins, counted from the beginning of the
-        training.
-      training: a training to go on with (default: a new one).
-      devices: the devices of this process that share out the environments (default: all).
+      config: settings of PPO.
+      steps: number of environment steps after which no further iteration starts, counted from the start of the training
+        run.
+      training: a training run to continue (default: a new one).
+      devices: the devices of this process that share the environments (default: all).
 
     Yields:
-      After each iteration, the training, which may be kept, and a report: ``"steps"`` and ``"seconds"`` so far,
-      ``"return"`` and ``"fall"``, the mean return of the episodes that ended and the part of them that was terminated
-      (NaN if there were none), means of the environment's metrics (``"metrics/..."``), and numbers of the learner.
+      After each iteration, the training run, which you may keep, and a report: ``"steps"`` and ``"seconds"`` so far;
+      ``"return"`` and ``"fall"``, the mean return of the episodes that ended and the fraction of them that terminated
+      early (NaN if none ended); means of the environment's metrics (``"metrics/..."``); and statistics of the learner.
 
     Raises:
-      ValueError: environments cannot be shared out evenly, or a device belongs to another process.
+      ValueError: the environments cannot be divided evenly, or a device belongs to another process.
       FloatingPointError: the loss is not finite.
 
     Example:
@@ -272,12 +272,12 @@ def train(
     devices = jax.devices() if devices is None else devices
     if config.num_envs % len(devices) or config.num_envs // len(devices) * config.unroll % config.minibatches:
         raise ValueError(
-            f"num_envs must be a multiple of the number of devices, {len(devices)}, and num_envs * unroll / devices one"
-            f" of minibatches, {config.minibatches}; found num_envs={config.num_envs}, unroll={config.unroll}"
+            f"num_envs must be a multiple of the number of devices, {len(devices)}, and num_envs * unroll / devices a"
+            f" multiple of minibatches, {config.minibatches}; found num_envs={config.num_envs}, unroll={config.unroll}"
         )
     if any(device.process_index != jax.process_index() for device in devices):
         raise ValueError(
-            "ppo.train plays on the devices of one process: give devices=jax.local_devices(), or map "
+            "ppo.train uses the devices of one process: pass devices=jax.local_devices(), or map "
             "ppo.make_iteration over a mesh of all processes and keep checkpoints as artix.examples.many_hosts does"
         )
     mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
@@ -293,7 +293,7 @@ def train(
         learner, actors, parts = iterate(learner, actors)
         report = {name: float(np.mean(value)) for name, value in jax.device_get(parts).items()}
         if not math.isfinite(report["loss"]):
-            raise FloatingPointError(f"the loss of iteration {iteration} is {report['loss']}: see the environment")
+            raise FloatingPointError(f"the loss of iteration {iteration} is {report['loss']}: check the environment")
         returns, falls, episodes = report.pop("returns"), report.pop("falls"), report["episodes"]
         report["return"], report["fall"] = (returns / episodes, falls / episodes) if episodes else (math.nan, math.nan)
         report["steps"], report["seconds"] = (iteration + 1) * per_iteration, time.perf_counter() - begin

@@ -1,4 +1,4 @@
-"""What PPO is told for each task of :mod:`artix.envs`, and after how many steps it has learned it."""
+"""Settings of PPO for each task of :mod:`artix.envs`, and the number of steps it needs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from artix.examples.ppo import Config
 
 
 class Settings(NamedTuple):
-    """How a task is learned."""
+    """How PPO learns a task."""
 
     config: Config
     steps: int
     """Environment steps."""
     options: dict[str, Any]
-    """Of the task while it is learned, for :func:`artix.envs.make`."""
+    """Options of the task during training, for :func:`artix.envs.make`."""
     begins_with: str | None = None
-    """The task whose policy, which comes with artix, is the start (:mod:`artix.examples.warm_start`)."""
+    """Training starts from the built-in policy of this task (:mod:`artix.examples.warm_start`)."""
 
 
 _LEGGED = Config(
@@ -33,8 +33,8 @@ _HUMANOID = dataclasses.replace(
 )
 _ARM = Config(unroll=20, critic_layers=(128, 128), initial_noise=0.4, discount=0.97, entropy_cost=0.002)
 
-#: By the names of tasks. A wide ``tracking_sigma`` says which way to go even where a command is far off. The settings
-#: of ``humanoid_velocity`` lead to hopping on one leg, not to walking.
+#: Settings by task name. A wide ``tracking_sigma`` helps even when the command is far off. The settings of
+#: ``humanoid_velocity`` lead to hopping on one leg, not to walking.
 SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(Config(num_envs=512, unroll=32), 1_500_000, {}),
     "arm_reach": Settings(_ARM, 10_000_000, {}),
@@ -47,7 +47,7 @@ SETTINGS: dict[str, Settings] = {
 
 
 def settings(task: str) -> Settings:
-    """How a task is learned; for one without its own settings, those of legged robots.
+    """Settings of a task. A task without its own gets those of legged robots.
 
     Example:
       >>> from artix.examples.ppo_settings import settings

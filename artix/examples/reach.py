@@ -1,4 +1,4 @@
-"""An arm reaches for a pose of its tool and comes to rest there, with little torque, by iLQR."""
+"""An arm moves its tool to a target pose and stops there, with little torque, by iLQR."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True, eq=False)  # residuals are compared by identity
 class Reach:
-    """The task.
+    """The task of reaching a pose.
 
     Attributes:
       arm: an arm whose joints have effort limits.
@@ -76,7 +76,7 @@ class Reached(NamedTuple):
 
 
 def solve(task: Reach, iterations: int = 15) -> Reached:
-    """Solves the task from the torques that hold the arm where it starts."""
+    """Solves the task, starting from the torques that hold the arm in its initial position."""
     start = task.start_state()
     hold = artix.gravity_compensation(task.arm, start)
     dynamics = optimal_control.discrete_dynamics(task.arm, task.dt)

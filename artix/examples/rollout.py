@@ -1,4 +1,4 @@
-"""Simulates an articulation over a horizon, with little memory for gradients by the forces of every step.
+"""Simulates an articulation over a horizon; gradients with respect to the forces of all steps need little memory.
 
 It takes forces and returns states. For drives, limits, friction and tendons, use :func:`artix.step`.
 """
@@ -32,7 +32,7 @@ def step(articulation: artix.Articulation, state: artix.State, force: Array, dt:
 
 
 def rollout(articulation: artix.Articulation, state: artix.State, forces: Array, dt: float) -> artix.State:
-    """The states after each of T steps.
+    """Simulates T steps and returns the state after each.
 
     ``jax.checkpoint`` stops reverse mode from storing the intermediate results of a step. Only the states are kept, and
     the backward pass recomputes each step.

@@ -1,9 +1,9 @@
-"""Short-horizon actor-critic (SHAC): a policy learns by the gradient of its rewards through the simulation.
+"""Short-horizon actor-critic (SHAC): a policy learns from the gradient of its rewards through the simulation.
 
-What PPO estimates from thousands of trials, the derivatives of a step tell at once: each iteration plays ``horizon``
-control steps in a few environments, and the policy climbs the gradient of what they earn, with a critic's value of
-where they end. The critic's smooth values and the short horizon keep gradients small where a long simulation is
-chaotic.
+PPO estimates this gradient from thousands of trials; here the derivatives of the step give it directly. Each iteration
+runs ``horizon`` control steps in a few environments, and the policy follows the gradient of their rewards plus the
+critic's value of the final states. The short horizon and the smooth critic keep gradients small where a long simulation
+is chaotic.
 
 Xu et al., *Accelerated Policy Learning with Parallel Differentiable Simulation* (ICLR 2022, arXiv 2204.07137).
 """
@@ -29,18 +29,18 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What SHAC can be told."""
+    """Settings of SHAC."""
 
     num_envs: int = 64
-    horizon: int = 32  # control steps of an iteration, through which gradients flow
+    horizon: int = 32  # control steps per iteration, which gradients flow through
     discount: float = 0.99
-    gae_lambda: float = 0.95  # of the critic's targets
+    gae_lambda: float = 0.95  # for the critic's targets
     policy_rate: float = 5e-3
-    half_life: int = 500  # iterations in which the policy's learning rate falls by half
+    half_life: int = 500  # iterations after which the policy's learning rate has halved
     critic_rate: float = 1e-3
     critic_epochs: int = 4
     minibatches: int = 4
-    target_rate: float = 0.1  # how far the values that the policy climbs follow the critic in an iteration
+    target_rate: float = 0.1  # how far the target critic moves towards the critic per iteration
     max_gradient_norm: float = 1.0
     noise: float = 0.3  # standard deviation of actions
     policy_layers: tuple[int, ...] = (64, 64)
@@ -54,11 +54,11 @@ class Config:
 
 
 class Training(NamedTuple):
-    """All that it takes to go on with a training."""
+    """Everything needed to continue a training run."""
 
     policy: Any
     critic: Any
-    target: Any  # the critic's parameters as they were, nearly
+    target: Any  # parameters of the target critic, which follow the critic slowly
     optimizers: tuple[optax.OptState, optax.OptState]
     observed: Observed
     env: EnvState
@@ -68,17 +68,17 @@ class Training(NamedTuple):
 
 
 def networks(config: Config, environment: Environment) -> tuple[Network, Network]:
-    """The policy, which gives the mean of an action, and the critic, which gives the value of a state."""
+    """The policy, which returns the mean action, and the critic, which returns the value of a state."""
     return Network(config.policy_layers, environment.action_size), Network(config.critic_layers, 1)
 
 
 def policy_of(training: Training, config: Config, environment: Environment) -> Policy:
-    """The policy as it is, without noise."""
+    """The current policy, without exploration noise."""
     return Policy(training.policy, training.observed.of_policy(), tuple(config.policy_layers), environment.action_size)
 
 
 def optimizers_of(config: Config) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
-    """Those of the policy and of the critic, Adam with bounded gradients and a short memory."""
+    """The optimisers of policy and critic: Adam with clipped gradients and a short memory."""
 
     def one(rate: optax.ScalarOrSchedule) -> optax.GradientTransformation:
         return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(rate, b1=0.7, b2=0.95))
@@ -88,7 +88,7 @@ def optimizers_of(config: Config) -> tuple[optax.GradientTransformation, optax.G
 
 
 def start(environment: Environment, config: Config) -> Training:
-    """The beginning of a training: untrained networks, fresh environments whose time runs out one after another."""
+    """A new training run: untrained networks and fresh environments whose time limits are spread out."""
     keys = jax.random.split(jax.random.key(config.seed), 5)
     env = jax.vmap(autoreset(environment).reset)(jax.random.split(keys[0], config.num_envs))
     steps = jax.random.randint(keys[1], (config.num_envs,), 0, environment.episode_length, jnp.int32)
@@ -104,13 +104,13 @@ def start(environment: Environment, config: Config) -> Training:
 
 
 def make_iteration(environment: Environment, config: Config) -> Callable[[Training], tuple[Training, dict[str, Array]]]:
-    """One iteration: from a training to what it is afterwards, and a report, a dictionary of scalars."""
+    """Makes one iteration: a function that returns the next training state and a report, a dictionary of scalars."""
     environment = autoreset(environment)
     policy, critic = networks(config, environment)
     policy_optimizer, critic_optimizer = optimizers_of(config)
 
     def play(parameters: Any, training: Training, key: Array):
-        """Minus what a horizon earns, and what happened in it."""
+        """Minus the return of one horizon, and its experience."""
 
         def value_of(obs: Any) -> Array:
             return critic.at(training.target, training.observed.normalize(obs)[1])[..., 0]
@@ -119,7 +119,8 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Traini
             env, weight, total = carry
             mean = policy.at(parameters, training.observed.normalize(env.obs)[0])
             action = mean + config.noise * jax.random.normal(key, mean.shape, mean.dtype)
-            bounded = action + jax.lax.stop_gradient(jnp.clip(action, -1, 1) - action)  # its gradient goes past bounds
+            # Clipped, but with the gradient of the unclipped action.
+            bounded = action + jax.lax.stop_gradient(jnp.clip(action, -1, 1) - action)
             after = jax.vmap(environment.step)(env, bounded.astype(env.reward.dtype))
             reward, done, out_of_time = (
                 x.astype(jnp.float32) for x in (after.reward, after.done, after.info["truncation"])
@@ -129,7 +130,7 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Traini
             experience = Experience(env.obs, action, mean, value_of(env.obs), next_value, reward, done, terminated)
             returns = total + reward
             ended = {"episodes": jnp.sum(done), "returns": jnp.sum(done * returns)}
-            weight = jnp.where(done > 0, 1.0, config.discount * weight)  # a new episode counts fully
+            weight = jnp.where(done > 0, 1.0, config.discount * weight)  # a new episode starts undiscounted
             return (after, weight, (1 - done) * returns), (gain, experience, ended)
 
         begin = (training.env, jnp.ones(config.num_envs, jnp.float32), training.episode_return)
@@ -180,17 +181,17 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Traini
 def train(
     environment: Environment, config: Config, *, steps: int, training: Training | None = None
 ) -> Iterator[tuple[Training, dict[str, float]]]:
-    """Trains, iteration by iteration, on one device.
+    """Trains a policy on one device, iteration by iteration.
 
     Args:
       environment: one environment, without automatic resets, whose rewards are differentiable.
-      config: what SHAC is told.
-      steps: environment steps after which no further iteration begins, counted from the beginning of the training.
-      training: a training to go on with (default: a new one).
+      config: settings of SHAC.
+      steps: environment steps after which no further iteration starts, counted from the start of the training run.
+      training: a training run to continue (default: a new one).
 
     Yields:
-      After each iteration, the training, and a report: ``"steps"`` and ``"seconds"`` so far, ``"return"``, the mean
-      return of the episodes that ended (NaN if there were none), ``"reward"``, the mean of a step, and ``"gradient"``,
+      After each iteration, the training run and a report: ``"steps"`` and ``"seconds"`` so far; ``"return"``, the mean
+      return of the episodes that ended (NaN if none ended); ``"reward"``, the mean reward per step; and ``"gradient"``,
       the norm of the policy's gradient.
 
     Raises:
@@ -212,7 +213,7 @@ def train(
         report = {name: float(value) for name, value in values.items()}
         if not math.isfinite(report["gradient"]):
             raise FloatingPointError(
-                f"the gradient of iteration {iteration} is not finite: see the environment's rewards"
+                f"the gradient of iteration {iteration} is not finite: check the environment's rewards"
             )
         returns, episodes = report.pop("returns"), report["episodes"]
         report["return"] = returns / episodes if episodes else math.nan

@@ -1,8 +1,9 @@
 """A quadruped trots by model-predictive control: plans follow a contact schedule, the simulation has real contact.
 
-Every 20 ms one iteration of iLQR improves a plan of half a second in which feet stand and swing by the clock. The
-plan's policy then drives the joints at 200 Hz, in a simulation whose contact and joint friction the plan does not know.
-``python -m artix.examples.trot`` walks a batch of robots, pushes each once, and prints how many arrive.
+Every 20 ms one iteration of iLQR improves a plan of half a second in which feet stand and swing on a fixed
+schedule. The plan's policy then drives the joints at 200 Hz, in a simulation with contact and joint friction that the
+plan ignores.
+``python -m artix.examples.trot`` makes a batch of robots walk, pushes each once, and prints how many arrive.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from artix import optimal_control
 
 Array = jax.Array
 FEET = ("front_left_foot", "front_right_foot", "rear_left_foot", "rear_right_foot")
-#: Feet that face each other diagonally swing together.
+#: Diagonal pairs of feet swing together.
 OFFSETS = (0.0, 0.5, 0.5, 0.0)
 FOOT_RADIUS = 0.018
 FRICTION = 0.7
 
 
 class Gait(NamedTuple):
-    """How to trot.
+    """Parameters of the trot.
 
     Attributes:
-      speed: forwards [m/s].
+      speed: forward speed [m/s].
       period: duration of a cycle [s].
       duty: fraction of the cycle during which a foot stands.
       clearance: height to which feet swing [m].
@@ -79,7 +80,7 @@ def running(knot: optimal_control.Knot) -> Array:
 
 
 def final(knot: optimal_control.Knot) -> Array:
-    """The same for the last state."""
+    """The same terms for the last state."""
     moved = optimal_control.posture(knot.articulation, knot.state, knot.parameters["standing"])
     velocity = artix.generalized_velocity(knot.articulation, knot.state)[:3] - knot.parameters["velocity"]
     scale = jnp.array([3.0, 60.0, 20.0, 20.0, 20.0] + [3.0] * 12, velocity.dtype)
@@ -93,13 +94,13 @@ def problem(
 
     Args:
       robot: the built-in quadruped, with any masses.
-      gait: how to trot.
+      gait: parameters of the trot.
       now: time at the beginning of the horizon [s].
       dt: length of a knot [s].
       num_knots: number of knots.
 
     Returns:
-      The problem; its start is the robot standing.
+      The problem, which starts from standing.
     """
     times = {"period": gait.period, "dt": dt, "start": now}
     pattern = optimal_control.gait(OFFSETS, num_knots=num_knots, duty=gait.duty, **times)
@@ -120,7 +121,7 @@ def problem(
 
 
 def first_plan(robot: artix.Articulation, gait: Gait, iterations: int = 10) -> Plan:
-    """The plan from standing still, by several iterations."""
+    """Plans from standing still, with several iterations."""
     task = problem(robot, gait, 0.0)
     num_knots = len(task.references["swing"]) - 1
     states = jnp.tile(task.start, (num_knots + 1, 1))
@@ -128,12 +129,12 @@ def first_plan(robot: artix.Articulation, gait: Gait, iterations: int = 10) -> P
 
 
 def replan(robot: artix.Articulation, gait: Gait, plan: Plan, x: Array, now: Array) -> Plan:
-    """One iteration from the plan of one knot ago, shifted by a knot.
+    """Improves the previous plan, shifted by one knot, with one iteration.
 
     Args:
       robot: the robot that the plan assumes.
-      gait: how to trot.
-      plan: the plan of one knot ago.
+      gait: parameters of the trot.
+      plan: the previous plan, one knot old.
       x: the measured state, flat.
       now: the time [s].
     """
@@ -151,7 +152,7 @@ def _plan(found: optimal_control.Solution) -> Plan:
 
 
 class Push(NamedTuple):
-    """A horizontal push on the trunk: its force in world axes [N], [2], and the times when it begins and ends [s]."""
+    """A horizontal push on the trunk: its force in world axes [2] [N], and the times when it begins and ends [s]."""
 
     force: Array
     begin: Array
@@ -171,13 +172,13 @@ def walk(
     """Walks in closed loop on level ground.
 
     Args:
-      robot: the robot, in plan and simulation; its joint friction acts only in the simulation.
-      gait: how to trot.
-      push: the push on the way.
+      robot: the robot for both plan and simulation; its joint friction acts only in the simulation.
+      gait: parameters of the trot.
+      push: the push.
       plan: the first plan.
       seconds: duration of the walk [s].
       dt: time between two plans [s].
-      substeps: steps of the simulation between them, each with the policy's feedback.
+      substeps: simulation steps between two plans; the policy acts in each.
 
     Returns:
       The states at the end of each planning period, every array with a leading axis.
@@ -209,7 +210,7 @@ def walk(
 
 
 def random_pushes(key: Array, count: int, newtons: float = 30.0, seconds: float = 0.2) -> Push:
-    """Pushes in all directions, at any time between 2 and 8 s."""
+    """Random pushes in all directions, at times between 2 and 8 s."""
     keys = jax.random.split(key)
     angle = jax.random.uniform(keys[0], (count,), maxval=2 * jnp.pi)
     begin = jax.random.uniform(keys[1], (count,), minval=2.0, maxval=8.0)
@@ -217,7 +218,7 @@ def random_pushes(key: Array, count: int, newtons: float = 30.0, seconds: float 
 
 
 def survived(states: artix.State) -> Array:
-    """Whether the trunk stayed above 20 cm, within 60 degrees of upright, and came 5 m ahead; states [..., T]."""
+    """Whether the trunk stayed above 20 cm, within 60 degrees of upright, and moved 5 m forward; states [..., T]."""
     x, y = states.root_pose[..., 3], states.root_pose[..., 4]
     lowest = jnp.min(states.root_pose[..., 2], axis=-1)
     least_cosine = jnp.min(1 - 2 * (x**2 + y**2), axis=-1)
@@ -225,7 +226,7 @@ def survived(states: artix.State) -> Array:
 
 
 def main(count: int = 32) -> None:
-    """Walks and pushes a batch of robots, and prints how many arrive."""
+    """Makes a batch of robots walk, pushes them, and prints how many arrive."""
     robot, gait = artix.robots.load("quadruped"), Gait()
     plan = jax.jit(functools.partial(first_plan, robot, gait))()
     pushes = random_pushes(jax.random.key(0), count)

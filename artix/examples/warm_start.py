@@ -1,4 +1,4 @@
-"""Trainings that start from a policy learned on another task, as walking starts from standing."""
+"""Training that starts from a policy for another task, as walking starts from standing."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from artix.examples.policies import Observed, Policy
 
 Array = jax.Array
 
-#: How many environments, and for how many control steps, the policy plays to see what its new task looks like.
+#: Number of environments and control steps that show what observations in the new task look like.
 _NUM_ENVS, _NUM_STEPS = 64, 200
 
-#: An observation whose variance was below this was constant: the policy knows nothing about it.
+#: Observations with a smaller variance are taken to be constant: the policy has learned nothing about them.
 _CONSTANT = 1e-4
 
 
 def start_from(policy: Policy, environment: Environment, config: ppo.Config, num_devices: int = 1) -> ppo.Training:
-    """The start of a training in which the policy acts as one that was learned elsewhere; the critic is new.
+    """Starts a training run from a policy that was trained on another task. The critic is new.
 
     The policy plays for a while to see the means and variances of the observations in its new task. They replace those
     of the old task, and the first layer changes so that the actions stay the same. Observations that were constant in
     the old task, such as a command that was always zero, get weights of zero.
 
     Args:
-      policy: it has the observations and actions of the environment.
+      policy: a policy with the observations and actions of the environment.
       environment: one environment, without automatic resets.
-      config: for :func:`artix.examples.ppo.train`, with the policy's layers.
+      config: settings for :func:`artix.examples.ppo.train`, with the policy's layers.
       num_devices: the number of devices to train on.
 
     Returns:
-      What :func:`artix.examples.ppo.train` takes as ``training``.
+      The ``training`` argument of :func:`artix.examples.ppo.train`.
 
     Raises:
-      ValueError: the policy has other layers, observations or actions.
+      ValueError: the policy has different layers, observations or actions.
 
     Example::
 
@@ -70,7 +70,7 @@ def start_from(policy: Policy, environment: Environment, config: ppo.Config, num
 
 
 def _renormalized(policy: Policy, observed: Observed) -> dict:
-    """Parameters with which the policy acts as before on observations that are normalised by other moments."""
+    """Parameters that keep the policy's actions when observations are normalised by other statistics."""
     before = policy.observed
     deviation, later = (jnp.sqrt(each.variance + 1e-6) for each in (before, observed))
     layers = policy.parameters["params"]

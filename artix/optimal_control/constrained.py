@@ -25,7 +25,7 @@ CORRECTIONS = 3
 
 
 class Multipliers(NamedTuple):
-    """Lagrange multipliers of the constraints; ``None`` for each kind that the problem lacks.
+    """Lagrange multipliers of the constraints; ``None`` for each kind that the problem does not have.
 
     Attributes:
       equality: one row for each knot, [T, e].

@@ -20,18 +20,18 @@ from artix.optimal_control.recursions import Policy, follow, parallel_riccati, r
 
 Array = jax.Array
 Riccati = Literal["sequential", "parallel"]
-LEAST_DAMPING, MOST_DAMPING = 1e-9, 1e9
+MIN_DAMPING, MAX_DAMPING = 1e-9, 1e9
 
 
 class Iterations(NamedTuple):
-    """The course of :func:`solve`, each [iterations].
+    """The history of :func:`solve`, with arrays of shape [iterations].
 
     Attributes:
       cost: the cost after each iteration.
       gap: sum of the absolute gaps after each iteration; zero in single shooting.
       decrease: the decrease of the cost that the linear-quadratic problem predicts: half of the Newton decrement.
       step_length: length of the accepted step; zero if no step was an improvement.
-      damping: what was added to the diagonals of the controls' Hessians.
+      damping: value added to the diagonals of the controls' Hessians.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
@@ -144,7 +144,7 @@ def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[
     report = Iterations(
         accepted.cost, jnp.sum(jnp.abs(accepted.gaps)), policy.decrease, jnp.where(better, lengths[best], 0.0), damping
     )
-    return _Progress(accepted, jnp.clip(next_damping, LEAST_DAMPING, MOST_DAMPING)), (report, policy.gain)
+    return _Progress(accepted, jnp.clip(next_damping, MIN_DAMPING, MAX_DAMPING)), (report, policy.gain)
 
 
 def _policy(

@@ -15,7 +15,7 @@ from artix.optimal_control.checks import as_array, check_count, check_names, kno
 from artix.optimal_control.residuals import pose_difference
 
 Array = jax.Array
-LEAST_DAMPING, MOST_DAMPING = 1e-7, 1e3
+MIN_DAMPING, MAX_DAMPING = 1e-7, 1e3
 
 
 class InverseKinematics(NamedTuple):
@@ -119,7 +119,7 @@ def inverse_kinematics(
             error = _errors(articulation, names, targets, trial, weight)
             better = jnp.sum(error**2) < cost
             state = jax.tree.map(lambda new, old: jnp.where(better, new, old), trial, state)
-            damping = jnp.clip(damping * jnp.where(better, 0.2, 5.0).astype(cost.dtype), LEAST_DAMPING, MOST_DAMPING)
+            damping = jnp.clip(damping * jnp.where(better, 0.2, 5.0).astype(cost.dtype), MIN_DAMPING, MAX_DAMPING)
             return (state, damping, jnp.where(better, jnp.sum(error**2), cost)), None
 
         cost = jnp.sum(_errors(articulation, names, targets, start, weight) ** 2)

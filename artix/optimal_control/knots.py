@@ -1,4 +1,4 @@
-"""One step of an articulation on flat vectors, and its closed derivatives: one kernel each."""
+"""One step of an articulation on flat vectors, and its closed-form derivatives; each is one kernel."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Problem(struct.PyTreeNode):
 
 
 def rollout(problem: Problem, controls: Array) -> Array:
-    """The states that controls lead to.
+    """Simulates the dynamics under controls.
 
     Args:
       problem: the problem; only its dynamics and start matter.

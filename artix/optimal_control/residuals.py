@@ -77,7 +77,7 @@ def center_of_mass(articulation: artix.Articulation, state: artix.State, target:
 
 
 def centroidal_momentum(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
-    """Momentum less a target: linear [kg m/s], then angular about the centre of mass [kg m^2/s], in world axes, [6].
+    """Momentum minus a target: linear [kg m/s], then angular about the centre of mass [kg m^2/s], in world axes, [6].
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -101,18 +101,18 @@ def posture(articulation: artix.Articulation, state: artix.State, nominal: artix
 
 
 def friction_cone(contact_force: Array, friction: float | Array, least_normal: float | Array = 0.0) -> Array:
-    """By how much forces on points on level ground leave their friction cones; inside, no entry is positive.
+    """By how much forces on points of level ground violate their friction cones; inside, no entry is positive.
 
     Use it as an inequality constraint, or through :func:`violation` as a cost.
 
     Args:
       contact_force: forces on K points in world axes, as ``knot.contact_force`` of a schedule, shape [3 K] [N].
       friction: coefficient of friction.
-      least_normal: least normal force of a foot that stands [N].
+      least_normal: smallest normal force of a standing foot [N].
 
     Returns:
       For each point, the tangential force in excess of ``friction`` times the normal force, and by how much the normal
-      force falls short of the least [N], shape [2 K].
+      force falls short of the smallest allowed one [N], shape [2 K].
 
     Raises:
       ValueError: the forces are not those of points.

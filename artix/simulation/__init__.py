@@ -1,4 +1,4 @@
-"""Steps in time: ``step`` chooses among the solvers in ``implicit`` and ``projected``, and ``continuous``."""
+"""Steps in time: ``step`` calls one of the solvers in ``implicit``, ``projected`` and ``continuous``."""
 
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.joint_drift import with_joint_drift

@@ -1,7 +1,7 @@
 """Smooth dynamics in continuous time: the vector field for ODE solvers, and the classical Runge-Kutta step.
 
-Bounds (limits, dry friction, envelopes) and hard relations have no part in a vector field; :func:`artix.step` with its
-other solvers has them.
+A vector field has no bounds (limits, dry friction, envelopes) and no hard relations. The other solvers of
+:func:`artix.step` have them.
 """
 
 from __future__ import annotations
@@ -39,29 +39,26 @@ _WEIGHT = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
 def vector_field(
     t: float | Array, state: State, args: tuple[Articulation, Control | None], *, tendon_law: TendonLaw = "physx"
 ) -> State:
-    """The rate of change of a state under smooth forces, in the form ``f(t, y, args)`` that ``diffrax`` wants.
+    """The rate of change of a state under smooth forces, in the form ``f(t, y, args)`` that ``diffrax`` expects.
 
-    Gravity, commanded joint forces, external wrenches, springs and dampers of drives and tendons, viscous friction and
-    the damping of links act. What is not smooth has no part in it: position and speed limits, dry friction, limits of
-    drives and envelopes of motors. In ``diffrax.ODETerm(artix.vector_field)`` the state is the pytree that is
-    integrated.
+    It includes gravity, commanded joint forces, external wrenches, springs and dampers of drives and tendons, viscous
+    friction and link damping. It excludes everything that is not smooth: position and speed limits, dry friction, drive
+    limits and motor envelopes. ``diffrax.ODETerm(artix.vector_field)`` integrates the state as a pytree.
 
     Args:
-      t: time [s]; nothing depends on it. Close over a control that does:
+      t: time [s], ignored. For a control that depends on time, use
         ``lambda t, y, args: artix.vector_field(t, y, (args, control_at(t)))``.
-      state: where the articulation is. The root's quaternion may have any length; the field keeps it.
-      args: the articulation and the control, ``None`` for none.
+      state: the state. The root's quaternion may have any length, which the field preserves.
+      args: the articulation, and the control or ``None``.
       tendon_law: as in :class:`~artix.SolverOptions`.
 
     Returns:
-      The rates of all arrays of the state: of the root's pose (position and quaternion xyzw, [7]) and velocity [6], of
-      the joint positions [n] (for spherical joints, those of the rotation vector, which are singular at a whole turn;
-      :func:`artix.integrate` by zero brings it back within half of one) and of the joint velocities [n]. Zero for the
-      root of a fixed base.
+      The rates of all arrays of the state: root pose (position and quaternion xyzw, [7]), root velocity [6], joint
+      positions [n] and joint velocities [n]. For spherical joints the rate of the rotation vector is singular at a full
+      turn; :func:`artix.integrate` by zero brings the vector back within half a turn. A fixed root has zero rates.
 
     Raises:
-      ValueError: an array has the wrong shape; or the articulation has mimic joints or loop joints, which are hard
-        relations.
+      ValueError: an array has the wrong shape, or the articulation has mimic joints or loop joints.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -92,7 +89,7 @@ def _vector_field(articulation: Articulation, state: State, control: Control | N
 
 
 def rk4_step(articulation: Articulation, state: State, control: Control, dt: Array, tendon_law: TendonLaw) -> State:
-    """One step of the classical Runge-Kutta method of order 4, back on the manifold; see :func:`artix.step`."""
+    """One step of the classical fourth-order Runge-Kutta method, projected back onto the manifold."""
 
     def one_stage(carry: tuple[State, State], place: tuple[Array, Array]) -> tuple[tuple[State, State], None]:
         rate, total = carry
@@ -110,16 +107,16 @@ def rk4_step(articulation: Articulation, state: State, control: Control, dt: Arr
 
 
 def refuse_relations(articulation: Articulation) -> None:
-    """Raises for relations between coordinates, by name; see :func:`vector_field`."""
+    """Refuses mimic joints and loop joints; see :func:`vector_field`."""
     topology = articulation.topology
     if len(topology.mimic_dofs):
-        raise ValueError("smooth dynamics has no mimic joints, which are relations: step with solver='implicit'")
+        raise ValueError("smooth dynamics cannot have mimic joints: use solver='implicit'")
     if not isinstance(topology, Topology):
         return
     if topology.loop_joints:
         names = ", ".join(repr(joint.name) for joint in topology.loop_joints)
         raise ValueError(
-            f"articulation {topology.name!r}: smooth dynamics has no loop joints ({names}): step with solver='implicit'"
+            f"articulation {topology.name!r}: smooth dynamics cannot have loop joints ({names}): use solver='implicit'"
         )
 
 

@@ -1,4 +1,4 @@
-"""A step as several parts of equal length."""
+"""Steps divided into substeps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = jax.Array
 def in_parts(
     take_step: Callable[[Any, Array], tuple[Any, Any]], state: Any, dt: Array, options: SolverOptions
 ) -> tuple[Any, Any]:
-    """The state after all parts of a step, and what the last one reports."""
+    """Takes all substeps of a step. Returns the final state and the report of the last substep."""
     part = dt / options.substeps
     if options.substeps == 1:
         return take_step(state, part)

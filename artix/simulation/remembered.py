@@ -1,4 +1,4 @@
-"""The contacts of a step, with what they remember of the step before."""
+"""The contacts of a step, and what they remember of the previous step."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from artix.simulation.projected.contact_rows import Touching as Held
 from artix.simulation.projected.friction_anchors import FrictionAnchors
 
 Memory = TypeVar("Memory", ContactMemory, FrictionAnchors)
-"""What contacts remember: the one with ``"implicit"``, the other with ``"pgs"`` and ``"tgs"``."""
+"""What contacts remember: the first with ``"implicit"``, the second with ``"pgs"`` and ``"tgs"``."""
 
 
 def no_memory(
     articulation: Articulation | Scene, ground: Ground | None, options: SolverOptions
 ) -> ContactMemory | FrictionAnchors | None:
-    """What the contacts of a first step remember; ``None`` where nothing can touch."""
+    """The memory for a first step; ``None`` if nothing can touch."""
     if options.solver in ("pgs", "tgs") and not isinstance(articulation, Scene):
         return None if ground is None else FrictionAnchors.none(articulation, ground)
     if ground is None and not has_pairs(articulation):
@@ -40,7 +40,7 @@ def no_memory(
 
 
 def has_pairs(articulation: Articulation | Scene) -> bool:
-    """Whether any shapes of an articulation or a scene touch each other."""
+    """Whether an articulation or a scene has pairs of shapes that can touch each other."""
     if isinstance(articulation, Scene):
         return bool(articulation.pairs) or any(has_pairs(one) for one in articulation.articulations)
     return isinstance(articulation.topology, Topology) and bool(articulation.topology.geometry_pairs)
@@ -62,13 +62,13 @@ def touching_of(
         return Touching(touches, choice)
     if not isinstance(memory, ContactMemory):
         raise TypeError(
-            f"solver='implicit' remembers artix.ContactMemory; the memory is a {type(memory).__name__}: begin with "
+            f"solver='implicit' needs an artix.ContactMemory; found a {type(memory).__name__}: start with "
             "artix.ContactMemory.none(articulation, ground)"
         )
     candidates, dofs = (choice.num_candidates, 3), (sum(len(state.joint_position) for state in states),)
     check_vector("memory.impulse", memory.impulse, candidates, articulation.dtype, "C candidates of the shapes")
     check_vector("memory.joint_friction", memory.joint_friction, dofs, articulation.dtype, "n")
-    # What has opened since, as after an impact, begins with nothing: few iterations do not undo a large impulse.
+    # Contacts that have opened, as after an impact, start from zero: few iterations cannot undo a large impulse.
     impulse = choice.recalled(memory.impulse)
     if not options.contact_smoothing:
         closed = touches.gap < options.allowed_penetration
@@ -79,7 +79,7 @@ def touching_of(
 def _touches_of(
     articulation: Articulation | Scene, states: Sequence[State], ground: Ground | None, options: SolverOptions
 ) -> tuple[Touches, Choice] | None:
-    """The contacts, and which candidates they are; ``None`` where nothing can touch."""
+    """The contacts, and which candidates they are; ``None`` if nothing can touch."""
     members = articulation.articulations if isinstance(articulation, Scene) else (articulation,)
     kins = [kinematics(*member) for member in zip(members, states, strict=True)]
     grounds: list[GroundContacts | None] = [None] * len(members)
@@ -98,7 +98,7 @@ def _touches_of(
 def held_by(
     articulation: Articulation, state: State, ground: Ground | None, anchors: FrictionAnchors | None
 ) -> Held | None:
-    """The contacts with the ground at the start of a step by PhysX's law."""
+    """The contacts with the ground at the start of a step with ``"pgs"`` or ``"tgs"``."""
     if ground is None:
         return None
     kin = kinematics(articulation, state)

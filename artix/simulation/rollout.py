@@ -1,4 +1,4 @@
-"""Many steps in time."""
+"""Rollouts: many steps in time."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ def rollout(
     num_steps: int | None = None,
     ground: Ground | None = None,
 ) -> State:
-    """Many steps in one ``jax.lax.scan``.
+    """Takes many steps of an articulation in one ``jax.lax.scan``.
 
     Args:
       articulation: the articulation.
-      state: where it starts.
-      control: with ``num_steps``, the control that holds during all steps (or ``None``); without, one control per
-        step, every array with a leading axis [T].
-      dt: the step [s].
+      state: the initial state.
+      control: with ``num_steps``, one control for all steps, or ``None``. Without, one per step: every array has a
+        leading axis [T].
+      dt: length of a step [s].
       options: solver and iterations; static.
       num_steps: number of steps T under a constant control.
-      ground: as for :func:`step`; the steps remember their contacts, and the first one begins with
+      ground: as for :func:`step`. Each step starts from the contacts of the previous one, and the first from
         :func:`settled_contact_memory`.
 
     Returns:
       The states after each step, every array with a leading axis [T].
 
     Raises:
-      ValueError: neither ``num_steps`` nor an array in ``control`` says how many steps there are; and as :func:`step`.
+      ValueError: as :func:`step`, or neither ``num_steps`` nor an array in ``control`` gives the number of steps.
       TypeError: as :func:`step`.
 
     Examples:
@@ -84,14 +84,14 @@ def scene_rollout(
     num_steps: int | None = None,
     ground: Ground | None = None,
 ) -> States:
-    """Many steps of a scene in one ``jax.lax.scan``, which remember their contacts; see :func:`artix.rollout`.
+    """Takes many steps of a scene in one ``jax.lax.scan``, with contact memory; see :func:`artix.rollout`.
 
     Args:
       scene: as for :func:`scene_step`.
-      states: where the members start, by name.
-      controls: with ``num_steps``, the controls that hold during all steps; without, one for each step, every array
-        with a leading axis [T].
-      dt: the step [s].
+      states: the initial states of the members, by name.
+      controls: with ``num_steps``, the controls for all steps. Without, controls for each step: every array has a
+        leading axis [T].
+      dt: length of a step [s].
       options: as for :func:`scene_step`.
       num_steps: number of steps T under constant controls.
       ground: as for :func:`scene_step`.
@@ -100,8 +100,8 @@ def scene_rollout(
       The states after each step by name, every array with a leading axis [T].
 
     Raises:
-      ValueError: neither ``num_steps`` nor an array in ``controls`` says how many steps there are; and as
-        :func:`scene_step`.
+      ValueError: as :func:`scene_step`, or neither ``num_steps`` nor an array in ``controls`` gives the number of
+        steps.
       TypeError: as :func:`scene_step`.
 
     Examples:
@@ -132,7 +132,7 @@ def _rollout(
     num_steps: int | None,
     ground: Ground | None,
 ) -> Any:
-    """Many steps of an articulation or a scene; ``steps`` are its step without and with memory of contacts."""
+    """Takes many steps of an articulation or a scene, with one of two ``steps``: without and with contact memory."""
     take_step, step_with_memory = steps
     memory = no_memory(model, ground, options)
     if isinstance(memory, ContactMemory):
@@ -161,26 +161,26 @@ def settled_contact_memory(
     ground: Ground | None = None,
     repetitions: int = 2,
 ) -> ContactMemory:
-    """The contact memory with which to begin at a state that is not the end of a step.
+    """Computes a contact memory for a first step.
 
-    The first step after a reset has nothing to remember, and few iterations from nothing leave flat feet with spurious
-    velocities. This takes that step again and again from the same state, each time with what it found the last time.
+    The first step after a reset has no previous contacts, and with few iterations from zero, flat feet get spurious
+    velocities. This function repeats that step from the same state, each time starting from the last result.
 
     Args:
       articulation: the articulation, or a scene.
-      state: where the first step will start; of a scene, the states by name.
-      control: of the first step; of a scene, the controls by name.
+      state: the state before the first step; for a scene, the states by name.
+      control: the control of the first step; for a scene, the controls by name.
       dt: as for :func:`step`.
       options: as for :func:`step`, with ``solver="implicit"``.
       ground: as for :func:`step`.
-      repetitions: how many times; each is as accurate as ``contact_iterations`` more in the first step, at the cost of
-        a step.
+      repetitions: number of repetitions. Each costs one step and adds ``contact_iterations`` iterations to the first
+        step.
 
     Returns:
       The memory. It has no derivatives.
 
     Raises:
-      ValueError: as :func:`step`, the solver is another one, or nothing could touch.
+      ValueError: as :func:`step`, the solver is not ``"implicit"``, or nothing can touch.
       TypeError: as :func:`step`.
 
     Examples:
@@ -196,8 +196,8 @@ def settled_contact_memory(
     memory = no_memory(articulation, ground, options)
     if not isinstance(memory, ContactMemory):
         raise ValueError(
-            "there is no contact to remember: settled_contact_memory needs solver='implicit', and a ground or pairs of "
-            "shapes"
+            "there are no contacts to remember: settled_contact_memory needs solver='implicit', and a ground or pairs "
+            "of shapes"
         )
     # What is known stays known, so that this is the program of the steps that follow.
     given = jax.tree.map(
@@ -216,5 +216,5 @@ def settled_contact_memory(
 
 
 def _first(controls: Any) -> Any:
-    """Those of the first step."""
+    """The controls of the first step."""
     return jax.tree.map(lambda x: x[0], controls)

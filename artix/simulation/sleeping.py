@@ -1,7 +1,7 @@
-"""Sleeping: an articulation whose links have hardly moved for a while is not stepped any more, as in PhysX.
+"""Sleeping: an articulation that has hardly moved for a while is not stepped any more, as in PhysX.
 
-The counters are a small pytree that the user carries beside the state. Nothing here is differentiable: a sleeping
-articulation does not answer to anything, and when it falls asleep its velocities jump to zero.
+The counters are a small pytree that users carry along with the state. Sleeping is not differentiable: a sleeping
+articulation does not respond to its inputs, and its velocities jump to zero when it falls asleep.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from artix.simulation.step import DEFAULT_OPTIONS, step
 
 Array = jax.Array
 
-#: PhysX's ``wakeCounterResetValue``: how long a link that is woken stays awake without moving [s].
+#: PhysX's ``wakeCounterResetValue``: how long a woken link stays awake without moving [s].
 WAKE_TIME = 0.4
 #: PhysX's default sleep threshold for lengths in metres [m^2/s^2].
 SLEEP_THRESHOLD = 5e-3
-# What is left to links that came to rest before the others did [s].
+# Counter of links that came to rest before the others [s].
 _ALMOST_ASLEEP = 1e-6
 
 
 class SleepState(struct.PyTreeNode):
-    """How near to sleep the links of an articulation are.
+    """The sleep counters of an articulation's links.
 
     Attributes:
       wake_counter: time for which each link stays awake without moving [s], shape [L]; the articulation sleeps when all
         are zero.
-      linear_sum: sum of the velocities of each link's centre of mass over the last steps [m/s], world axes, [L, 3].
-      angular_sum: the same of its angular velocities [rad/s], in the axes of its mass frame, shape [L, 3].
+      linear_sum: sum of the velocities of each link's centre of mass over the last steps [m/s], in world axes,
+        shape [L, 3].
+      angular_sum: the same sum of angular velocities [rad/s], in the axes of the mass frame, shape [L, 3].
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
@@ -48,7 +49,7 @@ class SleepState(struct.PyTreeNode):
 
 
 def wake_up(articulation: Articulation, wake_counter: float = WAKE_TIME) -> SleepState:
-    """An articulation that has just been woken, PhysX's ``wakeUp`` and ``setWakeCounter``.
+    """Wakes an articulation, as PhysX's ``wakeUp`` and ``setWakeCounter`` do.
 
     Args:
       articulation: the articulation.
@@ -69,7 +70,7 @@ def wake_up(articulation: Articulation, wake_counter: float = WAKE_TIME) -> Slee
 
 
 def put_to_sleep(articulation: Articulation, state: State) -> tuple[State, SleepState]:
-    """Stops an articulation and lets it sleep at once, PhysX's ``putToSleep``.
+    """Stops an articulation and puts it to sleep at once, as PhysX's ``putToSleep`` does.
 
     Args:
       articulation: the articulation.
@@ -88,7 +89,7 @@ def put_to_sleep(articulation: Articulation, state: State) -> tuple[State, Sleep
 
 
 def is_sleeping(sleep: SleepState) -> Array:
-    """Whether an articulation sleeps, PhysX's ``isSleeping``.
+    """Whether an articulation is asleep, as PhysX's ``isSleeping`` returns it.
 
     Args:
       sleep: its counters.
@@ -115,25 +116,25 @@ def step_with_sleep(
     *,
     sleep_threshold: float | Array = SLEEP_THRESHOLD,
 ) -> tuple[State, SleepState]:
-    """A :func:`artix.step` of an articulation that is awake; one that sleeps stays where it is, at rest.
+    """Takes an :func:`artix.step` if the articulation is awake; otherwise the articulation stays at rest.
 
-    PhysX's rule: half a wake time before a link would fall asleep, its velocities begin to be summed; when the kinetic
-    energy per mass of the sum (not of the mean) reaches the threshold, the link stays awake for up to a wake time more.
-    The articulation sleeps as a whole, once every link may. A commanded joint force or an external wrench that is not
-    zero wakes it; for anything else (new targets of drives, parameters) use :func:`wake_up`. Not differentiable. Under
-    ``jax.vmap`` a sleeping articulation costs as much as a step.
+    This is PhysX's rule. Half a wake time before a link would fall asleep, its velocities start to be summed. When the
+    kinetic energy per mass of the sum (not of the mean) reaches the threshold, the link stays awake for up to another
+    wake time. The articulation falls asleep as a whole, once all links are ready. A nonzero joint force or external
+    wrench wakes it; after other changes (drive targets, parameters) call :func:`wake_up`. This function is not
+    differentiable. Under ``jax.vmap`` a sleeping articulation costs as much as a step.
 
     Args:
       articulation: the articulation.
-      state: where it is.
-      sleep: its counters; :func:`wake_up` to begin with.
+      state: its state.
+      sleep: its counters; start with :func:`wake_up`.
       control: as for :func:`artix.step`.
-      dt: the step [s].
+      dt: length of the step [s].
       options: as for :func:`artix.step`.
       sleep_threshold: kinetic energy per mass below which a link may sleep [m^2/s^2], PhysX's ``setSleepThreshold``.
 
     Returns:
-      The state a step later and the counters that belong to it.
+      The state after the step, and its counters.
 
     Raises:
       ValueError: as :func:`artix.step`.
@@ -162,7 +163,7 @@ def sleep_after_step(
     dt: float | Array,
     sleep_threshold: float | Array = SLEEP_THRESHOLD,
 ) -> tuple[State, SleepState]:
-    """What sleeping makes of a step from ``state`` to ``end``; otherwise as :func:`step_with_sleep`."""
+    """Applies sleeping to a step from ``state`` to ``end``; see :func:`step_with_sleep`."""
     dt = jnp.asarray(dt, articulation.dtype)
     sleep = woken_by(control, sleep)
     after = _counted(articulation, end, sleep, dt, jnp.asarray(sleep_threshold, dt.dtype))
@@ -195,14 +196,14 @@ def _counted(articulation: Articulation, end: State, sleep: SleepState, dt: Arra
 
 
 def woken_by(control: Control | None, sleep: SleepState) -> SleepState:
-    """The counters, at their reset value at least, where a control commands a force."""
+    """The counters, raised to their reset value if the control has a force."""
     forces = [] if control is None else [control.joint_force, control.external_force]
     pushed = [jnp.any(force != 0) for force in forces if force is not None]
     return woken_if(jnp.any(jnp.array(pushed, bool)), sleep)
 
 
 def woken_if(condition: bool | Array, sleep: SleepState) -> SleepState:
-    """The counters, at their reset value at least where the condition holds: PhysX's ``autowake``."""
+    """The counters, raised to their reset value if the condition holds: PhysX's ``autowake``."""
     awake = jnp.maximum(sleep.wake_counter, WAKE_TIME)
     return sleep.replace(wake_counter=jnp.where(condition, awake, sleep.wake_counter))
 

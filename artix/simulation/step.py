@@ -1,4 +1,4 @@
-"""One step in time."""
+"""One step in time: checks the arguments and calls the chosen solver."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import jax
 from artix.contact.ground import Ground
 from artix.evaluation import quantity
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_time, check_state, check_type, check_vector
-from artix.model.topology import Topology
-from artix.simulation.common.options import Control, SolverOptions, check_control
+from artix.model.checks import as_time, check_type, check_vector
+from artix.simulation.common.options import Control, SolverOptions
 from artix.simulation.common.report import StepReport
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.step import implicit_step, implicit_step_and_report
 from artix.simulation.in_parts import in_parts
 from artix.simulation.projected.contact_checks import check_rigid
 from artix.simulation.projected.step import physx_step
-from artix.simulation.remembered import Memory, has_pairs, held_by, touching_of
+from artix.simulation.remembered import Memory, held_by, touching_of
+from artix.simulation.step_checks import checked_control
 
 Array = jax.Array
 
@@ -34,32 +34,32 @@ def step(
     *,
     ground: Ground | None = None,
 ) -> State:
-    """Moves an articulation on by one step, as PhysX's ``simulate`` does.
+    """Advances an articulation by one step, as PhysX's ``simulate`` does.
 
-    Gravity, joint forces, external wrenches, drives with limits and envelopes, joint friction, position and velocity
-    limits, mimic joints, loop joints, tendons, damping and speed limits of links, contacts with the ground and, with
-    ``"implicit"``, contacts between the pairs of shapes ``topology.geometry_pairs`` act.
-    Semi-implicit in time: velocities first, then positions along the new velocities.
+    The step includes gravity, joint forces, external wrenches, drives with limits and envelopes, joint friction,
+    position and velocity limits, mimic joints, loop joints, tendons, damping and speed limits of links, contacts with
+    the ground and, with ``"implicit"``, contacts between the pairs of shapes in ``topology.geometry_pairs``. It is
+    semi-implicit in time: velocities change first, then positions move with the new velocities.
 
     Args:
       articulation: the articulation; every parameter may be traced, batched and differentiated.
-      state: where it is.
-      control: forces and targets during the step; ``None`` for none.
-      dt: the step [s]; negative only with ``solver="rk4"``. At zero the state stays where it is, and its derivative is
-        the limit that it has there.
+      state: the state at the start of the step.
+      control: forces and targets during the step, or ``None``.
+      dt: length of the step [s]; negative only with ``solver="rk4"``. At zero the state does not change, and
+        derivatives are the limits for ``dt -> 0``.
       options: solver and iterations; static.
-      ground: what its shapes may touch, but with ``solver="rk4"``; ``None`` for nothing.
+      ground: the ground that the shapes may touch, or ``None``. Not available with ``solver="rk4"``.
 
     Returns:
-      The state a step later.
+      The state after the step.
 
     Raises:
-      ValueError: an array has the wrong shape, ``dt`` is negative, the solver is ``"rk4"`` and there are mimic or loop
-        joints or a ground, nothing could touch the ground, shapes touch each other and the solver is not
-        ``"implicit"``, or it is ``"pgs"`` or ``"tgs"`` and a surface is not a plane, a shape that may touch it is not a
-        sphere, capsule or box, or one of them is compliant.
-      TypeError: an array has another dtype than the articulation, or a padded articulation needs a static topology for
-        what it has or for the solver.
+      ValueError: an array has the wrong shape; ``dt`` is negative; the solver is ``"rk4"`` and there are mimic joints,
+        loop joints or a ground; no shape can touch the ground; there are pairs of shapes and the solver is not
+        ``"implicit"``; or the solver is ``"pgs"`` or ``"tgs"``, and a surface is not a plane, a shape is not a sphere,
+        capsule or box, or one of them is compliant.
+      TypeError: an array has another dtype than the articulation, or the articulation is padded but the solver or one
+        of its features needs a static topology.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -85,18 +85,26 @@ def _step(
     options: SolverOptions,
     ground: Ground | None,
 ) -> State:
-    control = _checked(articulation, state, control, options, ground)
+    control = checked_control(articulation, state, control, options, ground)
+    if options.substeps == 1:
+        return _substep(articulation, state, control, dt, options, ground)
 
-    def take_step(now: State, part: Array) -> tuple[State, Any]:
-        if options.solver == "rk4":
-            return rk4_step(articulation, now, control, part, options.tendon_law), ()
-        if options.solver == "implicit":
-            touching = touching_of(articulation, [now], ground, options)
-            return implicit_step([articulation], [now], [control], part, options, touching)[0][0], ()
-        held = held_by(articulation, now, ground, None)
-        return physx_step(articulation, now, control, part, options, touching=held).state, ()
+    def take(now: State, part: Array) -> tuple[State, Any]:
+        return _substep(articulation, now, control, part, options, ground), ()
 
-    return in_parts(take_step, state, dt, options)[0]
+    return in_parts(take, state, dt, options)[0]
+
+
+def _substep(
+    articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions, ground: Ground | None
+) -> State:
+    if options.solver == "rk4":
+        return rk4_step(articulation, state, control, dt, options.tendon_law)
+    if options.solver == "implicit":
+        touching = touching_of(articulation, [state], ground, options)
+        return implicit_step([articulation], [state], [control], dt, options, touching)[0][0]
+    held = held_by(articulation, state, ground, None)
+    return physx_step(articulation, state, control, dt, options, touching=held).state
 
 
 def step_and_report(
@@ -108,7 +116,7 @@ def step_and_report(
     *,
     ground: Ground | None = None,
 ) -> tuple[State, StepReport]:
-    """A :func:`step` together with accelerations, joint forces and contacts.
+    """Takes a :func:`step` and also reports accelerations, joint forces and contacts.
 
     Arguments and exceptions are the same; ``solver="rk4"`` has no report and raises ``ValueError``.
 
@@ -138,18 +146,27 @@ def _step_and_report(
     options: SolverOptions,
     ground: Ground | None,
 ) -> tuple[State, StepReport]:
-    control = _checked(articulation, state, control, options, ground)
+    control = checked_control(articulation, state, control, options, ground)
 
-    def take_step(now: State, part: Array) -> tuple[State, StepReport]:
-        if options.solver == "implicit":
-            touching = touching_of(articulation, [now], ground, options)
-            (end,), (report,) = implicit_step_and_report([articulation], [now], [control], part, options, touching)
-            return end, report
-        held = held_by(articulation, now, ground, None)
-        outcome = physx_step(articulation, now, control, part, options, touching=held)
-        return outcome.state, outcome.report
+    if options.substeps == 1:
+        return _substep_and_report(articulation, state, control, dt, options, ground)
 
-    return in_parts(take_step, state, dt, options)
+    def take(now: State, part: Array) -> tuple[State, StepReport]:
+        return _substep_and_report(articulation, now, control, part, options, ground)
+
+    return in_parts(take, state, dt, options)
+
+
+def _substep_and_report(
+    articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions, ground: Ground | None
+) -> tuple[State, StepReport]:
+    if options.solver == "implicit":
+        touching = touching_of(articulation, [state], ground, options)
+        (end,), (report,) = implicit_step_and_report([articulation], [state], [control], dt, options, touching)
+        return end, report
+    held = held_by(articulation, state, ground, None)
+    outcome = physx_step(articulation, state, control, dt, options, touching=held)
+    return outcome.state, outcome.report
 
 
 def step_with_contact_memory(
@@ -162,28 +179,28 @@ def step_with_contact_memory(
     *,
     ground: Ground | None = None,
 ) -> tuple[State, Memory]:
-    """A :func:`step` whose contacts remember the step before.
+    """Takes a :func:`step` whose contacts start from those of the previous step.
 
-    With ``"implicit"`` they begin with its impulses: what rests so finds its contact forces to the last digit, and
-    fewer iterations suffice. The solution is the same, and so is its derivative, which knows nothing of the memory.
-    With ``"pgs"`` and ``"tgs"`` friction keeps its anchors, without which what stands on a slope creeps, as in PhysX
-    where strong friction is disabled.
+    With ``"implicit"`` the solver starts from the previous impulses. Bodies at rest then converge to the last digit,
+    and fewer iterations suffice. The solution is the same, and so is its derivative, which does not depend on the
+    memory. With ``"pgs"`` and ``"tgs"`` friction keeps its anchors. Without them, objects on a slope creep, as in PhysX
+    with strong friction disabled.
 
     Args:
       articulation: as for :func:`step`.
       state: as for :func:`step`.
-      memory: of the step before; to begin with :meth:`ContactMemory.none`, or with ``"pgs"`` and ``"tgs"``
-        :meth:`FrictionAnchors.none`.
+      memory: the memory that the previous step returned. To start, use :meth:`ContactMemory.none` or, with ``"pgs"``
+        and ``"tgs"``, :meth:`FrictionAnchors.none`.
       control: as for :func:`step`.
       dt: as for :func:`step`.
       options: as for :func:`step`.
-      ground: what its shapes may touch.
+      ground: as for :func:`step`.
 
     Returns:
-      The state a step later, and the memory that belongs to it.
+      The state after the step, and its memory.
 
     Raises:
-      ValueError: as :func:`step`, or the memory is of another number of contacts.
+      ValueError: as :func:`step`, or the memory has another number of contacts.
       TypeError: as :func:`step`.
 
     Examples:
@@ -212,18 +229,33 @@ def _step_with_contact_memory(
     options: SolverOptions,
     ground: Ground | None,
 ) -> tuple[State, Memory]:
-    control = _checked(articulation, state, control, options, ground)
+    control = checked_control(articulation, state, control, options, ground)
 
-    def take_step(now: tuple[State, Any], part: Array) -> tuple[Any, Any]:
-        if options.solver in ("pgs", "tgs"):
-            held = held_by(articulation, now[0], ground, now[1])
-            outcome = physx_step(articulation, now[0], control, part, options, touching=held)
-            return (outcome.state, outcome.anchors), ()
-        touching = touching_of(articulation, [now[0]], ground, options, now[1])
-        (end,), remembered = implicit_step([articulation], [now[0]], [control], part, options, touching)
-        return (end, now[1] if remembered is None else remembered), ()
+    if options.substeps == 1:
+        return _substep_with_memory(articulation, state, memory, control, dt, options, ground)
 
-    return in_parts(take_step, (state, memory), dt, options)[0]
+    def take(now: tuple[State, Any], part: Array) -> tuple[Any, Any]:
+        return _substep_with_memory(articulation, *now, control, part, options, ground), ()
+
+    return in_parts(take, (state, memory), dt, options)[0]
+
+
+def _substep_with_memory(
+    articulation: Articulation,
+    state: State,
+    memory: Any,
+    control: Control,
+    dt: Array,
+    options: SolverOptions,
+    ground: Ground | None,
+) -> tuple[State, Any]:
+    if options.solver in ("pgs", "tgs"):
+        held = held_by(articulation, state, ground, memory)
+        outcome = physx_step(articulation, state, control, dt, options, touching=held)
+        return outcome.state, outcome.anchors
+    touching = touching_of(articulation, [state], ground, options, memory)
+    (end,), remembered = implicit_step([articulation], [state], [control], dt, options, touching)
+    return end, memory if remembered is None else remembered
 
 
 def step_with_joint_drift(
@@ -234,27 +266,28 @@ def step_with_joint_drift(
     dt: float | Array,
     options: SolverOptions,
 ) -> tuple[State, Array, StepReport]:
-    """A :func:`step_and_report` with ``"pgs"`` or ``"tgs"`` that keeps how far spherical joints with locked axes drift.
+    """Takes a :func:`step_and_report` with ``"pgs"`` or ``"tgs"`` and keeps the drift of spherical joints.
 
-    PhysX locks axes in velocity alone. A spherical joint with two free axes, or with one below a turning parent, so
-    turns about its locked axes as well; its positions are the components of its rotation along the free axes, and PhysX
-    remembers the rotation. :func:`step` puts the joint back onto its free axes. No other joint drifts.
+    PhysX locks the axes of a spherical joint in velocity only. A joint with two free axes, or with one free axis on a
+    rotating parent, therefore also turns about its locked axes. Its joint positions are the components of its rotation
+    along the free axes, and PhysX remembers the whole rotation. :func:`step` puts the joint back onto its free axes. No
+    other joints drift.
 
     Args:
       articulation: the articulation as it was built.
-      state: where it is.
+      state: the state at the start of the step.
       drift: rotation vectors [rad] by which the inbound joint frames have turned on their parents' links, shape [L, 3];
-        zeros to begin with and whenever joint positions are set anew, as in PhysX.
+        zeros at the start and after joint positions have been set, as in PhysX.
       control: as for :func:`step`.
-      dt: the step [s].
+      dt: length of the step [s].
       options: as for :func:`step`.
 
     Returns:
-      The state a step later, the drift that belongs to it, and the report. Other functions take them as
+      The state after the step, its drift, and the report. To evaluate other quantities with the drift, use
       ``artix.link_poses(artix.with_joint_drift(articulation, drift), state)``.
 
     Raises:
-      ValueError: as :func:`step`, or the solver is another one.
+      ValueError: as :func:`step`, or the solver is not ``"pgs"`` or ``"tgs"``.
       TypeError: as :func:`step`.
 
     Examples:
@@ -275,8 +308,8 @@ def step_with_joint_drift(
     check_type("options", options, SolverOptions)
     if options.solver not in ("pgs", "tgs"):
         raise ValueError(
-            f"solver={options.solver!r} keeps spherical joints on their free axes and has no drift: use artix.step, or "
-            "solver='pgs' or 'tgs'"
+            f"solver={options.solver!r} keeps spherical joints on their free axes, so there is no drift: use "
+            "artix.step, or solver='pgs' or 'tgs'"
         )
     return _step_with_joint_drift(articulation, state, drift, control, as_time(articulation, dt), options)
 
@@ -290,54 +323,12 @@ def _step_with_joint_drift(
     dt: Array,
     options: SolverOptions,
 ) -> tuple[State, Array, StepReport]:
-    control = _checked(articulation, state, control, options, None)
+    control = checked_control(articulation, state, control, options, None)
     check_vector("drift", drift, (articulation.topology.num_links, 3), articulation.dtype, "L, rotation vectors")
 
-    def one(now: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
+    def take(now: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
         outcome = physx_step(articulation, now[0], control, part, options, drift=now[1])
         return (outcome.state, outcome.drift), outcome.report
 
-    (end, drift), report = in_parts(one, (state, drift), dt, options)
+    (end, drift), report = in_parts(take, (state, drift), dt, options)
     return end, drift, report
-
-
-def _checked(
-    articulation: Articulation, state: State, control: Control | None, options: SolverOptions, ground: Ground | None
-) -> Control:
-    """The control, once all arguments are found to be right."""
-    control = Control() if control is None else control
-    check_state(articulation, state)
-    check_type("control", control, Control)
-    check_type("options", options, SolverOptions)
-    if ground is not None:
-        check_type("ground", ground, Ground)
-    if ground is not None and options.solver == "rk4":
-        raise ValueError(
-            "solver='rk4' knows no ground: contacts need solver='implicit', 'pgs' or 'tgs'; leave ground out to step "
-            "without contact"
-        )
-    if options.solver != "implicit" and has_pairs(articulation):
-        raise ValueError(
-            f"solver={options.solver!r} knows no contacts between links, for which the articulation has pairs of "
-            "shapes: step with solver='implicit', or take them out by artix.select_geometry_pairs(articulation, ())"
-        )
-    check_control(articulation, control)
-    _check_topology(articulation, options)
-    return control
-
-
-def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
-    topology = articulation.topology
-    if isinstance(topology, Topology):
-        return
-    if options.solver in ("pgs", "tgs"):
-        raise TypeError(
-            f"solver={options.solver!r} needs a static topology: put articulations of one topology into a fleet of "
-            "their own, or step this one, which is padded, with solver='implicit'"
-        )
-    padding = topology.padding
-    if padding.fixed_tendons or padding.spatial_tendons or padding.loop_joints:
-        raise TypeError(
-            "tendons and loop joints need a static topology to step: put articulations that have them into fleets of "
-            "one topology each, without padding"
-        )

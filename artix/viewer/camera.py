@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 @dataclasses.dataclass(frozen=True)
 class Camera:
-    """A camera that looks at a point, z being up in its pictures.
+    """A camera that looks at a point, with z up in its pictures.
 
     Attributes:
-      position: where it is, in world axes [m], shape [3].
-      look_at: the point in the middle of its picture, in world axes [m], shape [3].
+      position: its position in world axes [m], shape [3].
+      look_at: the point at the centre of the picture, in world axes [m], shape [3].
       fov: the angle that the picture's height spans [rad].
 
     Examples:
@@ -39,15 +39,15 @@ class Camera:
         fov: float = 0.6,
         margin: float = 1.12,
     ) -> Camera:
-        """A camera that has all of some points in its picture.
+        """Places a camera so that all given points are in the picture.
 
         Args:
-          points: in world axes [m], shape [..., 3].
-          azimuth: the direction in which the camera stands, seen from the points: the angle from x about z [rad].
-          elevation: its height above the horizon [rad].
+          points: points in world axes [m], shape [..., 3].
+          azimuth: direction from the points to the camera: angle from x about z [rad].
+          elevation: angle of the camera above the horizon [rad].
           aspect: the picture's width over its height.
           fov: the angle that the picture's height spans [rad].
-          margin: how much farther it stands than it must.
+          margin: factor on the smallest distance that suffices.
         """
         cloud = np.asarray(points, float).reshape(-1, 3)
         middle = 0.5 * (cloud.min(axis=0) + cloud.max(axis=0))
@@ -60,7 +60,7 @@ class Camera:
         return cls(tuple((middle + distance * out).tolist()), tuple(middle.tolist()), fov)
 
     def project(self, points: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-        """Points [..., 3] on a picture of this width and height: x to the right, y down [pixels], depth [m]."""
+        """Projects points [..., 3] onto a picture of this width and height: x right, y down [pixels], depth [m]."""
         position = np.asarray(self.position, float)
         right, up, back = _axes(position - np.asarray(self.look_at, float))
         seen = points - position

@@ -1,4 +1,4 @@
-"""Joints that follow where a frame is dragged."""
+"""Moves joints so that a frame follows where it is dragged."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from artix import Articulation, State, optimal_control
 
 Array = jax.Array
 
-#: How much of a motion is held back where the frame hardly follows [m].
+#: Damping of motions that hardly move the frame [m].
 DAMPING = 0.03
 
 
 def dragged(articulation: Articulation, state: State, frame: str, target: Array, *, iterations: int = 15) -> State:
-    """Moves the joints, and not the root, so that a frame comes as near to a pose as it can, within the joints' limits.
+    """Moves the joints within their limits, but not the root, to bring a frame as close to a pose as possible.
 
-    Damped least squares (Nakamura and Hanafusa, 1986) from where the joints are, which stays calm where the arm is
-    stretched; the damping fades with the error, so that what can be reached is reached. To search for a posture, see
+    Damped least squares (Nakamura and Hanafusa, 1986) from the current joint positions, which is well-behaved even for
+    a stretched arm. The damping fades with the error, so reachable targets are reached. To search for a posture, use
     :func:`artix.optimal_control.inverse_kinematics`.
 
     Args:
       articulation: one articulation.
-      state: where to start.
+      state: the initial state.
       frame: the name of a link or an additional frame.
-      target: the pose in world axes that it is to take: position [m], quaternion xyzw, shape [7].
-      iterations: how many steps are taken, static.
+      target: the target pose in world axes: position [m], quaternion xyzw, shape [7].
+      iterations: number of iterations, static.
 
     Returns:
-      The state with other joint positions. Where the pose is out of reach, its frame is close by.
+      The state with new joint positions. If the pose is out of reach, the frame ends close to it.
 
     Raises:
       KeyError: no link or frame has this name.

@@ -10,10 +10,10 @@ from artix.viewer.transforms import quaternion_from_z_to, rotate
 
 
 def height_field_mesh(field: HeightField) -> TriangleMesh:
-    """The surface of a height field, two triangles for each of its cells.
+    """The surface of a height field, with two triangles per cell.
 
     Args:
-      field: the field, of heights [R, C].
+      field: the field, with heights [R, C].
     """
     heights = np.asarray(field.heights, float)
     rows, columns = heights.shape
@@ -27,7 +27,7 @@ def height_field_mesh(field: HeightField) -> TriangleMesh:
 
 
 def plane_mesh(plane: Plane, center: np.ndarray, half_width: float, tiles: int = 24) -> TriangleMesh:
-    """A square of a plane about the point nearest to ``center`` [3], of ``tiles`` tiles each way."""
+    """A square piece of a plane, centred at the point nearest to ``center`` [3], with ``tiles`` by ``tiles`` tiles."""
     normal = np.asarray(plane.normal, float)
     point = center - (normal @ center - float(plane.height)) * normal
     along = np.linspace(-half_width, half_width, tiles + 1)
@@ -41,7 +41,7 @@ def plane_mesh(plane: Plane, center: np.ndarray, half_width: float, tiles: int =
 
 
 def is_level(ground: Ground | None) -> bool:
-    """Whether a ground looks the same wherever one stands."""
+    """Whether the ground is the same everywhere: absent, or level planes."""
     if ground is None:
         return True
     return all(isinstance(one, Plane) and float(one.normal[2]) > 1.0 - 1e-9 for one in ground.surfaces)

@@ -1,4 +1,4 @@
-"""A motion as a single HTML file that opens in any browser, without a network or Python."""
+"""Motions as single HTML files, which open in any browser without a network or Python."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def scene_html(
     max_rate: float = 60.0,
     dark_mode: bool = False,
 ) -> str:
-    """The text of :func:`save_html` for a scene that was made already.
+    """The HTML that :func:`save_html` writes, for a given scene.
 
     Args:
       scene: the scene.

@@ -1,7 +1,7 @@
 """Plots of series below a recording in HTML, with a cursor at its time.
 
-The recording is viser's player, which has no plots. Its scrubber is a slider as assistive technology sees it, which
-tells the time and takes clicks; that is all that the plots know of the player.
+The recording is viser's player, which has no plots. The plots know only its scrubber, a slider with accessibility
+attributes: they read its time and send it clicks.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 
 from artix.viewer.plots import COLORS
 
-#: Of each plot [pixels].
+#: Height of each plot [pixels].
 HEIGHT = 96
-#: A plot is no wider than so many pixels on most screens.
-MOST_POINTS = 1000
+#: Most screens show a plot with at most so many pixels.
+MAX_POINTS = 1000
 
 STYLE = """<style>
 html body { display: flex; flex-direction: column; }
@@ -63,13 +63,13 @@ SCRIPT = """<script>
 
 
 def with_plots(page: str, series: Mapping[str, np.ndarray], dt: float, duration: float, *, dark_mode: bool) -> str:
-    """A page of viser's player with plots below.
+    """Adds plots below the player to a page of viser.
 
     Args:
       page: the page.
       series: the curves by name, [T, C].
       dt: time from one value of a curve to the next [s].
-      duration: of the recording [s].
+      duration: duration of the recording [s].
       dark_mode: whether the background is dark.
     """
     if not series:
@@ -84,7 +84,7 @@ def with_plots(page: str, series: Mapping[str, np.ndarray], dt: float, duration:
 
 
 def _figure(name: str, values: np.ndarray, dt: float, duration: float) -> str:
-    stride = max(1, -(-len(values) // MOST_POINTS))
+    stride = max(1, -(-len(values) // MAX_POINTS))
     kept = values[::stride]
     finite = kept[np.isfinite(kept)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
@@ -106,7 +106,7 @@ def _figure(name: str, values: np.ndarray, dt: float, duration: float) -> str:
 
 
 def _path(across: np.ndarray, down: np.ndarray) -> str:
-    """A curve as a path of SVG, broken where it is not finite."""
+    """A curve as an SVG path, interrupted where it is not finite."""
     words, pen = list[str](), "M"
     for x, y in zip(across, down, strict=True):
         if np.isfinite(y):

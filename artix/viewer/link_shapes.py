@@ -1,4 +1,4 @@
-"""Shapes for robots that have none, made of their joints and inertias."""
+"""Shapes for robots that have none, made from their joints and inertias."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from artix.viewer.visuals import Visual, static_topology
 
 
 def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
-    """Capsules from joint to joint, and boxes of the links' inertias.
+    """Draws capsules from joint to joint, and boxes for the links' inertias.
 
     A link gets a capsule from its own joint to each joint of its children, and the box of uniform density that has its
     mass and inertia.
@@ -22,7 +22,7 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
       articulation: one articulation.
 
     Raises:
-      ValueError: the articulation is one of a padded fleet.
+      ValueError: the articulation belongs to a padded fleet.
 
     Examples:
       >>> from artix import viewer
@@ -55,7 +55,7 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
 
 
 def _size(articulation: Articulation) -> float:
-    """A length typical of the robot: the diagonal of the box about its links at rest."""
+    """A typical length of the robot: the diagonal of the bounding box of its links at rest."""
     poses = np.asarray(jax.jit(artix.link_poses)(articulation, artix.neutral_state(articulation)), float)
     points = poses[:, :3] + rotate(poses[:, 3:], np.asarray(articulation.link_com_pose, float)[:, :3])
     points = np.concatenate([points, poses[:, :3]])
@@ -63,12 +63,12 @@ def _size(articulation: Articulation) -> float:
 
 
 def _has_weight(articulation: Articulation, link: int) -> bool:
-    """Whether anything hangs on a link: what has neither mass nor children only marks a place."""
+    """Whether a link is worth drawing: one with neither mass nor children only marks a place."""
     return bool(articulation.link_mass[link] > 0) or link in articulation.topology.parent
 
 
 def _inertia_box(articulation: Articulation, link: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Halves of the edges [3] and pose [7] of the uniform box that has a link's mass and inertia, if there is one."""
+    """Half edges [3] and pose [7] of the uniform box with a link's mass and inertia, if there is one."""
     mass = float(articulation.link_mass[link])
     inertia = np.asarray(articulation.link_inertia[link], float)
     if not (mass > 0.0 and np.isfinite(mass) and np.isfinite(inertia).all()):

@@ -1,4 +1,4 @@
-"""Visuals of a robot: from its description, or without one."""
+"""Visuals of a robot, with or without its description."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from artix.viewer.urdf import urdf_visuals
 from artix.viewer.usd import usd_visuals
 from artix.viewer.visuals import Visual, collision_visuals, static_topology
 
-#: A robot of so many triangles is smooth to look at, and its recording small.
+#: With this many triangles a robot looks smooth, and its recording stays small.
 MAX_TRIANGLES = 40_000
 
 
 def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
-    """Visuals of a robot whose description is not at hand.
+    """Makes visuals for a robot without its description.
 
     Robots of :mod:`artix.robots`, recognised by name and links, are drawn as their files say. Others are drawn by their
     collision shapes; if most links with mass have none, those links are drawn by :func:`link_visuals`.
@@ -53,7 +53,7 @@ def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
 
 
 def _completed(visuals: tuple[Visual, ...], articulation: Articulation) -> tuple[Visual, ...]:
-    """The same if they cover half of the links with mass; else with :func:`link_visuals` of the links without any."""
+    """Adds :func:`link_visuals` for links without visuals, unless visuals cover half of the links with mass."""
     heavy = set(np.flatnonzero(np.asarray(articulation.link_mass) > 0).tolist())
     covered = {visual.link for visual in visuals}
     if heavy and 2 * len(heavy & covered) >= len(heavy):
@@ -127,7 +127,7 @@ def _read(path: Path, package_dirs: Sequence[str | os.PathLike[str]], root: str 
 
 
 def _on_links(drawn: Sequence[Drawn], articulation: Articulation) -> tuple[Visual, ...]:
-    """Surfaces on named links as those on numbered ones; a merged link is a frame of the one it became part of."""
+    """Converts surfaces on named links to visuals. A merged link is a frame of the link that it became part of."""
     topology: Topology = static_topology(articulation)
     places = {name: (link, None) for link, name in enumerate(topology.link_names)}
     frames = dict(zip(topology.frame_names, topology.frame_links, strict=True))
@@ -144,14 +144,14 @@ def _on_links(drawn: Sequence[Drawn], articulation: Articulation) -> tuple[Visua
 
 
 def _finished(visuals: tuple[Visual, ...], raw: dict[int, TriangleMesh], most: int | None) -> tuple[Visual, ...]:
-    """The same with sharp edges, and with fewer triangles in files' meshes, the largest of which lose most."""
+    """Adds sharp edges and simplifies meshes from files, the largest ones most."""
     cap = _cap([len(visual.mesh.faces) for visual in visuals], most)
     finished = {key: with_sharp_edges(simplified(mesh, cap)) for key, mesh in raw.items()}
     return tuple(dataclasses.replace(one, mesh=finished.get(id(one.mesh), one.mesh)) for one in visuals)
 
 
 def _cap(counts: Sequence[int], most: int | None) -> int:
-    """The size to which the larger of some meshes are brought, so that all together have so many triangles at most."""
+    """The size to which larger meshes are reduced so that all together have at most ``most`` triangles."""
     if most is None or sum(counts) <= most:
         return max(counts)
     left = most

@@ -1,4 +1,4 @@
-"""Mesh files, read with trimesh, and simplified where they have many triangles."""
+"""Reads mesh files with trimesh, and simplifies large ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Part = tuple[TriangleMesh, tuple[float, float, float] | None]
 
 
 def import_trimesh() -> Any:
-    """The package ``trimesh``.
+    """Imports the package ``trimesh``.
 
     Raises:
       ImportError: it is not installed; the message names the extra that brings it.
@@ -21,15 +21,15 @@ def import_trimesh() -> Any:
     try:
         import trimesh
     except ImportError as error:
-        raise ImportError("files of meshes are read with trimesh: pip install 'artix[viewer]'") from error
+        raise ImportError("reading mesh files needs trimesh: pip install 'artix[viewer]'") from error
     return trimesh
 
 
 def read_mesh_file(path: Path) -> list[Part]:
-    """The surfaces of a file with their colours, ``None`` where it has none.
+    """Reads the surfaces of a file, with their colours or ``None``.
 
     Raises:
-      ImportError: trimesh is not installed, or the package that it needs for this format.
+      ImportError: trimesh, or a package that it needs for this format, is not installed.
       ValueError: the file cannot be read.
     """
     trimesh = import_trimesh()
@@ -37,12 +37,12 @@ def read_mesh_file(path: Path) -> list[Part]:
         scene = trimesh.load_scene(path)
         found = scene.dump() if hasattr(scene, "dump") else [scene]
     except ImportError as error:
-        raise ImportError(f"{path}: to read it, {error}; pip install 'artix[viewer]'") from error
-    except Exception as error:  # Parsers of a dozen formats raise whatever they like on a broken file.
+        raise ImportError(f"{path}: cannot be read: {error}; pip install 'artix[viewer]'") from error
+    except Exception as error:  # The parsers of a dozen formats raise all kinds of exceptions on broken files.
         raise ValueError(f"{path}: cannot be read as a mesh: {error}") from error
     parts = [_part(one) for one in found if isinstance(one, trimesh.Trimesh) and len(one.faces)]
     if not parts:
-        raise ValueError(f"{path}: there are no triangles in it")
+        raise ValueError(f"{path}: contains no triangles")
     return parts
 
 
@@ -51,7 +51,7 @@ def _part(mesh: Any) -> Part:
 
 
 def _color(visual: Any) -> tuple[float, float, float] | None:
-    """One colour for a surface: of its material, the mean of its picture, or that of most of its faces."""
+    """One colour for a surface: that of its material, the mean of its texture, or that of most of its faces."""
     if not visual.defined:
         return None
     if visual.kind == "texture":
@@ -67,20 +67,20 @@ def _color(visual: Any) -> tuple[float, float, float] | None:
 
 
 def simplified(mesh: TriangleMesh, max_faces: int) -> TriangleMesh:
-    """A similar surface of about so many triangles at most (Garland and Heckbert, 1997, by fast-simplification)."""
+    """Simplifies a surface to about ``max_faces`` triangles (Garland and Heckbert, 1997, by fast-simplification)."""
     if len(mesh.faces) <= max(max_faces, 12):
         return mesh
     trimesh = import_trimesh()
     try:
-        whole = trimesh.Trimesh(mesh.vertices, mesh.faces, process=True)  # Joins vertices, without which it would tear.
+        whole = trimesh.Trimesh(mesh.vertices, mesh.faces, process=True)  # Merged vertices keep it whole.
         fewer = whole.simplify_quadric_decimation(face_count=max(max_faces, 12), aggression=4)
     except ImportError as error:
-        raise ImportError("simplifying meshes takes fast-simplification: pip install 'artix[viewer]'") from error
+        raise ImportError("simplifying meshes needs fast-simplification: pip install 'artix[viewer]'") from error
     return TriangleMesh(np.asarray(fewer.vertices), np.asarray(fewer.faces))
 
 
 def with_sharp_edges(mesh: TriangleMesh) -> TriangleMesh:
-    """The same surface, its vertices doubled where it has an edge of more than 35 degrees."""
+    """Duplicates vertices along edges of more than 35 degrees, so that they look sharp."""
     trimesh = import_trimesh()
     whole = trimesh.Trimesh(mesh.vertices, mesh.faces, process=True)
     smooth = trimesh.graph.smooth_shade(whole, angle=np.deg2rad(35.0))

@@ -1,4 +1,4 @@
-"""Surfaces of triangles: primitives, and the shapes of :class:`artix.Geometry`."""
+"""Triangle meshes: primitives, and the shapes of :class:`artix.Geometry`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy.typing as npt
 
 from artix import Geometry, GeometryType
 
-#: Corners of circles: enough for a round look at the size of a link, few enough for fleets.
+#: Corners of circles: enough to look round at the size of a link, few enough for fleets.
 AROUND = 20
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TriangleMesh:
-    """A surface of triangles, counter-clockwise seen from outside.
+    """A triangle mesh, counter-clockwise as seen from outside.
 
-    Vertices that are shared are shaded smoothly; an edge is sharp where its two triangles have vertices of their own.
+    Shared vertices are shaded smoothly. An edge is sharp if its two triangles have separate vertices.
 
     Attributes:
       vertices: points [m], shape [V, 3].
-      faces: the numbers of the corners of each triangle, shape [F, 3].
+      faces: indices of the corners of each triangle, shape [F, 3].
 
     Raises:
-      ValueError: a shape is wrong, a vertex is not finite, or a face names a vertex that is not there.
+      ValueError: a shape is wrong, a vertex is not finite, or a face refers to a vertex that does not exist.
 
     Examples:
       >>> from artix import viewer
@@ -46,7 +46,7 @@ class TriangleMesh:
         if not np.isfinite(vertices).all():
             raise ValueError("every vertex of a mesh must be finite")
         if faces.size and not 0 <= faces.min() <= faces.max() < len(vertices):
-            raise ValueError(f"faces name vertices {faces.min()} to {faces.max()}; there are {len(vertices)}")
+            raise ValueError(f"faces refer to vertices {faces.min()} to {faces.max()}; there are {len(vertices)}")
         object.__setattr__(self, "vertices", np.ascontiguousarray(vertices))
         object.__setattr__(self, "faces", np.ascontiguousarray(faces, np.uint32))
 
@@ -54,21 +54,21 @@ class TriangleMesh:
         return f"TriangleMesh({len(self.vertices)} vertices, {len(self.faces)} faces)"
 
     def scaled(self, scale: npt.ArrayLike) -> TriangleMesh:
-        """The same surface stretched by a factor, or by three along its axes; mirrored ones keep their outside."""
+        """Scales the mesh by one factor, or by three along its axes. Mirroring keeps the outside outside."""
         factors = np.broadcast_to(np.asarray(scale, np.float32), (3,))
         faces = self.faces if np.prod(factors) > 0 else self.faces[:, ::-1]
         return TriangleMesh(self.vertices * factors, faces)
 
 
 def joined(meshes: list[TriangleMesh]) -> TriangleMesh:
-    """Several surfaces as one."""
+    """Joins several meshes."""
     firsts = np.cumsum([0, *(len(mesh.vertices) for mesh in meshes)])
     faces = [mesh.faces + np.uint32(first) for mesh, first in zip(meshes, firsts, strict=False)]
     return TriangleMesh(np.concatenate([mesh.vertices for mesh in meshes]), np.concatenate(faces))
 
 
 def box_mesh(half_extents: npt.ArrayLike) -> TriangleMesh:
-    """A box about the origin with these halves of its edges [m], [3]."""
+    """A box centred at the origin, with half edges [3] [m]."""
     half = np.asarray(half_extents, float)
     corners, faces = list[np.ndarray](), list[list[int]]()
     for axis in range(3):
@@ -80,12 +80,12 @@ def box_mesh(half_extents: npt.ArrayLike) -> TriangleMesh:
 
 
 def sphere_mesh(radius: float) -> TriangleMesh:
-    """A sphere about the origin."""
+    """A sphere centred at the origin."""
     return capsule_mesh(radius, 0.0)
 
 
 def capsule_mesh(radius: float, half_length: float) -> TriangleMesh:
-    """A capsule along z, ``half_length`` [m] from its middle to the centre of an end."""
+    """A capsule along z, with ``half_length`` [m] from its centre to the centre of an end."""
     angles = np.linspace(-0.5 * np.pi, 0.5 * np.pi, AROUND // 2 + 1)
     lower, upper = angles[angles < 1e-9], angles[angles > -1e-9]
     if half_length == 0.0:
@@ -96,19 +96,19 @@ def capsule_mesh(radius: float, half_length: float) -> TriangleMesh:
 
 
 def cylinder_mesh(radius: float, half_length: float) -> TriangleMesh:
-    """A cylinder along z about the origin, ``half_length`` [m] being half of its length."""
+    """A cylinder along z centred at the origin, with half its length ``half_length`` [m]."""
     low, high = -half_length, half_length
     parts = [[(0.0, low), (radius, low)], [(radius, low), (radius, high)], [(radius, high), (0.0, high)]]
     return joined([_revolved(part) for part in parts])
 
 
 def cone_mesh(radius: float, length: float) -> TriangleMesh:
-    """A cone along z, its base about the origin, its tip at ``length`` [m]."""
+    """A cone along z, with the base at the origin and the tip at ``length`` [m]."""
     return joined([_revolved([(0.0, 0.0), (radius, 0.0)]), _revolved([(radius, 0.0), (0.0, length)])])
 
 
 def hull_mesh(points: npt.ArrayLike, radius: float = 0.0) -> TriangleMesh:
-    """The convex hull of points [P, 3], or of spheres of this radius [m] about them; a box if it has no volume."""
+    """The convex hull of points [P, 3], or of spheres of this radius [m] around them; a box if it has no volume."""
     from scipy.spatial import ConvexHull, QhullError
 
     cloud = np.asarray(points, float)
@@ -152,7 +152,7 @@ def geometry_mesh(geometry: Geometry) -> TriangleMesh:
 
 
 def _revolved(profile: list[tuple[float, float]]) -> TriangleMesh:
-    """The surface that a line of (radius, z), from low to high and seen from outside, sweeps around z."""
+    """The surface of revolution around z of a profile of (radius, z) points, from low to high."""
     angles = np.linspace(0.0, 2.0 * np.pi, AROUND, endpoint=False)
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     vertices, rings = list[np.ndarray](), list[np.ndarray]()

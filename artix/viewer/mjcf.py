@@ -1,4 +1,4 @@
-"""The geoms of an MJCF, as MuJoCo's own compiler places them."""
+"""The geoms of an MJCF, placed by MuJoCo's own compiler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN_GROUPS = 3
 
 
 def mjcf_visuals(path_or_text: str | Path) -> list[Drawn]:
-    """What MuJoCo's viewer would draw of the moving bodies: geoms of groups 0 to 2, or all of a body without any.
+    """The geoms that MuJoCo's viewer draws for moving bodies: groups 0 to 2, or all geoms of a body without these.
 
     Raises:
       DescriptionError: MuJoCo's compiler refuses the file.
@@ -70,7 +70,7 @@ def _surface(model, geom: int, meshes: dict[int, TriangleMesh]) -> TriangleMesh 
 
 
 def _rgba(model, geom: int) -> tuple[float, float, float, float]:
-    """The colour of a geom, or of its material where it has none of its own."""
+    """The colour of a geom or, without one, of its material."""
     own, material = np.asarray(model.geom_rgba[geom], float), int(model.geom_matid[geom])
     if material >= 0 and np.allclose(own, [0.5, 0.5, 0.5, 1.0]):
         own = np.asarray(model.mat_rgba[material], float)

@@ -1,4 +1,4 @@
-"""Poses of all links of all robots over all frames, from states of stills, motions and batches."""
+"""Poses of all links of all robots in all frames, for still states, motions and batches."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Kind:
     """The robots of one topology.
 
     Attributes:
-      articulation: the parameters of the first of them, from which shapes are taken.
-      members: their numbers among all robots, shape [K].
-      poses: of their links: position [m], quaternion xyzw, shape [T, K, L, 7].
+      articulation: parameters of the first robot, which define the shapes.
+      members: indices of the K robots among all robots, shape [K].
+      poses: poses of their links: position [m], quaternion xyzw, shape [T, K, L, 7].
     """
 
     articulation: Articulation
@@ -34,7 +34,7 @@ class Kind:
 
     @property
     def topology(self) -> Topology:
-        """Their static structure."""
+        """Their static topology."""
         return static_topology(self.articulation)
 
 
@@ -52,7 +52,7 @@ class Motion:
 
     @classmethod
     def of(cls, robots: Articulation | Fleet, states: State) -> Motion:
-        """Brings states to one arrangement.
+        """Makes a motion from states with any of the allowed leading axes.
 
         Args:
           robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.
@@ -60,7 +60,7 @@ class Motion:
             [T, N, n] for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
 
         Raises:
-          ValueError: a leaf of the states has another shape, its message says which, or a state is not finite.
+          ValueError: a leaf of the states has a wrong shape, or a state is not finite.
         """
         if isinstance(robots, Fleet):
             width = robots.topologies[0].num_dofs if robots.padding is None else robots.padding.dofs
@@ -80,15 +80,15 @@ class Motion:
         return int(self.states.joint_position.shape[1])
 
     def evaluate(self, function: Callable[..., Any]) -> Any:
-        """A function of one articulation and its state, of all robots at all times: leaves [T, N, ...] in NumPy.
+        """Evaluates a function of one articulation and its state for all robots at all times: NumPy leaves [T, N, ...].
 
         Args:
-          function: such as ``artix.link_poses``.
+          function: a function such as ``artix.link_poses``.
         """
         robots = self.robots
         like = robots.articulation if isinstance(robots, Fleet) else robots
         states = jax.tree.map(lambda leaf: jnp.asarray(leaf, like.dtype), self.states)
-        if isinstance(robots, Fleet):  # A fleet's programs are for its members at one time.
+        if isinstance(robots, Fleet):  # A fleet's programs take its members at one time.
             frames = [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(self.num_frames)]
             results = [jax.tree.map(np.asarray, robots.evaluate(function, frame)) for frame in frames]
             return jax.tree.map(lambda *leaves: np.stack(leaves), *results)
@@ -109,11 +109,11 @@ class Motion:
 
 
 def _arranged(states: State, count: int | None, width: int, owner: str) -> State:
-    """The states as [T, N, ...] in NumPy.
+    """Arranges states as NumPy arrays [T, N, ...].
 
     Args:
-      states: as users have them.
-      count: the number of robots, ``None`` for one description and any number of robots.
+      states: the states from the user.
+      count: the number of robots; ``None`` for one articulation with any number of robots.
       width: the number of joint coordinates.
       owner: how messages name the robots.
     """

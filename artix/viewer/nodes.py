@@ -1,4 +1,4 @@
-"""A scene as nodes of viser: made once, moved from frame to frame."""
+"""A scene as viser nodes, which are made once and then moved from frame to frame."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from artix.viewer.scene import Crowd, Scene
 from artix.viewer.transforms import quaternion_from_z_to, transform
 from artix.viewer.visuals import Visual
 
-#: Poses are rounded to so many parts of a metre, or of a quaternion: 0.03 mm, which halves recordings.
+#: Poses are rounded to fractions of 1 (or 1 m): 0.03 mm, which halves the size of recordings.
 ROUNDING = 2.0**14
-#: No surface is whiter than this in browsers, whose light would leave white robots without shading.
+#: Brightest surface colour in browsers: with their light, white robots would show no shading.
 WHITEST = 0.8
 #: Colours of the background from top to bottom: white robots stand out from it.
 SKY, DARK_SKY = ((214, 224, 234), (246, 247, 249)), ((24, 27, 31), (46, 51, 58))
@@ -27,20 +27,20 @@ Mover = Callable[[int], None]
 
 
 class Nodes:
-    """The nodes of a scene on a server of viser.
+    """The nodes of a scene on a viser server.
 
-    Robots are under ``/robots/KIND``: of a single robot ``/robots/KIND/LINK`` moves, with its surfaces below it as
-    ``visual`` and ``collision``; of several, each of these is one batch of meshes.
+    Robots are under ``/robots/KIND``. For a single robot, ``/robots/KIND/LINK`` moves, with its surfaces below it as
+    ``visual`` and ``collision``. For several robots, each of these is a batch of meshes.
 
     Args:
       server: a ``viser.ViserServer``.
-      scene: what there is to see.
+      scene: the scene.
       dark_mode: whether the background is dark.
     """
 
     def __init__(self, server: Any, scene: Scene, *, dark_mode: bool = False) -> None:
         self.server, self.scene = server, scene
-        #: Handles by layer, for switching them on and off.
+        #: Handles by layer, to show and hide them.
         self.layers: dict[str, list[Any]] = {}
         self._movers = list[Mover]()
         self._links: dict[str, list[Any]] = {}
@@ -61,7 +61,7 @@ class Nodes:
         self.show(0)
 
     def show(self, frame: int) -> None:
-        """Moves everything to where it is at a frame."""
+        """Shows a frame."""
         with self.server.atomic():
             for move in self._movers:
                 move(frame)
@@ -79,7 +79,7 @@ class Nodes:
                 node.position, node.wxyz = position, turn
 
     def handle(self, kind: str, link: str) -> Any:
-        """Viser's node of a link of a single robot.
+        """The viser node of a link of a single robot.
 
         Raises:
           KeyError: there is no such kind or link, or the kind has several robots.
@@ -90,7 +90,7 @@ class Nodes:
     # --- robots -------------------------------------------------------------------------------------------------
 
     def _one(self, crowd: Crowd) -> None:
-        """One robot: a node for each link, and its surfaces, which move with it."""
+        """Adds one robot: a node for each link, with its surfaces below."""
         scene = self.server.scene
         for link, name in enumerate(crowd.link_names):
             path = f"/robots/{crowd.name}/{_plain(name)}"
@@ -105,7 +105,7 @@ class Nodes:
         self._movers.append(lambda frame: self.place(crowd.name, crowd.poses[frame, 0]))
 
     def _many(self, crowd: Crowd) -> None:
-        """Several robots: for each link and colour one batch of meshes."""
+        """Adds several robots: one batch of meshes for each link and colour."""
         for layer, visuals in (("visual", crowd.visuals), ("collision", crowd.collisions)):
             groups: dict[tuple, list[Visual]] = {}
             for visual in visuals:
@@ -162,7 +162,7 @@ class Nodes:
         def move(frame: int) -> None:
             live = np.linalg.norm(arrows.vectors[frame], axis=1) > radius
             ends = np.stack([arrows.starts[frame], arrows.starts[frame] + arrows.vectors[frame]], axis=1)
-            # Arrows without length stay a point below the ground: a batch keeps its number of members.
+            # Arrows of zero length become a point below the ground, because the size of a batch is fixed.
             ends[~live] = self.scene.floor - 1e3
             ends[~live, 1, 2] += 1e-3
             handle.points = ends.astype(np.float32)
@@ -241,7 +241,7 @@ def _batch_mover(batch: Any, poses: np.ndarray) -> Mover:
 
 
 def _in_link(visual: Visual) -> TriangleMesh:
-    """The surface in its link's frame."""
+    """The mesh in its link's frame."""
     vertices = transform(np.asarray(visual.pose, float), visual.mesh.vertices.astype(float))
     return TriangleMesh(vertices, visual.mesh.faces)
 
@@ -255,17 +255,17 @@ def _rounded(values: np.ndarray) -> np.ndarray:
 
 
 def _wxyz(poses: np.ndarray) -> np.ndarray:
-    """Quaternions wxyz of poses [..., 7], which have theirs as xyzw."""
+    """The quaternions of poses [..., 7] as wxyz."""
     return _rounded(poses[..., [6, 3, 4, 5]])
 
 
 def _gradient(top: tuple[int, ...], bottom: tuple[int, ...]) -> np.ndarray:
-    """A small picture that goes from one colour to another, which browsers stretch, [64, 8, 3]."""
+    """A small picture with a gradient between two colours, which browsers stretch, [64, 8, 3]."""
     return np.tile(np.linspace(top, bottom, 64)[:, None], (1, 8, 1)).astype(np.uint8)
 
 
 def _surface_rgb(color: tuple[float, ...] | None) -> tuple[int, int, int]:
-    assert color is not None  # A scene gives all surfaces colours.
+    assert color is not None  # In a scene, all surfaces have colours.
     share = min(1.0, WHITEST / max(*color, WHITEST))
     return _rgb(tuple(share * part for part in color))
 
@@ -276,12 +276,12 @@ def _rgb(color: tuple[float, ...]) -> tuple[int, int, int]:
 
 
 def _linear(color: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The colour as viser wants it of instances, linear in intensity; of meshes it wants sRGB (IEC 61966-2-1)."""
+    """The colour with linear intensity, as viser expects it for instances; meshes need sRGB (IEC 61966-2-1)."""
     share = np.asarray(color) / 255.0
     red, green, blue = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
 def _plain(name: str) -> str:
-    """A link's name without the mark that separates nodes."""
+    """A link's name without the separator of viser's node names."""
     return name.replace("/", "_")

@@ -16,15 +16,15 @@ from artix import Articulation, ContactReport, Fleet, Ground, State
 from artix.viewer.motions import Motion
 from artix.viewer.transforms import rotate, transform
 
-#: Contacts as a step reports them, or points and forces in world axes.
+#: Contacts from the report of a step, or points and forces in world axes.
 ContactsToShow: TypeAlias = ContactReport | tuple[npt.ArrayLike, npt.ArrayLike]
-#: Candidates of contact that are at most so far from the ground bear the robot [m].
+#: Contact candidates within this distance of the ground support the robot [m].
 TOUCHING = 0.005
 
 
 @dataclasses.dataclass(frozen=True)
 class Arrows:
-    """Arrows at T times: starts [T, K, 3] [m], vectors [T, K, 3] as long as they are drawn, and a colour."""
+    """Arrows at T times: starts [T, K, 3] [m], vectors [T, K, 3] [m] and a colour."""
 
     name: str
     starts: np.ndarray
@@ -34,7 +34,7 @@ class Arrows:
 
 @dataclasses.dataclass(frozen=True)
 class Segments:
-    """Lines at T times: ends [T, K, 2, 3] [m], of no length where there is none, and a colour."""
+    """Lines at T times: ends [T, K, 2, 3] [m], equal for absent lines, and a colour."""
 
     name: str
     ends: np.ndarray
@@ -43,7 +43,7 @@ class Segments:
 
 @dataclasses.dataclass(frozen=True)
 class Marks:
-    """Balls at T times: centres [T, K, 3] [m], their radius [m] and a colour."""
+    """Balls at T times: centres [T, K, 3] [m], radius [m] and a colour."""
 
     name: str
     centers: np.ndarray
@@ -52,10 +52,10 @@ class Marks:
 
 
 def force_arrows(motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, size: float) -> Arrows:
-    """Forces of the ground on the robots, as long as a robot where they are its own weight.
+    """Arrows for forces of the ground on the robots. A force equal to the weight is as long as the robot.
 
     Raises:
-      ValueError: the leading axes are not those of the states, or points and forces are not of one shape.
+      ValueError: the leading axes differ from those of the states, or points and forces have different shapes.
     """
     leading = (motion.num_frames, motion.num_robots)
     given = (contacts.point, contacts.force) if isinstance(contacts, ContactReport) else contacts
@@ -79,7 +79,7 @@ def force_arrows(motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, 
 
 
 def command_arrows(motion: Motion, commands: npt.ArrayLike, offsets: np.ndarray, size: float) -> list[Arrows]:
-    """Commanded velocities, drawn above the robots: along the ground, and of yaw upwards.
+    """Arrows for commanded velocities above the robots: linear ones horizontally, yaw rates vertically.
 
     Raises:
       ValueError: the commands have another shape.
@@ -112,15 +112,15 @@ def mass_centers(motion: Motion, offsets: np.ndarray, size: float) -> Marks:
 
 
 def support_polygons(motion: Motion, ground: Ground | None, offsets: np.ndarray) -> Segments:
-    """The convex hull, seen from above, of the points where each robot touches the ground.
+    """The convex hull, as seen from above, of the points where each robot touches the ground.
 
     Raises:
       ValueError: there is no ground, or the robots are a mixed fleet, which has no geometry.
     """
     if ground is None:
-        raise ValueError("the support polygon is that on a ground: give one, such as ground=artix.Ground.flat()")
+        raise ValueError("support polygons need a ground, such as ground=artix.Ground.flat()")
     if isinstance(motion.robots, Fleet) and motion.robots.padding is not None:
-        raise ValueError("the support polygon of a mixed fleet is not known; show one kind of robots")
+        raise ValueError("support polygons are not available for mixed fleets; show one kind of robot")
     poses, local, gaps = motion.evaluate(partial(_bearing_points, ground=ground))
     points = transform(poses.astype(float), local.astype(float))
     frames, robots, count = gaps.shape
@@ -133,19 +133,19 @@ def support_polygons(motion: Motion, ground: Ground | None, offsets: np.ndarray)
 
 
 def _bearing_points(articulation: Articulation, state: State, ground: Ground) -> tuple[jax.Array, ...]:
-    """Candidates of contact: the poses of their links [K, 7], the points in these [K, 3], and the gaps [K]."""
+    """Contact candidates: poses of their links [K, 7], points in the links' frames [K, 3], and gaps [K]."""
     contacts = artix.ground_contacts(articulation, state, ground).contacts
     return artix.link_poses(articulation, state)[jnp.array(contacts.links)], contacts.point, contacts.gap
 
 
 def _hull(points: np.ndarray) -> np.ndarray:
-    """The corners of the convex hull of points [P, 3] seen from above, in their order."""
+    """The corners of the convex hull of points [P, 3] as seen from above, in order."""
     from scipy.spatial import ConvexHull, QhullError
 
     if len(points) < 3:
         return points
     try:
         return points[ConvexHull(points[:, :2]).vertices]
-    except QhullError:  # They lie on a line.
+    except QhullError:  # The points are collinear.
         order = np.lexsort((points[:, 1], points[:, 0]))
         return points[order[[0, -1]]]

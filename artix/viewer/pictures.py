@@ -1,4 +1,4 @@
-"""Pictures of a scene, drawn by NumPy alone."""
+"""Pictures of a scene, drawn with NumPy only."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def render_png(
       path: the PNG file.
       robots: as for :func:`make_scene`.
       states: as for :func:`make_scene`.
-      frames: the numbers of the frames that are drawn, all in one picture, the last one solid, others translucent.
+      frames: indices of the frames to draw, all in one picture: the last one solid, the others translucent.
       size: width and height [pixels].
-      camera: from where it is seen; by default so that all robots of these frames are in the picture.
+      camera: the camera; by default one that shows all robots of these frames.
       background: red, green and blue from 0 to 1; transparent when ``None``.
       **options: ``visuals``, ``ground``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
 
     Raises:
-      ValueError: as for :func:`make_scene`, or a frame is not there.
+      ValueError: as for :func:`make_scene`, or a frame does not exist.
       OSError: the file cannot be written.
 
     Examples:
@@ -73,22 +73,22 @@ def draw_scene(
     floor: bool = True,
     samples: int = 2,
 ) -> np.ndarray:
-    """A picture of a scene as an array; arguments as for :func:`render_png`.
+    """Draws a picture of a scene as an array; see :func:`render_png`.
 
     Args:
-      scene: what there is to see.
-      frames: the numbers of the frames that are drawn, the last one solid and the others translucent.
+      scene: the scene.
+      frames: indices of the frames to draw, the last one solid and the others translucent.
       size: width and height [pixels].
-      camera: from where it is seen; by default so that all robots of these frames are in the picture.
+      camera: the camera; by default one that shows all robots of these frames.
       background: red, green and blue from 0 to 1; transparent when ``None``.
-      floor: whether the ground, or the floor of a scene without one, is drawn.
-      samples: pixels are means of so many squared.
+      floor: whether to draw the ground or, in a scene without one, a floor.
+      samples: samples per pixel along each axis.
 
     Returns:
       Red, green, blue and opacity from 0 to 1, shape [height, width, 4].
 
     Raises:
-      ValueError: a frame is not there.
+      ValueError: a frame does not exist.
 
     Examples:
       >>> from artix import viewer
@@ -128,14 +128,14 @@ def _robots(scene: Scene, frame: int, opacity: float) -> list[Triangles]:
 
 def _visual(crowd: Crowd, visual: Visual, frame: int, opacity: float) -> Triangles:
     poses = compose(crowd.poses[frame, :, visual.link], np.asarray(visual.pose, float))
-    assert visual.color is not None  # A scene gives all of them colours.
+    assert visual.color is not None  # In a scene, all visuals have colours.
     return _placed(visual.mesh, poses, visual.color, crowd.opacities * visual.opacity * opacity)
 
 
 def _placed(
     mesh: TriangleMesh, poses: np.ndarray, color: tuple[float, ...], opacities: np.ndarray | float
 ) -> Triangles:
-    """One mesh in several poses [K, 7]."""
+    """One mesh, placed in several poses [K, 7]."""
     corners, normals = mesh.vertices[mesh.faces].astype(float), corner_normals(mesh)
     world = transform(poses[:, None, None], corners).reshape(-1, 3, 3)
     turned = rotate(poses[:, None, None, 3:], normals).reshape(-1, 3, 3)
@@ -185,7 +185,7 @@ def _rod(start: np.ndarray, end: np.ndarray, radius: float, color: tuple[float, 
 
 
 def _ground(scene: Scene, frames: Sequence[int]) -> list[Triangles]:
-    """Surfaces of the ground; planes, and the floor of a scene without ground, are tiles that fade with distance."""
+    """The ground. Planes, and the floor of a scene without ground, are tiles that fade with distance."""
     corners = scene.corners(frames)
     middle = 0.5 * (corners.min(axis=0) + corners.max(axis=0))
     reach = max(0.5 * float(np.linalg.norm(np.ptp(corners, axis=0)[:2])), 0.5 * scene.size)

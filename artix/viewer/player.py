@@ -1,4 +1,4 @@
-"""Motions in a browser: play, pause, scrub, speed, what is shown, and plots of series."""
+"""Motions in a browser: play, pause, scrub, speed, layers, and plots of series."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from artix.viewer.scene import LAYERS, Scene, make_scene
 from artix.viewer.servers import address, close_server, open_server, wait_for
 
 SPEEDS = ("0.1x", "0.25x", "0.5x", "1x", "2x", "4x")
-#: How often a browser gets new poses [1/s].
+#: Rate at which a browser gets new poses [1/s].
 REFRESH_RATE = 50.0
 
 
@@ -68,7 +68,7 @@ class Viewer:
 
     @property
     def frame(self) -> int:
-        """The number of the frame that is shown; set it to show another."""
+        """Index of the frame that is shown. Set it to show another."""
         return int(self._slider.value)
 
     @frame.setter
@@ -79,7 +79,7 @@ class Viewer:
 
     @property
     def playing(self) -> bool:
-        """Whether it plays; set it to play or to pause."""
+        """Whether the motion is playing. Set it to play or pause."""
         return bool(self._is_playing.value)
 
     @playing.setter
@@ -104,7 +104,7 @@ class Viewer:
             plot.show(frame)
 
     def _play(self) -> None:
-        """Moves the slider with time; its handler moves everything else."""
+        """Moves the slider with time. The slider's handler moves everything else."""
         before, place = time.perf_counter(), 0.0
         while not self._closed.wait(1.0 / REFRESH_RATE):
             now = time.perf_counter()
@@ -112,7 +112,7 @@ class Viewer:
             if not self.playing:
                 place = float(self.frame)
                 continue
-            if abs(place - self.frame) >= 1.0:  # Somebody moved the slider.
+            if abs(place - self.frame) >= 1.0:  # The user moved the slider.
                 place = float(self.frame)
             place = (place + passed * float(self._speed.value[:-1]) / self.scene.dt) % self.scene.num_frames
             if int(place) != self.frame:
@@ -176,13 +176,13 @@ def view(
 
 
 def layer_switch(gui: Any, layer: str, handles: list[Any], on: bool) -> None:
-    """A box that shows and hides a layer."""
+    """A checkbox that shows and hides a layer."""
     box = gui.add_checkbox(layer.replace("_", " "), on)
 
     @box.on_update
     def _(_: Any) -> None:
         for handle in handles:
-            if layer == "frames":  # These nodes carry the surfaces: only their axes are hidden.
+            if layer == "frames":  # These nodes are the parents of the surfaces, so only their axes are hidden.
                 handle.show_axes = box.value
             else:
                 handle.visible = box.value

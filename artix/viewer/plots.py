@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 COLORS = ("#2e86ab", "#e4572e", "#5b8e3c", "#7d4fa8", "#e8a628", "#3aa6a0", "#c2478d", "#6b705c")
-#: A panel that has more curves to draw becomes slow, and nobody can tell them apart.
-MOST_CURVES = 24
-MOST_POINTS = 1000
+#: With more curves, the panel is slow and the curves are hard to tell apart.
+MAX_CURVES = 24
+MAX_POINTS = 1000
 
 
 def checked_series(series: Mapping[str, npt.ArrayLike], num_frames: int) -> dict[str, np.ndarray]:
-    """Series as arrays [T, C].
+    """Checks series and returns them as arrays [T, C].
 
     Raises:
-      ValueError: one is not as long as the motion, has too many axes or too many curves.
+      ValueError: a series has another length than the motion, too many axes or too many curves.
     """
     found = {}
     for name, given in series.items():
@@ -28,24 +28,24 @@ def checked_series(series: Mapping[str, npt.ArrayLike], num_frames: int) -> dict
                 f"series {name!r} must have shape [{num_frames}] or [{num_frames}, C]; found {values.shape}"
             )
         values = values.reshape(num_frames, -1)
-        if not 1 <= values.shape[1] <= MOST_CURVES:
-            raise ValueError(f"series {name!r} has {values.shape[1]} curves; give from 1 to {MOST_CURVES} of them")
+        if not 1 <= values.shape[1] <= MAX_CURVES:
+            raise ValueError(f"series {name!r} has {values.shape[1]} curves; give from 1 to {MAX_CURVES} of them")
         found[name] = values
     return found
 
 
 class Plot:
-    """A plot of some curves; :meth:`show` marks a frame.
+    """A plot of curves; :meth:`show` marks a frame.
 
     Args:
       gui: viser's panel.
-      name: what is plotted.
+      name: name of the series.
       values: the curves, [T, C].
       dt: time from one frame to the next [s].
     """
 
     def __init__(self, gui: Any, name: str, values: np.ndarray, dt: float) -> None:
-        self._stride = max(1, -(-len(values) // MOST_POINTS))
+        self._stride = max(1, -(-len(values) // MAX_POINTS))
         kept = values[:: self._stride]
         self._time = dt * self._stride * np.arange(len(kept))
         self._curves = kept.T
@@ -64,11 +64,11 @@ class Plot:
         )
 
     def show(self, frame: int) -> None:
-        """Marks a frame by an upright line."""
+        """Marks a frame with a vertical line."""
         self._handle.data = self._data(frame)
 
     def _data(self, frame: int) -> tuple[np.ndarray, ...]:
-        """The times, the curves, and an upright line at the frame, whose time stands there twice for it."""
+        """The times, the curves, and a vertical line at the frame, whose time occurs twice for that purpose."""
         place = min(frame // self._stride, len(self._time) - 1)
         twice = np.insert(np.arange(len(self._time)), place, place)
         now = np.full(len(twice), np.nan)

@@ -1,4 +1,4 @@
-"""Triangles to pixels in NumPy, with a depth buffer: pictures without a GPU, a display or a browser."""
+"""Rasterises triangles in NumPy with a depth buffer, without a GPU, a display or a browser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: How many pairs of a triangle and a pixel are looked at at a time, which bounds the memory.
+#: Number of pairs of triangles and pixels processed at a time, which bounds the memory.
 AT_ONCE = 3_000_000
 
 
@@ -14,9 +14,9 @@ class Fragments(NamedTuple):
     """The triangle and the depth of each pixel of a picture [H, W].
 
     Attributes:
-      triangle: the number of the nearest triangle, -1 where there is none, [H, W].
-      depth: its distance from the camera, ``inf`` where there is none, [H, W].
-      weights: where on it the pixel lies, as weights of its corners, [H, W, 3].
+      triangle: index of the nearest triangle, or -1, [H, W].
+      depth: its distance from the camera, or ``inf``, [H, W].
+      weights: barycentric coordinates of the pixel in the triangle, [H, W, 3].
     """
 
     triangle: np.ndarray
@@ -28,10 +28,10 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
     """Finds the nearest triangle of each pixel.
 
     Args:
-      corners: of N triangles on the picture: x to the right and y down in pixels, and the depth, shape [N, 3, 3].
-        Triangles behind the camera must be left out.
+      corners: corners of N triangles in the picture: x right and y down in pixels, and depth, shape [N, 3, 3]. Leave
+        out triangles behind the camera.
       size: width and height of the picture.
-      perspective: whether depths are those of a perspective camera: their reciprocals are linear on the picture.
+      perspective: whether the camera is perspective: then reciprocals of depths are linear in the picture.
     """
     width, height = size
     xy, z = corners[:, :, :2], corners[:, :, 2]
@@ -64,7 +64,7 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
 
 
 def _chunks(counts: np.ndarray) -> list[np.ndarray]:
-    """The triangles that cover anything, in groups of bounded work."""
+    """Indices of the triangles that cover any pixels, in groups of bounded size."""
     live = np.flatnonzero(counts)
     return np.split(live, np.flatnonzero(np.diff(np.cumsum(counts[live]) // AT_ONCE)) + 1) if len(live) else []
 
@@ -72,7 +72,7 @@ def _chunks(counts: np.ndarray) -> list[np.ndarray]:
 def _keep_nearest(
     found: Fragments, triangle: np.ndarray, pixel: np.ndarray, weights: np.ndarray, z: np.ndarray, perspective: bool
 ) -> None:
-    """Keeps the nearer of old and new fragments."""
+    """Keeps the nearer of old and new fragments in each pixel."""
     if perspective:
         weights = weights / z[triangle]
         depth = 1.0 / weights.sum(axis=1)

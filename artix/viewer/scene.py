@@ -1,4 +1,4 @@
-"""A scene: robots with surfaces on their links, the ground, arrows, lines and marks."""
+"""Scenes: robots with surfaces on their links, the ground, arrows, lines and marks."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from artix.viewer.transforms import transform
 from artix.viewer.visuals import Visual, checked_visuals, collision_visuals
 
 Layout: TypeAlias = Literal["grid", "overlaid"]
-#: What may be shown of robots; the default is ``"visual"``.
+#: The layers of robots that can be shown; the default is ``"visual"``.
 LAYERS = ("visual", "collision", "frames", "center_of_mass", "support_polygon")
-#: For robots whose descriptions have no colours, kind by kind.
+#: Colours for robots without any, kind by kind.
 KIND_COLORS = ((0.30, 0.52, 0.75), (0.89, 0.34, 0.18), (0.91, 0.66, 0.15), (0.36, 0.55, 0.24), (0.49, 0.31, 0.66))
 
 
@@ -39,12 +39,12 @@ class Crowd:
     """The robots of one kind.
 
     Attributes:
-      name: of the kind, unique in a scene.
+      name: name of the kind, unique in a scene.
       link_names: names of the L links.
-      visuals: surfaces on them, all with colours.
-      collisions: the shapes with which they touch.
-      poses: of the links, in world axes, shape [T, K, L, 7].
-      opacities: of each robot, shape [K].
+      visuals: surfaces on the links, all with colours.
+      collisions: collision shapes of the links.
+      poses: poses of the links in world axes, shape [T, K, L, 7].
+      opacities: opacity of each robot, shape [K].
 
     Examples:
       >>> from artix import viewer
@@ -62,7 +62,7 @@ class Crowd:
     opacities: np.ndarray
 
     def corners(self, frames: Sequence[int] | np.ndarray = (0,)) -> np.ndarray:
-        """The corners of a box about each of V surfaces at F frames, in world axes, [V, F, K, 8, 3] [m]."""
+        """The corners of the bounding box of each of V surfaces in F frames, in world axes, [V, F, K, 8, 3] [m]."""
         found = list[np.ndarray]()
         for visual in self.visuals:
             ends = visual.mesh.vertices.min(axis=0), visual.mesh.vertices.max(axis=0)
@@ -74,18 +74,18 @@ class Crowd:
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """Robots and what is drawn with them, at T times.
+    """Robots, and everything that is drawn with them, at T times.
 
     Attributes:
       crowds: the robots, kind by kind.
       dt: time from one frame to the next [s].
-      ground: what they stand on, ``None`` for a floor that is only drawn.
+      ground: the ground; ``None`` for a floor that is only drawn.
       floor: height of that floor [m].
-      layers: what is shown of robots, out of :data:`LAYERS`.
+      layers: the layers of robots that are shown, out of :data:`LAYERS`.
       arrows: forces and commands.
       segments: lines.
       marks: points.
-      size: a length typical of one robot [m].
+      size: typical length of one robot [m].
 
     Examples:
       >>> from artix import viewer
@@ -112,7 +112,7 @@ class Scene:
         return len(self.crowds[0].poses)
 
     def corners(self, frames: Sequence[int] | None = None) -> np.ndarray:
-        """The corners of boxes about all robots' surfaces at some frames, by default at 25 of all: [..., 3] [m]."""
+        """The corners of the bounding boxes of all surfaces in some frames (default: 25 of them), [..., 3] [m]."""
         chosen = np.unique(np.linspace(0, self.num_frames - 1, 25).astype(int)) if frames is None else np.array(frames)
         return np.concatenate([crowd.corners(chosen).reshape(-1, 3) for crowd in self.crowds])
 
@@ -129,7 +129,7 @@ def make_scene(
     contacts: ContactsToShow | Mapping[str, ContactsToShow] | None = None,
     commands: npt.ArrayLike | None = None,
 ) -> Scene:
-    """Builds a scene of robots, their motion, and whatever is drawn with it.
+    """Builds a scene of robots, their motion, and everything that is drawn with it.
 
     Args:
       robots: one articulation, whose arrays may have a leading axis [N] of robots, a fleet, or an :class:`artix.Scene`,
@@ -257,7 +257,7 @@ def _scene_of_members(
 def _crowd(
     kind: Kind, visuals: Sequence[Visual] | Mapping[str, Sequence[Visual]] | None, number: int, before: Sequence[Kind]
 ) -> Crowd:
-    """The robots of a kind where they are; kinds of one name are told apart by numbers."""
+    """The robots of a kind. Kinds with the same name are numbered."""
     same = sum(other.topology.name == kind.topology.name for other in before)
     name = f"{kind.topology.name}#{same + 1}" if same else kind.topology.name
     shapes, collisions = _visuals_of_kind(kind, visuals, number), collision_visuals(kind.articulation)
@@ -265,7 +265,7 @@ def _crowd(
 
 
 def scene_of(crowds: Sequence[Crowd], *, dt: float = 1.0, ground: Ground | None = None) -> Scene:
-    """A scene of robots whose poses are known already, on a floor below the lowest of them.
+    """Builds a scene of robots with known poses, on a floor below the lowest of them.
 
     Args:
       crowds: the robots, kind by kind, their visuals with colours (:func:`colored`).
@@ -286,7 +286,7 @@ def scene_of(crowds: Sequence[Crowd], *, dt: float = 1.0, ground: Ground | None 
 
 
 def colored(visuals: Sequence[Visual], number: int) -> tuple[Visual, ...]:
-    """The visuals, all with colours: those without get that of the kind of robots of this number.
+    """Gives visuals without a colour that of the kind with this index.
 
     Examples:
       >>> from artix import viewer
@@ -307,7 +307,7 @@ def _visuals_of_kind(
 
 
 def _extent(crowd: Crowd) -> float:
-    """The diagonal of the box about a robot in the first frame [m]."""
+    """The diagonal of a robot's bounding box in the first frame [m]."""
     points = [crowd.poses[0, 0, :, :3]]
     for visual in crowd.visuals:
         inside = transform(np.asarray(visual.pose, float), visual.mesh.vertices[::7].astype(float))
@@ -316,7 +316,7 @@ def _extent(crowd: Crowd) -> float:
 
 
 def _reach(crowd: Crowd) -> np.ndarray:
-    """How far robots reach from their roots along x and y, at most [2] [m]."""
+    """The largest distances along x and y that robots reach from their roots, [2] [m]."""
     frames = np.unique(np.linspace(0, len(crowd.poses) - 1, 5).astype(int))
     away = crowd.corners(frames)[..., :2] - crowd.poses[frames][:, :, 0, None, :2]
     return np.abs(away).max(axis=(0, 1, 2, 3), initial=0.01)

@@ -1,4 +1,4 @@
-"""Servers of viser: their ports, and no messages of their own."""
+"""Viser servers: ports, addresses, and silence on the terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FIRST_PORT = 8080
 
 
 def import_viser() -> Any:
-    """The package ``viser``.
+    """Imports the package ``viser``.
 
     Raises:
       ImportError: it is not installed, or too old; the message names the extra that brings it.
@@ -29,16 +29,15 @@ def import_viser() -> Any:
 
 
 def open_server(host: str, port: int | None, title: str) -> Any:
-    """A server of viser.
+    """Starts a viser server.
 
     Args:
-      host: the address of this machine to which it listens: ``"127.0.0.1"`` for browsers on this machine alone,
-        ``"0.0.0.0"`` for all.
-      port: its port, 0 for any that is free; by default the first that is free from 8080.
-      title: what its panel is called.
+      host: the address to listen on: ``"127.0.0.1"`` for browsers on this machine only, ``"0.0.0.0"`` for all.
+      port: the port, or 0 for any free one; by default the first free one from 8080.
+      title: title of the panel.
 
     Raises:
-      OSError: the port is used, or the host is not an address of this machine.
+      OSError: the port is in use, or the host is not an address of this machine.
       ImportError: viser is not installed.
     """
     viser = import_viser()
@@ -59,7 +58,7 @@ def close_server(server: Any) -> None:
 
 
 def wait_for(closed: threading.Event, close: Callable[[], None]) -> None:
-    """Waits until a server is closed or the process is interrupted (Ctrl-C), and closes it."""
+    """Waits until a server is closed or the process is interrupted (Ctrl-C), and then closes it."""
     try:
         while not closed.wait(0.2):
             pass
@@ -71,7 +70,7 @@ def wait_for(closed: threading.Event, close: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def private_server() -> Iterator[Any]:
-    """A server without visitors, for recordings."""
+    """A server for recordings only, which no browser visits."""
     server = open_server("127.0.0.1", 0, "artix")
     try:
         yield server
@@ -80,7 +79,7 @@ def private_server() -> Iterator[Any]:
 
 
 def address(server: Any) -> str:
-    """Where a browser on this machine finds a server."""
+    """The URL of a server for browsers on this machine."""
     host = server.get_host()
     return f"http://{'localhost' if host in ('0.0.0.0', '127.0.0.1') else host}:{server.get_port()}"
 

@@ -1,4 +1,4 @@
-"""A picture of triangles: light from above, shadows, and a floor that fades into the background."""
+"""Shades triangles: light from above, shadows, and a floor that fades into the background."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Triangles:
     """N triangles in the world.
 
     Attributes:
-      corners: [N, 3, 3] [m].
-      normals: of the corners, [N, 3, 3].
+      corners: positions of the corners, [N, 3, 3] [m].
+      normals: normals at the corners, [N, 3, 3].
       colors: red, green and blue from 0 to 1, [N, 3].
-      opacities: of the corners, [N, 3].
-      casts: whether they cast shadows, [N].
+      opacities: opacities at the corners, [N, 3].
+      casts: whether each triangle casts shadows, [N].
     """
 
     corners: np.ndarray
@@ -34,7 +34,7 @@ class Triangles:
 
     @classmethod
     def joined(cls, parts: list[Triangles]) -> Triangles:
-        """All of several."""
+        """Joins several sets of triangles."""
         if not parts:
             corners, of_corners = np.zeros((0, 3, 3)), np.zeros((0, 3))
             return cls(corners, corners, of_corners, of_corners, np.zeros(0, bool))
@@ -42,12 +42,12 @@ class Triangles:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def kept(self, mask: np.ndarray) -> Triangles:
-        """Some of them."""
+        """The triangles that a mask selects."""
         return Triangles(*(getattr(self, field.name)[mask] for field in dataclasses.fields(self)))
 
 
 def corner_normals(mesh: TriangleMesh) -> np.ndarray:
-    """Normals of the corners of each triangle [F, 3, 3]: of a vertex, the mean over its triangles by their areas."""
+    """Normals at the corners of each triangle [F, 3, 3]: means over the triangles of a vertex, weighted by area."""
     corners = mesh.vertices[mesh.faces].astype(float)
     crossed = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     sums = np.zeros((len(mesh.vertices), 3))
@@ -59,14 +59,14 @@ def corner_normals(mesh: TriangleMesh) -> np.ndarray:
 def shade(
     triangles: Triangles, camera: Camera, size: tuple[int, int], *, samples: int = 2, background: np.ndarray | None
 ) -> np.ndarray:
-    """The picture of some triangles.
+    """Draws a picture of triangles.
 
     Args:
-      triangles: what there is to see.
-      camera: from where.
+      triangles: the triangles.
+      camera: the camera.
       size: width and height [pixels].
-      samples: pixels are means of so many squared.
-      background: its colour, red, green and blue from 0 to 1, shape [3]; transparent when ``None``.
+      samples: samples per pixel along each axis.
+      background: the colour behind them, red, green and blue from 0 to 1, shape [3]; transparent when ``None``.
 
     Returns:
       Red, green, blue and opacity from 0 to 1, shape [height, width, 4].
@@ -96,7 +96,7 @@ def _draw(
     size: tuple[int, int],
     solid: bool,
 ) -> np.ndarray:
-    """Draws onto a picture whose colours are multiplied by their opacities; returns the depths then."""
+    """Draws onto a picture with premultiplied opacities. Returns the new depths."""
     projected = camera.project(shown.corners, size)
     ahead = np.all(projected[..., 2] > 1e-3, axis=1)
     shown, projected = shown.kept(ahead), projected[ahead]
@@ -122,7 +122,7 @@ def _draw(
 
 
 def _lit(casting: Triangles, point: np.ndarray, normal: np.ndarray) -> np.ndarray:
-    """Which points the light reaches, from 0 to 1, by the depths of what casts shadows as seen from the light."""
+    """How much light reaches each point, from 0 to 1, by a shadow map of the triangles that cast shadows."""
     if not len(casting.corners) or not len(point):
         return np.ones(len(point))
     right = np.cross([0.0, 1.0, 0.0], LIGHT)
@@ -133,7 +133,7 @@ def _lit(casting: Triangles, point: np.ndarray, normal: np.ndarray) -> np.ndarra
     scale = SHADOW_MAP / max(float((high - low)[:2].max()), 1e-9)
     seen[..., :2] = (seen[..., :2] - low[:2]) * scale
     shadows: Fragments = rasterize(seen, (SHADOW_MAP, SHADOW_MAP), perspective=False)
-    moved = point + normal * (2.5 / scale)  # Off its own surface by more than a texel.
+    moved = point + normal * (2.5 / scale)  # Away from its own surface by more than a texel.
     local = moved @ axes
     place = (local[:, :2] - low[:2]) * scale
     total = np.zeros(len(point))

@@ -1,4 +1,4 @@
-"""Posing a robot by hand: a slider for each degree of freedom, and frames to drag."""
+"""Poses a robot by hand: a slider for each degree of freedom, and frames to drag."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Poser:
 
     @property
     def state(self) -> State:
-        """The state as it is now, at rest."""
+        """The current state, at rest."""
         with self._lock:
             return self._state
 
@@ -99,7 +99,7 @@ class Poser:
             topology = static_topology(self._articulation)
             for name, slider in self.sliders.items():
                 value = float(np.round(position[topology.dof_index(name)], 5))
-                if abs(value - slider.value) > 1e-4:  # One that is being dragged must not be told where it is.
+                if abs(value - slider.value) > 1e-4:  # Do not write to the slider that is being dragged.
                     slider.value = value
             self._is_setting = False
             self.nodes.place(self._kind, np.asarray(self._poses(self._articulation, self._state), float))
@@ -115,7 +115,7 @@ class Poser:
 
     def _slider(self, name: str, dof: int) -> Any:
         low, high = joint_range(self._articulation, dof)
-        if high - low > 0.1:  # Few digits for the panel, still within the limits.
+        if high - low > 0.1:  # Few digits in the panel, but within the limits.
             low, high = math.ceil(1000.0 * low) / 1000.0, math.floor(1000.0 * high) / 1000.0
         start = float(np.clip(self._state.joint_position[dof], low, high))
         slider = self.server.gui.add_slider(name, min=low, max=high, step=(high - low) / 1000.0, initial_value=start)
@@ -130,7 +130,7 @@ class Poser:
         return slider
 
     def _choose(self) -> None:
-        """Puts the handles of the frame to drag where it is."""
+        """Moves the handles to the chosen frame."""
         name = self._frame.value
         self._target.visible = name != NO_FRAME
         if name != NO_FRAME:
@@ -185,7 +185,7 @@ def pose(
     start = _neutral_within_limits(articulation) if state is None else state
     scene = make_scene(articulation, start, 1.0, visuals=visuals, ground=ground, show=show)
     if scene.crowds[0].poses.shape[:2] != (1, 1):
-        raise ValueError(f"one robot in one state can be posed; found {scene.crowds[0].poses.shape[:2]} of them [T, N]")
+        raise ValueError(f"pose needs one robot in one state; found {scene.crowds[0].poses.shape[:2]} of them [T, N]")
     posed = Poser(open_server(host, port, "artix"), articulation, start, scene)
     if open_browser:
         import webbrowser
@@ -202,14 +202,14 @@ def _neutral_within_limits(articulation: Articulation) -> State:
 
 
 def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
-    """The limits of a degree of freedom, or a sensible range where it has none [rad or m].
+    """The limits of a degree of freedom or, without limits, a sensible range [rad or m].
 
     Args:
       articulation: one articulation.
-      dof: the number of the degree of freedom.
+      dof: index of the degree of freedom.
 
     Returns:
-      The least and the largest position.
+      The smallest and the largest position.
 
     Examples:
       >>> from artix import viewer
@@ -223,7 +223,7 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
 
 
 def _followers(articulation: Articulation) -> dict[int, tuple[int, float, float]]:
-    """Mimic DOFs: the reference, the gear ratio and the offset of each."""
+    """For each mimic DOF: its reference, gear ratio and offset."""
     pairs = static_topology(articulation).mimic_dofs
     ratios, offsets = np.asarray(articulation.mimic.gear_ratio), np.asarray(articulation.mimic.offset)
     return {

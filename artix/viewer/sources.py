@@ -1,4 +1,4 @@
-"""What the readers of visuals share: surfaces on links that are given by name."""
+"""Shared by the readers of visuals: surfaces on named links."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from artix.viewer.meshes import TriangleMesh
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Drawn:
-    """A surface as a file has it: on a link by its name, in a pose [7] in the link's frame.
+    """A surface from a file: on a named link, with a pose [7] in the link's frame.
 
-    ``is_raw`` says that the mesh is from a file, and may have too many triangles and no sharp edges.
+    ``is_raw`` means that the mesh comes from a mesh file and may have too many triangles and no sharp edges.
     """
 
     link: str
@@ -27,7 +27,7 @@ class Drawn:
 
 
 def warn_missing(document: str, link: str, tag: str, file: str, reason: str) -> None:
-    """Warns that a mesh is not drawn, by its file, link and element; collision shapes replace those of ``visual``."""
+    """Warns that a mesh cannot be drawn. Collision shapes replace the mesh of a ``visual``."""
     drawn = "its collision shapes are drawn instead of" if tag == "visual" else "nor can its collision shapes have"
     message = f"{document}: link {link!r}: {drawn} the mesh {file!r}: {reason}"
     warnings.warn(message, DescriptionWarning, stacklevel=2)

@@ -21,7 +21,7 @@ Color = tuple[float, float, float]
 
 
 def urdf_visuals(path_or_text: str | Path, package_dirs: Sequence[str | os.PathLike[str]]) -> list[Drawn]:
-    """What a URDF draws, link by link; a mesh that cannot be read becomes the link's collision shapes, with a warning.
+    """The visuals of a URDF. If a mesh cannot be read, the link's collision shapes replace it, with a warning.
 
     Raises:
       DescriptionError: the document is not XML.
@@ -31,7 +31,7 @@ def urdf_visuals(path_or_text: str | Path, package_dirs: Sequence[str | os.PathL
     report = Report("<text>" if text else str(path_or_text))
     robot = read_xml(path_or_text, report)
     report.raise_errors()
-    assert robot is not None  # Without one there are errors.
+    assert robot is not None  # Otherwise there are errors.
     base = Path(".") if text else Path(path_or_text).parent
     files = _Files(report.file, base, package_dirs, {})
     materials = {element.attributes.get("name", ""): _color(element, report) for element in robot.all("material")}
@@ -47,7 +47,7 @@ def urdf_visuals(path_or_text: str | Path, package_dirs: Sequence[str | os.PathL
 
 @dataclasses.dataclass
 class _Files:
-    """Where meshes are looked for, and those that were read."""
+    """The mesh files of a document: where to look for them, and those already read."""
 
     document: str
     base: Path
@@ -55,7 +55,7 @@ class _Files:
     known: dict[tuple[str, tuple[float, ...]], list[Part]]
 
     def read(self, link: str, tag: str, name: str, scale: tuple[float, ...]) -> list[Part]:
-        """The surfaces of a file; none, with a warning, if there is no such file or nothing to read in it."""
+        """Reads the surfaces of a file; none, with a warning, if it is missing or cannot be read."""
         if (name, scale) not in self.known:
             parts = self._parts(link, tag, name)
             self.known[name, scale] = [

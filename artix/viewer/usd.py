@@ -1,4 +1,4 @@
-"""What a USD stage draws of the bodies of an articulation."""
+"""The visuals of an articulation in a USD stage."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PRIMITIVES = ("Cube", "Sphere", "Capsule", "Cylinder")
 
 
 def usd_visuals(path: Path, root: str | None) -> list[Drawn]:
-    """Meshes, cubes, spheres, capsules and cylinders that are visible below the bodies, or their colliders if none is.
+    """The visible meshes, cubes, spheres, capsules and cylinders of the bodies or, without any, their colliders.
 
     Args:
       path: the stage.
-      root: path of the prim that is the articulation's root; ``None`` takes the only one.
+      root: path of the articulation root prim; ``None`` for the only one.
 
     Raises:
       DescriptionError: the stage cannot be opened, or has no such articulation.
@@ -36,7 +36,7 @@ def usd_visuals(path: Path, root: str | None) -> list[Drawn]:
     scene = UsdScene(stage, report)
     description = read_articulation(scene, root, None)
     report.raise_errors()
-    assert description is not None  # Without one there are errors.
+    assert description is not None  # Otherwise there are errors.
     visible = _drawn(description, only_visible=True)
     bare = {description.names[body] for body in description.tree.bodies} - {one.link for one in visible}
     return visible + [one for one in _drawn(description, only_visible=False) if one.link in bare]
@@ -64,7 +64,7 @@ def _drawn(description: UsdArticulation, *, only_visible: bool) -> list[Drawn]:
 
 
 def _is_visible(prim: UsdPrim) -> bool:
-    """Whether it is drawn: visible, and not one of the shapes that are guides for physics."""
+    """Whether a prim is drawn: it is visible and not a guide shape for physics."""
     geom = import_pxr().UsdGeom
     imageable = geom.Imageable(prim.prim)
     purposes = (geom.Tokens.default_, geom.Tokens.render)
@@ -78,12 +78,12 @@ def _mesh(prim: UsdPrim, scale: np.ndarray) -> TriangleMesh | None:
     faces = triangulate(np.asarray(counts, int), np.asarray(indices, int))
     try:
         return TriangleMesh(np.asarray(points, float).reshape(-1, 3) * scale, faces) if len(faces) else None
-    except ValueError:  # Its numbers name vertices that are not there.
+    except ValueError:  # It refers to vertices that do not exist.
         return None
 
 
 def _color(prim: UsdPrim) -> tuple[float, float, float] | None:
-    """The colour of a prim: of the surface of its material, or its own ``displayColor``."""
+    """The colour of a prim: that of its material's surface, or its own ``displayColor``."""
     pxr = import_pxr()
     material, _ = pxr.UsdShade.MaterialBindingAPI(prim.prim).ComputeBoundMaterial()
     if material:

@@ -1,4 +1,4 @@
-"""Visuals of a robot: coloured surfaces that ride on its links."""
+"""Visuals of a robot: coloured surfaces attached to its links."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ COLLISION_COLOR = (0.90, 0.45, 0.15)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Visual:
-    """A surface that rides on a link and is drawn; it has no part in dynamics.
+    """A surface that is attached to a link for display. It has no effect on dynamics.
 
     Attributes:
-      link: the number of the link.
+      link: index of the link.
       mesh: the surface in its own frame.
-      pose: that frame in the link's: position [m], quaternion xyzw, shape [7].
-      color: red, green and blue, each from 0 to 1; ``None`` leaves it to the viewer.
-      opacity: from 0, invisible, to 1.
+      pose: pose of that frame in the link's frame: position [m], quaternion xyzw, shape [7].
+      color: red, green and blue, each from 0 to 1; ``None`` for the viewer's choice.
+      opacity: from 0 (invisible) to 1.
 
     Examples:
       >>> from artix import viewer
@@ -41,7 +41,7 @@ class Visual:
 
 
 def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
-    """The shapes with which a robot touches things, sensors included.
+    """Makes visuals of a robot's collision shapes, sensors included.
 
     Args:
       articulation: one articulation.
@@ -50,7 +50,7 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
       A visual for each of ``articulation.topology.geometries``, in their order.
 
     Raises:
-      ValueError: the articulation is one of a padded fleet.
+      ValueError: the articulation belongs to a padded fleet.
 
     Examples:
       >>> from artix import viewer
@@ -73,29 +73,29 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
 
 
 def static_topology(articulation: Articulation) -> Topology:
-    """The topology of one robot.
+    """Returns the static topology of one robot.
 
     Raises:
-      ValueError: the trees are data, as in a padded fleet.
+      ValueError: the articulation belongs to a padded fleet, whose trees are data.
     """
     if not isinstance(articulation.topology, Topology):
         raise ValueError(
-            "the articulation is one of a padded fleet, which has no names and shapes; pass the fleet itself, or a "
-            "member of it: fleet.member(k)"
+            "the articulation belongs to a padded fleet, which has no names or shapes; pass the fleet itself or one of "
+            "its members: fleet.member(k)"
         )
     return articulation.topology
 
 
 def checked_visuals(visuals: Sequence[Visual], topology: Topology) -> tuple[Visual, ...]:
-    """The visuals, whose links are checked.
+    """Checks the links of visuals and returns the visuals.
 
     Raises:
-      ValueError: one rides on a link that is not there.
+      ValueError: a visual is attached to a link that does not exist.
     """
     for visual in visuals:
         if not 0 <= visual.link < topology.num_links:
             raise ValueError(
-                f"a visual rides on link {visual.link}, but {topology.name!r} has links 0 to {topology.num_links - 1}; "
-                "visuals belong to the articulation with which they were loaded"
+                f"a visual is attached to link {visual.link}, but {topology.name!r} has links 0 to "
+                f"{topology.num_links - 1}; use visuals with the articulation that they were loaded for"
             )
     return tuple(visuals)

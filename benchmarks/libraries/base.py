@@ -17,7 +17,7 @@ from benchmarks.quantities import QUANTITIES
 from benchmarks.reference import Reference, States
 
 #: What a program is run for at least in one repeat.
-LEAST_SECONDS = 20e-3
+MIN_SECONDS = 20e-3
 #: What for before that. The library before has emptied the caches, and the system is still busy with its memory: after
 #: 20 ms a quadruped's mass matrix took 0.55 us beside four libraries, after 60 ms 0.31, alone 0.30.
 WARM_SECONDS = 60e-3
@@ -37,7 +37,7 @@ class Program(Protocol):
         """The results; the leading axis is the batch, or as many of its states as are compared."""
 
     def seconds(self) -> float:
-        """The time of one call: the mean of the calls that fill ``LEAST_SECONDS``."""
+        """The time of one call: the mean of the calls that fill ``MIN_SECONDS``."""
 
 
 class Library(Protocol):
@@ -56,8 +56,8 @@ class Library(Protocol):
 
 
 def mean_seconds(run: Callable[[], float]) -> float:
-    """The mean time of the runs that fill ``LEAST_SECONDS``, after warm-up runs that fill ``WARM_SECONDS``."""
-    for least in (WARM_SECONDS, LEAST_SECONDS):
+    """The mean time of the runs that fill ``MIN_SECONDS``, after warm-up runs that fill ``WARM_SECONDS``."""
+    for least in (WARM_SECONDS, MIN_SECONDS):
         begin, total, runs = time.perf_counter(), 0.0, 0
         while runs == 0 or time.perf_counter() - begin < least:
             total += run()

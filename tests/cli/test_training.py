@@ -1,4 +1,4 @@
-"""``artix train`` and ``artix play``, on a task that is quick to compile; and what they say when something is amiss."""
+"""``artix train`` and ``artix play`` on a task that compiles quickly, and their error messages."""
 
 import errno
 import json
@@ -75,7 +75,7 @@ def test_the_exported_policy_is_the_policy(trained):
 
 def test_it_goes_on(trained, capsys):
     assert train(trained) == 1
-    assert "--resume goes on" in capsys.readouterr().err
+    assert "continue it with --resume" in capsys.readouterr().err
     assert main(["train", "cart_pole", "--resume", "--steps", "768", "--output", str(trained)]) == 0
     assert policies.load_header(trained / "checkpoint.npz")["steps"] == 768
     rows = (trained / "progress.csv").read_text().splitlines()[1:]
@@ -119,7 +119,7 @@ def test_a_full_disk_is_said_and_what_was_there_stays(trained, tmp_path, monkeyp
     monkeypatch.setattr(command, "CHECKPOINT_PERIOD", 0.0)
     assert train(tmp_path / "runs", "--steps", "256") == 1
     error = capsys.readouterr().err
-    assert "no checkpoint was written: No space left on device; training goes on" in error
+    assert "no checkpoint was saved: No space left on device; training continues" in error
     assert "cannot be written" in error
 
 
@@ -131,16 +131,16 @@ def test_a_bad_checkpoint_is_said(trained, tmp_path, capsys):
     for content in (b"", b"no archive", whole[: len(whole) // 2], bytes(changed)):
         bad.write_bytes(content)
         assert main(["play", str(bad)]) == 1
-        assert "damaged, or no checkpoint" in capsys.readouterr().err
+        assert "is not a checkpoint, or is damaged" in capsys.readouterr().err
     bad.write_bytes(b"Plain text, which NumPy takes for a pickle.")
     assert main(["play", str(bad)]) == 1
-    assert capsys.readouterr().err.endswith("it is no archive of arrays (.npz)\n")
+    assert capsys.readouterr().err.endswith("it is not a NumPy archive (.npz)\n")
     np.savez(bad, x=np.array([{}]))
     assert main(["play", str(bad)]) == 1
     assert "it holds Python objects" in capsys.readouterr().err
     np.savez(bad, x=np.zeros(3))
     assert main(["play", str(bad)]) == 1
-    assert "no checkpoint" in capsys.readouterr().err
+    assert "is not a checkpoint: it has no" in capsys.readouterr().err
     assert main(["play", str(tmp_path / "none.npz")]) == 1
     assert "there is no checkpoint" in (error := capsys.readouterr().err)
     assert "quadruped_velocity" in error

@@ -1,4 +1,4 @@
-"""How many scalar operations constrained dynamics take, of a quadruped on four feet; see :mod:`tests.evaluation.test_programs`."""
+"""Budgets of scalar operations for constrained dynamics of a quadruped on four feet; see :mod:`tests.evaluation.test_programs`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.dynamics.test_dynamics_derivatives import relative
 from tests.support.oracle_constraints import contact_impulses
 from tests.support.oracle_derivatives import differences
 
-METHODS = pytest.mark.parametrize("method", ["admm", "pgs"])
+METHODS = pytest.mark.parametrize("method", ["admm", pytest.param("pgs", marks=pytest.mark.slow)])
 FRICTION = np.array([0.6, 0.3, 0.0, 0.9])
 
 

@@ -1,4 +1,4 @@
-"""Where links of one articulation touch each other: against MuJoCo, and by finite differences."""
+"""Contacts between links of one articulation: against MuJoCo and finite differences."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_structure() -> None:
     with pytest.raises(ValueError, match="max_contacts must be at least 1"):
         artix.link_contacts(robot, artix.neutral_state(robot), max_contacts=0)
     for solver in ("pgs", "tgs", "rk4"):
-        with pytest.raises(ValueError, match="knows no contacts between links"):
+        with pytest.raises(ValueError, match="has no contacts between links"):
             artix.step(robot, artix.neutral_state(robot), None, 0.01, artix.SolverOptions(solver=solver))
 
 

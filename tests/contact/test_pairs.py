@@ -94,8 +94,8 @@ def test_refusals() -> None:
     state = artix.neutral_state(robot)
     with pytest.raises(ValueError, match="no distance between 'a', a box, and 'b', a box"):
         artix.geometry_pair_distances(robot, state, (("a", "b"),))
-    with pytest.raises(ValueError, match="'a' and 'a' do not move against each other"):
+    with pytest.raises(ValueError, match="'a' and 'a' do not move relative to each other"):
         artix.geometry_pair_distances(robot, state, (("a", "a"),))
-    with pytest.raises(ValueError, match="a pair has two names"):
+    with pytest.raises(ValueError, match="a pair is two names"):
         artix.geometry_pair_distances(robot, state, (("a", "b", "a"),))
     assert artix.geometry_pair_distances(robot, state, ()).distance.shape == (0,)

@@ -1,4 +1,4 @@
-"""Closed-form derivatives of the dynamics: against Pinocchio, against differences, and through JAX's transformations."""
+"""Closed-form derivatives of the dynamics: against Pinocchio and finite differences, and under JAX's transformations."""
 
 from __future__ import annotations
 
@@ -22,11 +22,8 @@ BASES = pytest.mark.parametrize(
 KINDS = ["spherical_012", "revolute_swing1", "prismatic_y", "fixed", "revolute_twist", "spherical_1"]
 PARENTS = [0, 1, 1, 2, 3, 2]
 ON_PINOCCHIO = [
-    "panda",
-    "anymal_b",
     "spherical",
-    pytest.param("helical", marks=pytest.mark.slow),
-    pytest.param("g1", marks=pytest.mark.slow),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("panda", "anymal_b", "helical", "g1")),
     pytest.param("talos", marks=pytest.mark.exhaustive),
     pytest.param("tiago", marks=pytest.mark.exhaustive),
     # Not iCub: massless fingers make its mass matrix singular (condition 1e17), and forward dynamics meaningless.

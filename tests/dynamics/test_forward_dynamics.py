@@ -34,7 +34,7 @@ def test_against_pinocchio(robot: str, fixed_base: bool) -> None:
     assert np.max(np.abs(found - wanted)) <= TOLERANCE * np.max(np.abs(wanted))
 
 
-@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"])
 def test_inverts_inverse_dynamics(fixed_base: bool) -> None:
     articulation = zoo(fixed_base=fixed_base, armature=0.3)
     state, force, wrench = arguments(articulation, 1)

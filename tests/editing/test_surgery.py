@@ -1,4 +1,4 @@
-"""Locked joints, attached articulations and mimic maps: against Pinocchio's, and against what a builder builds."""
+"""Locked joints, attached articulations and mimic maps: against Pinocchio, and against articulations from a builder."""
 
 from __future__ import annotations
 

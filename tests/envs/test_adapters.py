@@ -1,4 +1,4 @@
-"""Environments in the shapes of other libraries, and what these make of them. What is not installed is skipped."""
+"""Adapters of environments to other libraries, used by those libraries. Libraries that are not installed are skipped."""
 
 import re
 import warnings

@@ -1,4 +1,4 @@
-"""What holds for every environment: seeds, batches, episodes, refusals, and numbers that stop being finite."""
+"""Properties of every environment: seeds, batches, episodes, error messages, and handling of non-finite numbers."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What sensors tell, beside MuJoCo's sensors of the same robot; heights beside the terrain's own."""
+"""Sensors against MuJoCo's sensors of the same robot; heights against the terrain's own."""
 
 import jax
 import jax.numpy as jnp

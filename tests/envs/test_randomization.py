@@ -1,4 +1,4 @@
-"""Domain randomisation: distributions, places, refusals, and when numbers are drawn; delays and networks of actuators."""
+"""Domain randomisation: distributions, entries, error messages, times of draws; actuator delays and networks."""
 
 import jax
 import jax.numpy as jnp

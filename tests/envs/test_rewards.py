@@ -1,4 +1,4 @@
-"""Terms of rewards beside Playground's definitions, written out with NumPy; gaits, commands and noise beside their laws."""
+"""Reward terms against Playground's definitions in plain NumPy; gaits, commands and noise against their definitions."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Programs that ``jax.export`` makes of batched functions: for platforms that are not here, for batches of any size."""
+"""``jax.export`` of batched functions: for absent platforms, and for batches of any size."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_other_platforms(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["mass_matrix", "forward_dynamics"])
+@pytest.mark.parametrize("name", ["mass_matrix", pytest.param("forward_dynamics", marks=pytest.mark.slow)])
 def test_batches_of_any_size(name: str) -> None:
     program = jax.jit(jax.vmap(FUNCTIONS[name]))
     (batch,) = export.symbolic_shape("batch")

@@ -1,4 +1,4 @@
-"""Kernels of GPUs, checked without one: their functions on a CPU, their schedule, their PTX, and how XLA is handed them."""
+"""GPU kernels, checked without a GPU: their functions on a CPU, their schedules, their PTX, and the calls from XLA."""
 
 from __future__ import annotations
 

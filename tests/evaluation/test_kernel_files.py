@@ -1,4 +1,4 @@
-"""Kernels on disk: what a second process finds, and what nobody may put there."""
+"""Kernels on disk: a second process finds them, and foreign or damaged files are not loaded."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def files(tmp_path: Path) -> Iterator[KernelFiles]:
     jax.config.update("jax_compilation_cache_dir", before)
 
 
+@pytest.mark.slow
 def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
     found = [
         subprocess.run(

@@ -212,7 +212,7 @@ def test_numbered_rows(dtype):
         np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("levels", [(1,), (0, 1), (0, 1, 2), (1, 2), (2,), (0,), (0, 2, 2)])
 def test_levels_and_batch_sizes(levels, dtype):
     rng = np.random.default_rng(len(levels) + sum(levels))

@@ -1,4 +1,4 @@
-"""How many scalar operations every function takes, and when one is compiled again.
+"""Budgets of scalar operations for every function, and when functions are recompiled.
 
 Regenerate the tables of budgets, after looking at what changed, with ``python -m tests.evaluation.test_programs``.
 """

@@ -1,4 +1,4 @@
-"""Scalar programs compute what the traced functions do, with as few operations as is said here."""
+"""Scalar programs compute the same as the traced functions, with no more operations than stated here."""
 
 from __future__ import annotations
 
@@ -541,7 +541,7 @@ _OF_ROBOTS: dict[str, tuple[Callable[..., Any], int, int]] = {
 
 
 @pytest.mark.parametrize("name", _OF_ROBOTS)
-@pytest.mark.parametrize("robot_name", ["arm7", "quadruped"])
+@pytest.mark.parametrize("robot_name", ["arm7", pytest.param("quadruped", marks=pytest.mark.slow)])
 def test_functions_of_robots(robot_name: str, name: str) -> None:
     robot, state = _robot(robot_name)
     function, most_of_arm, most_of_quadruped = _OF_ROBOTS[name]

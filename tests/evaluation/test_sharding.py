@@ -1,4 +1,4 @@
-"""Batches over several devices: as XLA splits a program by where its arguments are, and by ``jax.shard_map``."""
+"""Batches over several devices: partitioned by XLA according to the arguments' sharding, and with ``jax.shard_map``."""
 
 from __future__ import annotations
 

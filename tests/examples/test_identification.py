@@ -1,4 +1,4 @@
-"""The example of identification recovers what torques can tell of the arm's inertias."""
+"""The identification example recovers what torques reveal about the arm's inertias."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masses identified by hosts of which one dies: the others stop, and all continue from the last checkpoint."""
+"""Identification on several hosts, one of which dies: the others stop, and all continue from the last checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PPO: its estimates against plain loops, what it learns, and what may not happen to it."""
+"""PPO: its estimates against plain loops, a task it learns, and its error messages."""
 
 import dataclasses
 import itertools

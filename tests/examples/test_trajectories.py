@@ -1,4 +1,4 @@
-"""Trajectory optimisation: both worked examples converge, and what they differentiate is small and right."""
+"""Trajectory optimisation: both examples converge, and their derivatives are correct and cheap."""
 
 from __future__ import annotations
 

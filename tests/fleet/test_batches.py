@@ -1,4 +1,4 @@
-"""Batches evaluated block by block are those of ``jax.vmap``."""
+"""Evaluation block by block gives the same as ``jax.vmap``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What devices cost: the same work and memory for each, however many there are, and no copy that donation saves."""
+"""Costs per device: the same work and memory however many devices there are, and no copies of donated arrays."""
 
 from __future__ import annotations
 

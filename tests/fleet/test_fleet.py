@@ -1,4 +1,4 @@
-"""Fleets: one program for different trees, equal to the members one by one, padded entries exactly zero."""
+"""Fleets: one program for different trees. Results equal those of the members, and padding is exactly zero."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees that are data are kernels: equal to plain XLA, and to the members by their own programs."""
+"""Kernels of trees that are data, against plain XLA and against the members' own programs."""
 
 from __future__ import annotations
 

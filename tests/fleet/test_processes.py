@@ -1,4 +1,4 @@
-"""One batch over several processes, as on several hosts: the same numbers, and nothing said that need not be."""
+"""One batch over several processes, as on several hosts: the same numbers, and no superfluous messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark suite's plumbing: a tiny run of artix and Pinocchio, and what becomes of peers that cannot."""
+"""The benchmark suite: a tiny run of artix and Pinocchio, and the handling of libraries that are missing or fail."""
 
 from __future__ import annotations
 

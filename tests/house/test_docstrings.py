@@ -1,4 +1,4 @@
-"""Docstrings: their examples run, and those of public functions of a state say what goes in and what comes out."""
+"""Docstrings: their examples run, and public functions of a state document arguments and results."""
 
 import doctest
 import importlib
@@ -30,9 +30,14 @@ def examples() -> list[doctest.DocTest]:
 
 
 def parameters() -> list:
-    """The examples, those of rooms whose programs are large marked as slow."""
-    slow = tuple(f"artix.{room}." for room in ("constraints", "fleet", "optimal_control", "physx", "simulation"))
-    marks = {example.name: [pytest.mark.slow] if example.name.startswith(slow) else [] for example in examples()}
+    """The examples. Slow are those of rooms with large programs, and of classes, whose functions have examples."""
+    rooms = ("constraints", "dynamics", "fleet", "optimal_control", "physx", "simulation")
+    slow = tuple(f"artix.{room}." for room in rooms)
+
+    def is_slow(name: str) -> bool:
+        return name.startswith(slow) or name.rpartition(".")[2][0].isupper()
+
+    marks = {example.name: [pytest.mark.slow] if is_slow(example.name) else [] for example in examples()}
     return [pytest.param(example, id=example.name, marks=marks[example.name]) for example in examples()]
 
 
@@ -50,8 +55,8 @@ def test_an_example_runs(example):
 @pytest.mark.parametrize("room", sorted({entry.room for entry in entries()}))
 def test_every_public_name_has_an_example(room):
     found = {example.name for example in examples()}
-    lacking = [entry.name for entry in entries() if entry.room == room and entry.home not in found]
-    assert not lacking
+    missing = [entry.name for entry in entries() if entry.room == room and entry.home not in found]
+    assert not missing
 
 
 @pytest.mark.parametrize("printed", ["[2.6671 0.]", "[ 2.667 -0.   ]", "[2.6661 1e-4]"])
@@ -81,7 +86,7 @@ def test_parameters_results_and_refusals_are_documented(name):
     text = inspect.getdoc(function)
     if "Arguments and exceptions are the same" in text or name == "put_to_sleep":
         return
-    lacking = [section for section in ("Args:", "Returns:", "Raises:") if section not in text]
+    missing = [section for section in ("Args:", "Returns:", "Raises:") if section not in text]
     parameters = inspect.signature(function).parameters
-    lacking += [p for p in parameters if not re.search(rf"^ +\*{{0,2}}{p}\b.*:", text, re.MULTILINE)]
-    assert lacking == []
+    missing += [p for p in parameters if not re.search(rf"^ +\*{{0,2}}{p}\b.*:", text, re.MULTILINE)]
+    assert missing == []

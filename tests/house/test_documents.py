@@ -1,4 +1,4 @@
-"""The code in the documents must run, and what they link to and name must exist."""
+"""Code in documents runs, and their links and names exist."""
 
 import json
 import re

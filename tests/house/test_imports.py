@@ -1,4 +1,4 @@
-"""What ``import artix`` brings along: of other packages only what JAX needs itself."""
+"""``import artix`` loads no packages except those that JAX loads."""
 
 import subprocess
 import sys

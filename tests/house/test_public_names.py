@@ -1,4 +1,4 @@
-"""No public name or parameter comes, goes or changes unnoticed."""
+"""Public names and parameters do not change unnoticed."""
 
 import artix
 from tests.support.public_names import FILE, ROOMS, public_names

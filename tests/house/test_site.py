@@ -1,4 +1,4 @@
-"""The documentation site: the reference leaves out no public name, every page is in the navigation, and all builds."""
+"""The documentation site: the reference is complete, every page is in the navigation, and the site builds."""
 
 import functools
 import os

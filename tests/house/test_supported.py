@@ -1,4 +1,4 @@
-"""Links that fixed joints hold: what they support, what flows through their joints, and what their subtrees weigh."""
+"""Links on fixed joints: supported DOFs, joint wrenches, and masses of subtrees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""artix's own format: nothing is lost, and nothing in a file of unknown origin can do harm."""
+"""artix's own format: lossless, and safe for files of unknown origin."""
 
 from __future__ import annotations
 

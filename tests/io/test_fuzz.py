@@ -1,4 +1,4 @@
-"""Thousands of broken files: none may hang, crash, take much memory, or raise anything but artix's own error."""
+"""Thousands of broken files: none may hang, crash, use much memory, or raise anything but artix's own error."""
 
 from __future__ import annotations
 

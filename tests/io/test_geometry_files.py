@@ -1,4 +1,4 @@
-"""Shapes and ground out of files, against MuJoCo."""
+"""Shapes and ground from files, against MuJoCo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an MJCF says of joints, actuators, couplings and frames, against what MuJoCo makes of it."""
+"""Joints, actuators, couplings and frames of an MJCF, against MuJoCo's reading."""
 
 from __future__ import annotations
 

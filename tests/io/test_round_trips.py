@@ -1,4 +1,4 @@
-"""Load, save, load: the identity on everything that a format can carry; and what other programs make of the files."""
+"""Load, save, load: nothing that the format can express changes, and other programs read the files alike."""
 
 from __future__ import annotations
 

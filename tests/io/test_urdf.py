@@ -1,4 +1,4 @@
-"""The URDF reader: what it makes of each element."""
+"""The URDF reader, element by element."""
 
 from __future__ import annotations
 

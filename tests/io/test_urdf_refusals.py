@@ -1,4 +1,4 @@
-"""What the URDF reader refuses or warns of: one table of mistakes, each with its line; and random mistakes."""
+"""Errors and warnings of the URDF reader: a table of mistakes with their lines, and random mistakes."""
 
 from __future__ import annotations
 

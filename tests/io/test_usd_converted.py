@@ -1,4 +1,4 @@
-"""Robots that public converters made into USD: the same as the originals, read directly or by MuJoCo."""
+"""Robots converted to USD by public converters equal the originals, read directly or by MuJoCo."""
 
 from __future__ import annotations
 

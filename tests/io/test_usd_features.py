@@ -1,4 +1,4 @@
-"""What single schemas of UsdPhysics and PhysX mean, by hand: joints, resistances, mimic joints, tendons, and mistakes."""
+"""Individual schemas of UsdPhysics and PhysX, by hand: joints, resistances, mimic joints, tendons, and mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``save_usd`` writes, ``load_usd`` reads back, and what USD cannot say is reported."""
+"""``load_usd`` reads back what ``save_usd`` writes, and features that USD cannot express are reported."""
 
 from __future__ import annotations
 

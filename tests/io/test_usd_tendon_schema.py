@@ -1,4 +1,4 @@
-"""PhysX's tendon attachment schemas over stock USD: every accessor, and what the reader makes of what they write."""
+"""PhysX's tendon attachment schemas over stock USD: every accessor, and the reader on what they write."""
 
 from __future__ import annotations
 

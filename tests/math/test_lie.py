@@ -1,4 +1,4 @@
-"""Functions on SO(3) and SE(3): what they refuse, and that each is one program. Values: tests/pinocchio."""
+"""Functions on SO(3) and SE(3): error messages, and one program each. For values, see tests/pinocchio."""
 
 import jax
 import jax.numpy as jnp

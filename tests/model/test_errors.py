@@ -1,4 +1,4 @@
-"""Bad input is refused where it is given, by a message that says what and where."""
+"""Bad input is refused early, with a message that says what is wrong and where."""
 
 from __future__ import annotations
 

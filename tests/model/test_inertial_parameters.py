@@ -1,4 +1,4 @@
-"""Log-Cholesky parameters: against Pinocchio's, there and back, consistent for every theta, and good to optimise over."""
+"""Log-Cholesky parameters: against Pinocchio, round trips, physical consistency for every theta, use in optimisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drives, friction, envelopes and couplings: what arrives in the articulation, and what is refused."""
+"""Drives, friction, envelopes and couplings: their values in the articulation, and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Own dataclasses that are pytrees, beside flax's."""
+"""artix's dataclasses that are pytrees, against Flax's."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Arguments that make no sense are refused by name before anything is compiled."""
+"""Invalid arguments are refused by name before anything is compiled."""
 
 import jax
 import jax.numpy as jnp

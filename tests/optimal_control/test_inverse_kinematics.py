@@ -1,4 +1,4 @@
-"""Inverse kinematics: targets that can be reached are, within the limits."""
+"""Inverse kinematics: reachable targets are reached within the limits."""
 
 import jax
 import jax.numpy as jnp

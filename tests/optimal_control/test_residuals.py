@@ -1,4 +1,4 @@
-"""What costs are made of: values, gradients and Gauss and Newton's matrices."""
+"""Residuals of costs: values, gradients and Gauss-Newton matrices."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Derivatives of solutions by what problems are made of, against differences."""
+"""Derivatives of solutions by the data of the problem, against finite differences."""
 
 import jax
 import jax.flatten_util

@@ -79,7 +79,8 @@ def compute(fleet: artix.Fleet, operations: tuple[ComputeType, ...], state: arti
     }
 
 
-@pytest.mark.parametrize("operations", [CURRENT, pytest.param(DEPRECATED, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("operations", [CURRENT, DEPRECATED])
 def test_recorded_blocks(fleet: artix.Fleet, operations: tuple[ComputeType, ...], sample: int) -> None:
     """Every recorded static array, packed by hand, is the block that the call returns, in the order of the indices."""
     found = compute(fleet, operations, fleet_state(fleet, sample))

@@ -163,6 +163,7 @@ def _walk(section: str, pairs: Pairs, tolerance: float = 1e-9) -> None:
             np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+@pytest.mark.slow
 def test_the_cache(plain, coupled, computed, closed) -> None:
     cache, applied = computed["cache"], physx.create_cache(plain)
     link_force, link_torque = jnp.asarray(WRENCH[:, :3]), jnp.asarray(WRENCH[:, 3:])
@@ -295,6 +296,7 @@ def _structure(plain: physx.ArticulationSimulation, coupled: physx.ArticulationS
     }
 
 
+@pytest.mark.slow
 def test_the_articulation(plain, coupled, computed, closed) -> None:
     cache, stepped = physx.create_cache(plain), computed["stepped"]
     read = physx.copy_internal_state_to_cache(plain, cache, Flag.POSITION)

@@ -164,19 +164,19 @@ def test_refusals() -> None:
     robot, ground = build("sphere_roll"), artix.Ground.flat()
     state, options = artix.neutral_state(robot), SolverOptions(solver="pgs")
     field = artix.Ground(surfaces=(artix.HeightField.of(np.zeros((3, 3)), spacing=(1.0, 1.0)),))
-    with pytest.raises(ValueError, match=r"know planes alone; ground\.surfaces\[0\] is a HeightField"):
+    with pytest.raises(ValueError, match=r"support only planes; ground\.surfaces\[0\] is a HeightField"):
         artix.step(robot, state, None, 0.01, options, ground=field)
     soft = artix.Ground.flat(stiffness=1e4)
-    with pytest.raises(ValueError, match=r"solver='pgs' knows rigid contacts alone; ground\.surfaces\[0\]"):
+    with pytest.raises(ValueError, match=r"solver='pgs' has only rigid contacts, but ground\.surfaces\[0\]"):
         artix.step(robot, state, None, 0.01, options, ground=soft)
     memory, anchors = artix.ContactMemory.none(robot, ground), artix.FrictionAnchors.none(robot, ground)
-    with pytest.raises(TypeError, match=r"remember artix\.FrictionAnchors; the memory is a ContactMemory"):
+    with pytest.raises(TypeError, match=r"need artix\.FrictionAnchors; found a ContactMemory"):
         artix.step_with_contact_memory(robot, state, memory, None, 0.01, options, ground=ground)
-    with pytest.raises(TypeError, match=r"remembers artix\.ContactMemory; the memory is a FrictionAnchors"):
+    with pytest.raises(TypeError, match=r"needs an artix\.ContactMemory; found a FrictionAnchors"):
         artix.step_with_contact_memory(robot, state, anchors, None, 0.01, ground=ground)
     builder = artix.ArticulationBuilder(fixed_base=False)
     body = builder.add_link(None, mass=1.0, inertia=(1.0, 1.0, 1.0))
     builder.add_geometry(body, artix.Geometry.cylinder(0.1, 0.1), "wheel")
     rolling = builder.build()
-    with pytest.raises(ValueError, match="know spheres, capsules and boxes; 'wheel' is a cylinder"):
+    with pytest.raises(ValueError, match="support spheres, capsules and boxes; 'wheel' is a cylinder"):
         artix.step(rolling, artix.neutral_state(rolling), None, 0.01, options, ground=ground)

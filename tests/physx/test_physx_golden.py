@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,14 +43,21 @@ def _quantities(articulation, states, external_force, floating):
     return jax.vmap(one)(states, external_force)
 
 
-#: These have every kind of joint, frame and base; drives, limits, mimic joints and tendons change no static quantity.
-#: All 40 are in one program in test_physx_cache.py.
-EVERYDAY = [name for name in physx.NAMES if name[0] in "bcd"]
+#: These have every kind of joint and both bases.
+EVERYDAY = ("c_quadruped", "d_mixed_fixed", "d_mixed_floating")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.exhaustive) for name in physx.NAMES]
-)
+def _mark_of(name: str) -> Any:
+    """Slow ones have every kind of frame and axis; drives, limits, mimic joints and tendons change no static quantity.
+
+    All 40 are in one program in test_physx_cache.py.
+    """
+    if name in EVERYDAY:
+        return ()
+    return pytest.mark.slow if name[0] in "bcd" else pytest.mark.exhaustive
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_mark_of(name)) for name in physx.NAMES])
 def test_static_quantities(name: str) -> None:
     articulation, data = physx.build(name), physx.recorded(name)
     floating = not articulation.topology.fixed_base

@@ -1,4 +1,4 @@
-"""The robots that come with the library."""
+"""The built-in robots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contacts that push before they touch, and bodies on three points in the place of a patch that resists spin."""
+"""Contacts that push before they touch; three points that resist spin like a patch."""
 
 from __future__ import annotations
 

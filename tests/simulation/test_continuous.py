@@ -153,10 +153,10 @@ def test_gradients_at_rest_and_single_precision() -> None:
 def test_relations_are_refused_by_name() -> None:
     step = functools.partial(artix.step, control=None, dt=0.01, options=RK4)
     a = pendulum(2, couple=lambda b: b.add_mimic("hinge_1", "hinge_0", 1.0))
-    with pytest.raises(ValueError, match="no mimic joints"):
+    with pytest.raises(ValueError, match="cannot have mimic joints"):
         step(a, at(a, 0.0))
     a = pendulum(couple=lambda b: b.add_loop_joint(artix.LoopJoint(name="latch", link_a=None, link_b="bar_0")))
-    with pytest.raises(ValueError, match=r"no loop joints \('latch'\)"):
+    with pytest.raises(ValueError, match=r"cannot have loop joints \('latch'\)"):
         step(a, at(a, 0.0))
     a = pendulum()
     with pytest.raises(ValueError, match="'rk4' has no report"):

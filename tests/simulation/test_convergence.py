@@ -1,4 +1,4 @@
-"""The implicit solver's laws in closed form, and its steps of first order against a fine integration.
+"""The implicit solver's laws against closed forms, and its first-order steps against fine integration.
 
 Two integrators of first order differ by as much as each errs, so a difference from PhysX's step says nothing about a
 law until the step is refined.

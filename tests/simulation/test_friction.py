@@ -1,4 +1,4 @@
-"""Dry friction in steps: it acts once, whatever the solver, its sweeps and where external forces enter."""
+"""Dry friction in steps acts exactly once, for every solver, number of sweeps and treatment of external forces."""
 
 from __future__ import annotations
 
@@ -28,9 +28,16 @@ OPTIONS = {
         for count in (0, 1, 3)
     },
 }
+QUICK = ("implicit", "tgs, forces every iteration, 1 velocity iterations")
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(options, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, options in OPTIONS.items()
+    ],
+)
 def test_a_sliding_wheel_loses_what_its_friction_takes(options: SolverOptions) -> None:
     """By ``dynamic dt / inertia`` in every step, as in real PhysX, which a step of Coulomb's law demands as well."""
     friction, inertia, dt = JointFriction(static=0.6, dynamic=0.4, viscous=0.0), 2.0, 0.01

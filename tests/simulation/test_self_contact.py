@@ -1,4 +1,4 @@
-"""Links of one articulation that touch each other in steps: closed forms, the laws themselves, finite differences."""
+"""Contacts between links of one articulation in steps: closed forms, contact laws, finite differences."""
 
 from __future__ import annotations
 

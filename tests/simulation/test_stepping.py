@@ -1,4 +1,4 @@
-"""Time stepping: conservation laws, bounds, gradients, batches, and what is refused."""
+"""Time stepping: conservation laws, bounds, gradients, batches, and error messages."""
 
 from __future__ import annotations
 
@@ -573,5 +573,5 @@ def test_refused_arguments() -> None:
         builder.add_fixed_tendon(FixedTendon(name="cord", joints=[joint]))
 
     fleet = artix.Fleet([pendulum(couple=tie), pendulum(2)], layout="padded")
-    with pytest.raises(TypeError, match="tendons and loop joints need a static topology"):
+    with pytest.raises(TypeError, match="steps with tendons or loop joints need a static topology"):
         fleet.evaluate(artix.step, fleet.neutral_state(), None, dt=0.01)

@@ -1,4 +1,4 @@
-"""What a real browser shows: Chromium without a network, looked at through its remote debugging protocol."""
+"""Scenes in a real browser: Chromium without a network, inspected through its remote debugging protocol."""
 
 import base64
 import io

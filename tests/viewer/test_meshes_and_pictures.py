@@ -1,4 +1,4 @@
-"""Surfaces have the volumes of their shapes, and pixels show what geometry says they do."""
+"""Meshes have the volumes of their shapes, and pixels agree with geometry."""
 
 import numpy as np
 import pytest

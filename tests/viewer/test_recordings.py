@@ -1,4 +1,4 @@
-"""What browsers are given: recordings in one file, servers with scrubber and sliders, and commands."""
+"""Recordings in one file, servers with scrubber and sliders, and commands."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""Scenes of states in every arrangement; what is refused; forces, commands and support polygons; inverse kinematics."""
+"""Scenes of states with all leading axes; error messages; forces, commands, support polygons; inverse kinematics."""
 
 import subprocess
 import sys
@@ -97,7 +97,7 @@ def test_states_of_wrong_shapes_are_refused_by_name(cart, quadruped):
         ({"show": ("bones",)}, r"unknown layers \['bones'\]"),
         ({"layout": "circle"}, "layout must be"),
         ({"commands": np.zeros((2, 3))}, "commands must have shape"),
-        ({"show": ("support_polygon",)}, "give one, such as ground"),
+        ({"show": ("support_polygon",)}, "support polygons need a ground"),
     ],
 )
 def test_bad_options_are_refused(cart, options, message):

@@ -1,4 +1,4 @@
-"""Environments in the shapes of other libraries, a module each: gymnasium, Brax, skrl, rejax (gymnax) and rsl-rl.
+"""Adapters of environments to other libraries, one module each: gymnasium, Brax, skrl, rejax (gymnax) and rsl-rl.
 
-Each is imported by its name, ``from artix.envs.adapters import brax``, and needs the library that it is for.
+Import an adapter by name, as in ``from artix.envs.adapters import brax``. It needs the library it adapts to.
 """

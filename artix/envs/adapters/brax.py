@@ -1,6 +1,6 @@
-"""Environments for Brax's trainers (``pip install brax``), with fresh random starts.
+"""Environments for Brax's trainers (``pip install brax``), with a new random start for each episode.
 
-Brax 0.14.2 calls ``jax.device_put_replicated``, which JAX 0.12 does not have: within :func:`on_newer_jax` it finds it.
+Brax 0.14.2 calls ``jax.device_put_replicated``, which JAX 0.12 has removed. :func:`on_newer_jax` provides it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Array = jax.Array
 
 
 class BraxEnvironment:
-    """One environment, as Brax's trainers expect it.
+    """One environment with the interface that Brax's trainers expect.
 
-    Whatever Brax's wrappers add to ``info`` and ``metrics`` stays there; the environment's own state lies whole in
-    ``pipeline_state``.
+    ``pipeline_state`` holds the environment's whole state. Entries that Brax's wrappers add to ``info`` and ``metrics``
+    are kept.
 
     Args:
       environment: the environment.
@@ -50,14 +50,14 @@ class BraxEnvironment:
         return self.environment.dt
 
     def reset(self, rng: Array) -> Any:
-        """Begins an episode; ``rng`` is a key, raw as Brax's or typed. Returns Brax's ``State``."""
+        """Begins an episode and returns Brax's ``State``. ``rng`` is a raw or typed key."""
         typed = jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)
         state = self.environment.reset(rng if typed else jax.random.wrap_key_data(rng))
         info = {"truncation": state.info["truncation"]}
         return _brax_state()(_raw(state), state.obs, state.reward, state.done, state.metrics, info)
 
     def step(self, state: Any, action: Array) -> Any:
-        """Moves on by one control period, from Brax's ``State`` to Brax's ``State``."""
+        """Advances Brax's ``State`` by one control period."""
         after = self.environment.step(_typed(state.pipeline_state), action)
         return state.replace(
             pipeline_state=_raw(after),
@@ -72,32 +72,32 @@ class BraxEnvironment:
 def wrap_for_training(
     environment: BraxEnvironment, episode_length: int, action_repeat: int = 1, randomization_fn: Any = None
 ) -> Any:
-    """The ``wrap_env_fn`` of Brax's trainers: many environments, whose episodes begin anew from fresh random states.
+    """A ``wrap_env_fn`` for Brax's trainers: a batch of environments in which every episode has a new random start.
 
-    Brax's own wrapper begins every episode from the first state of the environment.
+    Brax's own wrapper restarts every episode from the environment's first state.
 
     Args:
       environment: one environment.
-      episode_length: that of the environment.
-      action_repeat: 1; physics steps within a control step are the environment's.
-      randomization_fn: ``None``; what is randomised is the environment's.
+      episode_length: must be the environment's.
+      action_repeat: must be 1; the environment defines the physics steps per control step.
+      randomization_fn: must be ``None``; the environment defines what is randomised.
 
     Returns:
-      An environment of Brax's on batches.
+      A batched Brax environment.
 
     Raises:
-      ValueError: an argument says otherwise.
+      ValueError: an argument has another value.
     """
     if episode_length != environment.environment.episode_length:
         own = environment.environment.episode_length
         raise ValueError(f"episode_length must be the environment's, {own}; found {episode_length}")
     if action_repeat != 1 or randomization_fn is not None:
-        raise ValueError("action_repeat and randomization_fn are the environment's own: leave them out")
+        raise ValueError("action_repeat and randomization_fn must be left out: the environment defines both")
     return _BraxFleet(environment)
 
 
 class _BraxFleet(BraxEnvironment):
-    """Batches of environments that begin anew by themselves, with the sums over episodes that Brax reports."""
+    """A batch of environments with automatic resets and the per-episode sums that Brax reports."""
 
     def __init__(self, environment: BraxEnvironment) -> None:
         super().__init__(autoreset(environment.environment))
@@ -110,7 +110,7 @@ class _BraxFleet(BraxEnvironment):
 
     def step(self, state: Any, action: Array) -> Any:
         after = jax.vmap(super().step)(state, action)
-        goes_on = 1 - state.info["episode_done"]  # what ended with the last step counts anew
+        goes_on = 1 - state.info["episode_done"]  # restart the sums of episodes that ended in the last step
         own = {name: after.metrics[name] for name in state.info["episode_metrics"] if name in after.metrics}
         gained = {**own, "sum_reward": after.reward, "length": jnp.ones_like(after.done)}
         sums = {name: goes_on * old + gained[name] for name, old in state.info["episode_metrics"].items()}
@@ -120,7 +120,7 @@ class _BraxFleet(BraxEnvironment):
 
 @contextlib.contextmanager
 def on_newer_jax() -> Iterator[None]:
-    """Lends JAX the function ``device_put_replicated`` that Brax calls, where JAX has it no more; takes it back after.
+    """Adds ``device_put_replicated``, which Brax calls, to a JAX that has removed it, and removes it again afterwards.
 
     Examples:
       >>> from artix.envs.adapters.brax import on_newer_jax
@@ -134,7 +134,7 @@ def on_newer_jax() -> Iterator[None]:
         return
 
     def device_put_replicated(tree: Any, devices: list[jax.Device]) -> Any:
-        return jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * len(devices)), tree)  # jax.pmap shares them out
+        return jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * len(devices)), tree)  # jax.pmap distributes them
 
     vars(jax)["device_put_replicated"] = device_put_replicated
     try:
@@ -147,12 +147,12 @@ def _brax_state() -> Any:
     try:
         from brax.envs.base import State
     except ImportError as error:
-        raise ImportError("environments for Brax need Brax: pip install brax") from error
+        raise ImportError("the Brax adapter needs Brax: pip install brax") from error
     return State
 
 
 def _raw(state: EnvState) -> EnvState:
-    """With its key as plain numbers, which Brax copies and selects."""
+    """The state with its key as plain numbers, which Brax can copy and select."""
     return state.replace(info={**state.info, "key": jax.random.key_data(state.info["key"])})
 
 

@@ -1,4 +1,4 @@
-"""Environments as gymnasium has them, one or many at once: ``pip install 'artix[rl]'``."""
+"""Environments for gymnasium, single or vectorised (``pip install 'artix[rl]'``)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ try:
     from gymnasium.vector import AutoresetMode, VectorEnv
     from gymnasium.vector.utils import batch_space
 except ImportError as error:
-    raise ImportError("environments for gymnasium need gymnasium: pip install 'artix[rl]'") from error
+    raise ImportError("the gymnasium adapter needs gymnasium: pip install 'artix[rl]'") from error
 
 
 class GymnasiumEnv(gymnasium.Env):
-    """One environment for gymnasium: arrays of NumPy in and out, the state kept inside.
+    """One environment for gymnasium, with NumPy arrays in and out and the state inside.
 
-    ``gymnasium.utils.env_checker.check_env`` passes. For speed take :class:`GymnasiumVectorEnv`.
+    It passes ``gymnasium.utils.env_checker.check_env``. For speed, use :class:`GymnasiumVectorEnv`.
 
     Args:
       environment: the environment.
@@ -47,13 +47,13 @@ class GymnasiumEnv(gymnasium.Env):
         self._state: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """A new episode; see ``gymnasium.Env.reset``. ``options`` are not used."""
+        """Begins an episode; see ``gymnasium.Env.reset``. ``options`` are ignored."""
         super().reset(seed=seed)
         self._state = self._reset(jax.random.key(_seed(self.np_random)))
         return _numpy(self._state.obs), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """A control step; see ``gymnasium.Env.step``. ``info`` has the environment's metrics."""
+        """Takes a control step; see ``gymnasium.Env.step``. ``info`` has the environment's metrics."""
         self._state = state = self._step(self._state, jnp.asarray(action))
         truncated = bool(state.info["truncation"])
         terminated = bool(state.done) and not truncated
@@ -61,15 +61,15 @@ class GymnasiumEnv(gymnasium.Env):
 
 
 class GymnasiumVectorEnv(VectorEnv):
-    """Many environments at once for gymnasium.
+    """A vector of environments for gymnasium.
 
-    An environment that is done begins anew in the same step (``AutoresetMode.SAME_STEP``), from a fresh random state:
-    the observation is that of the new episode, and ``info["final_obs"]`` has the last one of the old episode in
-    the rows for which ``info["_final_obs"]`` is true.
+    An environment that is done restarts in the same step (``AutoresetMode.SAME_STEP``) from a new random state. The
+    observation is then that of the new episode. Where ``info["_final_obs"]`` is true, ``info["final_obs"]`` has the
+    last observation of the old episode.
 
     Args:
       environment: one environment.
-      num_envs: how many.
+      num_envs: number of environments.
 
     Examples:
       >>> from artix import envs
@@ -94,13 +94,13 @@ class GymnasiumVectorEnv(VectorEnv):
         self._state: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """New episodes everywhere; see ``gymnasium.vector.VectorEnv.reset``. ``options`` are not used."""
+        """Begins episodes in all environments; see ``gymnasium.vector.VectorEnv.reset``. ``options`` are ignored."""
         super().reset(seed=seed)
         self._state = self._reset(jax.random.split(jax.random.key(_seed(self.np_random)), self.num_envs))
         return _numpy(self._state.obs), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """A control step everywhere; see ``gymnasium.vector.VectorEnv.step``."""
+        """Takes a control step in all environments; see ``gymnasium.vector.VectorEnv.step``."""
         self._state = state = self._step(self._state, jnp.asarray(actions))
         done, truncated = np.asarray(state.done) > 0, np.asarray(state.info["truncation"]) > 0
         info = {**_numpy(state.metrics), "final_obs": _numpy(state.info["final_obs"]), "_final_obs": done}
@@ -108,14 +108,14 @@ class GymnasiumVectorEnv(VectorEnv):
 
 
 def observation_space(environment: Environment) -> spaces.Space:
-    """The space of an environment's observations: a box without bounds, or a dictionary of such."""
+    """The observation space of an environment: an unbounded box, or a dictionary of them."""
     obs = jax.eval_shape(lambda: environment.reset(jax.random.key(0)).obs)
     boxes = jax.tree.map(lambda x: spaces.Box(-np.inf, np.inf, x.shape, x.dtype), obs)
     return spaces.Dict(boxes) if isinstance(boxes, dict) else boxes
 
 
 def action_space(environment: Environment) -> spaces.Box:
-    """The space of an environment's actions, from -1 to 1."""
+    """The action space of an environment: a box from -1 to 1."""
     return spaces.Box(-1.0, 1.0, (environment.action_size,), np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Environments in gymnax's shape, for rejax's algorithms (``pip install rejax``) and whatever else takes gymnax's."""
+"""Environments with gymnax's interface, for rejax's algorithms (``pip install rejax``) and others that use gymnax."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Array = jax.Array
 
 
 class EnvParams(struct.PyTreeNode):
-    """What rejax asks of parameters."""
+    """The parameters that rejax expects."""
 
     max_steps_in_episode: int = struct.field(pytree_node=False)
 
 
 class Space(NamedTuple):
-    """A box: as much of ``gymnax.environments.spaces.Box`` as algorithms look at."""
+    """The part of ``gymnax.environments.spaces.Box`` that algorithms use."""
 
     low: float
     high: float
@@ -29,10 +29,10 @@ class Space(NamedTuple):
 
 
 class GymnaxEnvironment:
-    """One environment in the shape that gymnax had before 1.0 and rejax expects.
+    """One environment with the interface of gymnax before 1.0, which rejax expects.
 
-    Episodes begin anew from fresh random states. ``done`` is true for termination and for lack of time, which such
-    algorithms do not tell apart. Of a dictionary of observations it shows ``"state"``.
+    Each episode has a new random start. ``done`` is true for termination and for truncation, because these algorithms
+    do not distinguish them. If observations are a dictionary, only ``"state"`` is used.
 
     Args:
       environment: the environment.
@@ -53,16 +53,16 @@ class GymnaxEnvironment:
         self.num_actions = environment.action_size
 
     def __deepcopy__(self, memo: Any) -> GymnaxEnvironment:
-        """Itself: nothing in it changes. Rejax copies its settings."""
+        """The object itself, which is immutable. Rejax copies its settings."""
         return self
 
     @property
     def default_params(self) -> EnvParams:
-        """The length of an episode."""
+        """The parameters, with the length of an episode."""
         return EnvParams(max_steps_in_episode=self.environment.episode_length)
 
     def reset(self, key: Array, params: EnvParams | None = None) -> tuple[Array, EnvState]:
-        """Begins an episode: observation and state."""
+        """Begins an episode. Returns observation and state."""
         typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
         state = self._again.reset(key if typed else jax.random.wrap_key_data(key))
         return _seen(state), state
@@ -70,12 +70,12 @@ class GymnaxEnvironment:
     def step(
         self, key: Array, state: EnvState, action: Array, params: EnvParams | None = None
     ) -> tuple[Array, EnvState, Array, Array, dict[str, Array]]:
-        """Moves on: observation, state, reward, done and info. ``key`` is not used; the state has its own."""
+        """Takes a step. Returns observation, state, reward, done and info. ``key`` is ignored: the state has one."""
         after = self._again.step(state, jnp.reshape(action, (self.num_actions,)))
         return _seen(after), after, after.reward, after.done > 0, dict(after.metrics)
 
     def observation_space(self, params: EnvParams | None = None) -> Space:
-        """A box without bounds."""
+        """An unbounded box."""
         size = self.environment.observation_size
         return Space(-jnp.inf, jnp.inf, (size["state"] if isinstance(size, dict) else size,))
 

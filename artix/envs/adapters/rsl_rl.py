@@ -1,4 +1,4 @@
-"""Environments for rsl-rl's runners in PyTorch (``pip install rsl-rl-lib``); tensors and arrays share their memory."""
+"""Environments for rsl-rl's PyTorch runners (``pip install rsl-rl-lib``). Tensors and arrays share memory."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from artix.envs import Environment, autoreset
 
 
 class RslRlVecEnv:
-    """Many environments as an ``rsl_rl.env.VecEnv``.
+    """A batch of environments as an ``rsl_rl.env.VecEnv``.
 
-    Observations are a ``TensorDict`` with ``"policy"`` and, where the environment has it, ``"critic"`` (its privileged
-    state). Tensors lie where JAX's arrays lie, and are these (DLPack). Episodes begin anew from fresh random states.
+    Observations are a ``TensorDict`` with ``"policy"`` and, if the environment has a privileged state, ``"critic"``.
+    Tensors share the memory and the device of JAX's arrays (DLPack). Each episode has a new random start.
 
     Args:
       environment: one environment.
-      num_envs: how many.
-      seed: seed of everything random.
+      num_envs: number of environments.
+      seed: seed of all random numbers.
 
     Raises:
       ImportError: PyTorch or tensordict is not installed.
@@ -30,7 +30,7 @@ class RslRlVecEnv:
             import torch
             from tensordict import TensorDict
         except ImportError as error:
-            raise ImportError("environments for rsl-rl need it and PyTorch: pip install rsl-rl-lib") from error
+            raise ImportError("the rsl-rl adapter needs rsl-rl and PyTorch: pip install rsl-rl-lib") from error
         self._torch, self._dict = torch, TensorDict
         self.environment, self.num_envs, self.num_actions = environment, num_envs, environment.action_size
         self.max_episode_length, self.cfg = environment.episode_length, {"task": environment.name}
@@ -49,7 +49,7 @@ class RslRlVecEnv:
 
     @property
     def episode_length_buf(self) -> Any:
-        """Control steps since the starts of episodes, a tensor [num_envs]; may be set, to begin at different times."""
+        """Control steps since each episode began, a tensor [num_envs]. Set it to spread out the episodes in time."""
         return self._tensor(self._state.info["steps"])
 
     @episode_length_buf.setter
@@ -58,7 +58,7 @@ class RslRlVecEnv:
         self._state = self._state.replace(info={**self._state.info, "steps": given})
 
     def reset(self) -> tuple[Any, dict[str, Any]]:
-        """New episodes everywhere: observations and an empty dictionary."""
+        """Begins episodes in all environments. Returns observations and an empty dictionary."""
         self._key, key = jax.random.split(self._key)
         self._state = self._reset(jax.random.split(key, self.num_envs))
         return self.get_observations(), {}
@@ -69,11 +69,12 @@ class RslRlVecEnv:
         parts = (
             {"policy": obs["state"], "critic": obs["privileged_state"]} if isinstance(obs, dict) else {"policy": obs}
         )
-        copied = {name: self._tensor(jnp.copy(x)) for name, x in parts.items()}  # the next step takes the state's own
+        # The next step donates the state's own arrays.
+        copied = {name: self._tensor(jnp.copy(x)) for name, x in parts.items()}
         return self._dict(copied, batch_size=[self.num_envs])
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
-        """Moves on: observations, rewards [num_envs], dones [num_envs] and ``{"time_outs", "log"}``."""
+        """Takes a step. Returns observations, rewards [num_envs], dones [num_envs] and ``{"time_outs", "log"}``."""
         given = jax.dlpack.from_dlpack(actions.detach().contiguous())
         self._state = state = self._step(self._state, given)
         log = {f"/{name}": float(jnp.mean(x)) for name, x in state.metrics.items()}
@@ -82,7 +83,7 @@ class RslRlVecEnv:
         return self.get_observations(), reward, done, extras
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: there is nothing to close."""
 
     def _tensor(self, array: jax.Array) -> Any:
         return self._torch.from_dlpack(array)

@@ -1,4 +1,4 @@
-"""Environments for skrl's agents in JAX (``pip install skrl``), through the wrapper that skrl has for Playground."""
+"""Environments for skrl's JAX agents (``pip install skrl``), through skrl's wrapper for Playground."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Array = jax.Array
 
 
 class PlaygroundFleet:
-    """Many environments in the shape of MuJoCo Playground's: what skrl's wrapper ``"playground"`` takes.
+    """A batch of environments with MuJoCo Playground's interface, for skrl's wrapper ``"playground"``.
 
-    Episodes begin anew from fresh random states. ``done`` is 1 for termination alone, because skrl takes it for that;
-    ``info["truncation"]`` is 1 where only time ended an episode.
+    Each episode has a new random start. ``done`` is 1 for termination only, because skrl reads it so;
+    ``info["truncation"]`` is 1 if an episode ended at its time limit.
 
     Args:
       environment: one environment.
-      num_envs: how many.
+      num_envs: number of environments.
 
     Examples:
       >>> from artix import envs
@@ -46,11 +46,11 @@ class PlaygroundFleet:
         return {name: (n,) for name, n in size.items()} if isinstance(size, dict) else size
 
     def reset(self, keys: Array) -> EnvState:
-        """Begins episodes, one for each key [num_envs], raw as skrl's or typed."""
+        """Begins an episode for each raw or typed key [num_envs]."""
         typed = jax.numpy.issubdtype(keys.dtype, jax.dtypes.prng_key)
         return jax.vmap(self._again.reset)(keys if typed else jax.random.wrap_key_data(keys))
 
     def step(self, state: EnvState, actions: Array) -> EnvState:
-        """Moves on by one control period, with actions [num_envs, action_size]."""
+        """Advances by one control period, with actions [num_envs, action_size]."""
         after = jax.vmap(self._again.step)(state, actions)
         return after.replace(done=after.done * (1 - after.info["truncation"]))

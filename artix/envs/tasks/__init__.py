@@ -1,1 +1,1 @@
-"""Tasks, a module each."""
+"""The tasks, one module each."""

@@ -30,8 +30,8 @@ VELOCITY_REWARDS: dict[str, float] = {
     "single_stance": 2.0,
 }
 
-#: The terms of the reward for standing and their weights. With the costs of motion that walking has, a policy that
-#: stands shakes: it answers the noise of its sensors.
+#: The terms of the reward for standing and their weights. With the motion costs of walking, a standing policy shakes,
+#: because it reacts to sensor noise.
 STAND_REWARDS: dict[str, float] = {
     "tracking_lin_vel": 0.5,
     "tracking_ang_vel": 0.25,
@@ -46,31 +46,31 @@ STAND_REWARDS: dict[str, float] = {
     "torques": -1e-5,
 }
 
-#: The feet: links, and the boxes on them.
+#: The feet: names of the links and of the boxes on them.
 FEET = ("left_foot", "right_foot")
 
-#: Each foot touches by its four lowest corners. With the contacts of the step before to begin with, this many
-#: iterations suffice to stand still.
+#: Each foot has contacts at its four lowest corners. Starting from the contacts of the previous step, this many
+#: iterations suffice for standing still.
 SOLVER_OPTIONS = artix.SolverOptions(position_iterations=2, contact_iterations=1, max_contacts_per_geometry=4)
 
-#: Springs of the drives by the ends of the joints' names [N m/rad]; the dampers are a twentieth of them [N m s/rad].
+#: Drive stiffness by the end of the joint's name [N m/rad]; the damping is a twentieth of it [N m s/rad].
 _STIFFNESS = {"hip_yaw": 150.0, "hip_roll": 250.0, "hip_pitch": 250.0, "knee": 300.0, "ankle_pitch": 300.0}
 _STIFFNESS |= {"ankle_roll": 150.0, "waist_yaw": 200.0, "neck_yaw": 15.0, "neck_pitch": 15.0, "": 40.0}
 
-#: The default pose: knees a little bent.
+#: The default pose, with slightly bent knees.
 _POSE = {"hip_pitch": -0.3, "knee": 0.6, "ankle_pitch": -0.3, "elbow": -0.4, "": 0.0}
 
 
 class HumanoidVelocity(LeggedVelocity):
-    """Walks as it is told, on level ground, after Playground's G1 joystick.
+    """A humanoid follows velocity commands on level ground, modelled on Playground's G1 joystick.
 
-    Observations (``"state"`` [87]) and all options are those of :class:`LeggedVelocity`. An episode ends when the
-    pelvis or the head is near the ground, or the body leans over by more than 60 degrees.
+    Observations (``"state"`` [87]) and all options are those of :class:`LeggedVelocity`. An episode ends when
+    the pelvis or the head comes near the ground, or when the body tilts by more than 60 degrees.
 
     Args:
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
-      ground: level ground, with friction 0.8, unless given.
-      name: of the task.
+      ground: the ground; level with friction 0.8 by default.
+      name: name of the task.
       dtype: floating-point type; JAX's default when ``None``.
       **options: as for :class:`LeggedVelocity`.
 
@@ -101,10 +101,10 @@ class HumanoidVelocity(LeggedVelocity):
 
 
 class HumanoidStand(HumanoidVelocity):
-    """Stands where it is, while it is pushed.
+    """A humanoid stands still while it is pushed.
 
-    As :class:`HumanoidVelocity` with the command to stand still, pushes of up to 1 m/s every four seconds in the mean,
-    and episodes of 10 s.
+    Like :class:`HumanoidVelocity`, but with the command to stand still, pushes of up to 1 m/s every four seconds on
+    average, and episodes of 10 s.
 
     Args:
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
@@ -133,7 +133,7 @@ class HumanoidStand(HumanoidVelocity):
 
 
 def humanoid(dtype: Any = None) -> LeggedRobot:
-    """The humanoid in ``dtype`` with its drives, and sensors on its pelvis and its head."""
+    """The humanoid in ``dtype``, with drives, and with sensors on pelvis and head."""
     robot = artix.robots.load("humanoid", dtype=dtype)
     for link, radius in (("pelvis", 0.25), ("head", 0.25)):
         robot = terminations.with_sensor(robot, link, artix.Geometry.sphere(radius, sensor=True), link)

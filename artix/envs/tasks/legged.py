@@ -45,11 +45,11 @@ class LeggedRobot(NamedTuple):
     """A robot, and what a task needs to know about it."""
 
     articulation: artix.Articulation
-    """With its drives."""
+    """The robot, with its drives."""
     imu: str
     """Name of the IMU's frame."""
     feet: tuple[str, ...]
-    """Names of the foot links and of their contact shapes, which are the same."""
+    """Names of the feet. Each foot's link and contact shape have the same name."""
     trunk: tuple[str, ...]
     """Names of sensor shapes that must not touch the ground."""
     default_position: Array

@@ -19,12 +19,12 @@ Array = jax.Array
 
 
 def upright(projected_gravity: Array) -> Array:
-    """``exp(-2 |error|^2)`` of the direction of gravity, seen from the trunk."""
+    """``exp(-2 |error|^2)`` of the direction of gravity in the trunk's axes."""
     return jnp.exp(-2 * _off_upright(projected_gravity))
 
 
 def torso_height(height: Array, target_height: float) -> Array:
-    """``exp(height) - 1``, up to the height of standing."""
+    """``exp(height) - 1``, capped at the standing height."""
     return jnp.expm1(jnp.minimum(height, target_height))
 
 
@@ -35,7 +35,7 @@ def posture(projected_gravity: Array, joint_position: Array, default_position: A
 
 
 def rest(projected_gravity: Array, height: Array, target_height: float, action: Array) -> Array:
-    """``exp(-0.5 |action|^2)``, once the trunk is upright and within 5 mm of the height of standing."""
+    """``exp(-0.5 |action|^2)``, once the trunk is upright and within 5 mm of the standing height."""
     stands = (_off_upright(projected_gravity) < 0.01) & (height > target_height - 0.005)
     return jnp.where(stands, jnp.exp(-0.5 * jnp.sum(action**2)), 0)
 
@@ -47,7 +47,7 @@ def jerky_action(action: Array, last_action: Array, action_before_last: Array) -
 
 
 def fast_joints(joint_velocity: Array) -> Array:
-    """Squared joint velocities beyond one turn a second."""
+    """Squared joint velocities in excess of one turn per second."""
     return jnp.sum(jnp.maximum(jnp.abs(joint_velocity) - 2 * jnp.pi, 0) ** 2)
 
 
@@ -68,38 +68,39 @@ REWARDS: rewards.Weights = {
     "fast_joints": (-0.1, fast_joints),
 }
 
-#: What rewards may ask for.
+#: The signals that rewards can use.
 SIGNALS = (
     *("projected_gravity", "height", "target_height", "joint_position", "joint_velocity", "joint_acceleration"),
     *("joint_force", "default_position", "soft_lower", "soft_upper", "action", "last_action", "action_before_last"),
 )
 
-#: The trunk touches by its four lowest corners.
+#: The trunk has contacts at its four lowest corners.
 SOLVER_OPTIONS = artix.SolverOptions(position_iterations=2, contact_iterations=1, max_contacts_per_geometry=4)
 
 
 class QuadrupedGetUp(Environment):
-    """Gets up from wherever it lies, and stands: Playground's Go1 get-up with artix's quadruped.
+    """A quadruped gets up from any pose and stands: Playground's Go1 get-up with artix's quadruped.
 
-    Three of five episodes begin with a random orientation and random joints, just above the ground; the others in the
-    default pose. ``metrics["stands"]`` is 1 while its trunk is within 18 degrees of upright, at 85 % of the height of
-    standing or more. Trunk, knees and feet touch the ground. The action moves the targets of the drives from where the
-    joints are, by ``action_scale`` radians. The observation has two parts. ``"state"`` [42]: gyro, projected gravity,
-    joint positions (less the default pose) and velocities, all with noise, and the last action. ``"privileged_state"``
-    [107]: the same, then without noise gyro, accelerometer, linear velocity, angular velocity in world axes, joint
-    positions and velocities, forces of the drives, height and contacts that push. Episodes end by time alone.
+    Three of five episodes begin with a random orientation and random joint positions, just above the ground; the others
+    begin in the default pose. ``metrics["stands"]`` is 1 while the trunk is within 18 degrees of upright and at 85 % of
+    the standing height or more. Trunk, knees and feet can touch the ground. The action sets the drive targets relative
+    to the current joint positions, with ``action_scale`` radians for an action of 1. The observation has two parts.
+    ``"state"`` [42] has gyro, projected gravity, joint positions (relative to the default pose) and velocities, all
+    with noise, then the last action. ``"privileged_state"`` [107] has all of that, followed by noise-free gyro,
+    accelerometer, linear velocity, angular velocity in world axes, joint positions and velocities, drive forces,
+    height, and which contacts carry load. Episodes end only when time runs out.
 
     Args:
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
       noise_scales: largest errors of ``gyro``, ``gravity``, ``joint_position`` and ``joint_velocity``.
-      chance_of_fall: part of the episodes that begin fallen.
+      chance_of_fall: fraction of the episodes that begin fallen.
       action_scale: how far an action of 1 moves a target [rad].
-      episode_length: control steps of 20 ms.
+      episode_length: number of control steps of 20 ms.
       dtype: floating-point type; JAX's default when ``None``.
-      randomization: what is drawn anew of the robot and the ground, see :class:`artix.envs.Change`.
+      randomization: which parameters of robot and ground are randomised, see :class:`artix.envs.Change`.
 
     Raises:
-      ValueError: there is no such reward or measurement; the message lists those that there are.
+      ValueError: a reward, measurement or leaf does not exist; the message lists the valid names.
 
     Examples:
       >>> from artix import envs
@@ -142,7 +143,7 @@ class QuadrupedGetUp(Environment):
         self.action_scale = action_scale
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
-        """Fallen, just above the ground, or standing."""
+        """Fallen just above the ground, or standing."""
         robot, keys = self.articulation, random_numbers.split(key, 3)
         uniform = random_numbers.uniform(keys[0], 19, robot.dtype)
         lower, upper = robot.joint_lower_limit, robot.joint_upper_limit
@@ -164,13 +165,13 @@ class QuadrupedGetUp(Environment):
         return noise.draw_noise(key, self.noise_scales, self._measured, self.articulation.dtype)
 
     def prepare(self, state: artix.State, memory: dict[str, Any], action: Array) -> dict[str, Any]:
-        """Moves the targets of the drives from where the joints are."""
+        """Sets the drive targets relative to the current joint positions."""
         return memory | {"drive_target": state.joint_position + self.action_scale * action}
 
     def actuate(
         self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
     ) -> tuple[artix.Control, dict[str, Any]]:
-        """Targets of the drives."""
+        """The drive targets."""
         return artix.Control(drive_target=memory["drive_target"]), memory
 
     def outcome(self, transition: Transition) -> Outcome:
@@ -204,7 +205,7 @@ class QuadrupedGetUp(Environment):
         return Outcome(jnp.maximum(total * self.dt, 0), jnp.array(False), memory | later, metrics)
 
     def observe(self, transition: Transition) -> dict[str, Array]:
-        """With noise for the policy, and all of it for a critic."""
+        """Noisy measurements for the policy, and everything for a critic."""
         robot, state, memory = transition.articulation, transition.state, transition.memory
         measured = {
             "gyro": observations.angular_velocity(robot, state, "imu"),
@@ -230,7 +231,7 @@ class QuadrupedGetUp(Environment):
 
 
 def with_body(articulation: artix.Articulation) -> artix.Articulation:
-    """The quadruped with shapes on its trunk and its knees that touch the ground, in the place of sensors."""
+    """The quadruped with contact shapes on trunk and knees instead of sensors."""
     feet = artix.select_geometry(articulation, [f"{leg}_foot" for leg in _LEGS])
     builder = artix.builder_from_articulation(feet)
     builder.add_geometry("trunk", artix.Geometry.box((0.21, 0.1, 0.06)), name="trunk")
@@ -243,5 +244,5 @@ _LEGS = ("front_left", "front_right", "rear_left", "rear_right")
 
 
 def check_rewards(weights: rewards.Weights) -> None:
-    """Refuses terms that do not exist or lack what they need."""
+    """Refuses terms that do not exist or need other signals."""
     rewards.check_weights(weights, SIGNALS)

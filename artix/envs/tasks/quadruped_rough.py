@@ -1,4 +1,4 @@
-"""A quadruped that follows commanded velocities over terrain, from easy tiles to hard ones."""
+"""A quadruped that follows velocity commands over terrain, from easy tiles to hard ones."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from artix.envs.transition import EnvState, Outcome, Transition
 
 Array = jax.Array
 
-#: Where the policy sees the terrain, x forwards and y to the left of the trunk's middle [m], [35, 2].
+#: Where the policy sees the terrain: x forward and y left of the trunk's centre [m], [35, 2].
 SCAN = np.stack(np.meshgrid(np.linspace(-0.6, 0.6, 7), np.linspace(-0.4, 0.4, 5), indexing="ij"), axis=-1).reshape(
     -1, 2
 )
 
 
 class QuadrupedRough(QuadrupedVelocity):
-    """Walks as it is told over rough ground, slopes, stairs and obstacles.
+    """A quadruped follows velocity commands over rough ground, slopes, stairs and obstacles.
 
-    As :class:`QuadrupedVelocity`. Both parts of the observation have the height of the trunk above the terrain at 35
-    points around it, too. An episode begins on a tile of the robot's level. Who walked further than half a tile goes up
-    a level at the next one, who made less than half of the commanded way goes down (Rudin et al., *Learning to walk in
-    minutes*, 2022); who passes the last level gets a random one. ``info["level"]`` is the level.
+    Like :class:`QuadrupedVelocity`, but both parts of the observation also have the height of the trunk above the
+    terrain at 35 points around it. An episode begins on a tile of the robot's level. A robot that walked further than
+    half a tile moves up one level for its next episode; one that covered less than half of the commanded distance moves
+    down (Rudin et al., *Learning to walk in minutes*, 2022). After the last level it gets a random one.
+    ``info["level"]`` is the level.
 
     Args:
-      tiles: the terrain; :func:`artix.envs.terrain.tiles` unless given.
+      tiles: the terrain; that of :func:`artix.envs.terrain.tiles` by default.
       dtype: floating-point type; JAX's default when ``None``.
-      **options: as for :class:`QuadrupedVelocity`, but for the ground.
+      **options: as for :class:`QuadrupedVelocity`, except ``ground``.
 
     Raises:
       ValueError: as :class:`QuadrupedVelocity`.
@@ -51,13 +52,13 @@ class QuadrupedRough(QuadrupedVelocity):
         super().__init__(**{"name": "quadruped_rough", "ground": ground, "dtype": dtype, **options})
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
-        """On a tile of the lower half of the levels."""
+        """Begins on a tile in the lower half of the levels."""
         key, level_key = random_numbers.split(key)
         highest = (self.tiles.centers.shape[0] + 1) // 2
         return self._begin_on(key, self._random_level(level_key, highest))
 
     def begin_again(self, key: Array, ended: EnvState) -> tuple[artix.State, dict[str, Any]]:
-        """On the level above, below, or the same, by how far the robot walked."""
+        """Begins one level higher, lower, or on the same level, depending on how far the robot walked."""
         key, level_key = random_numbers.split(key)
         levels, level = self.tiles.centers.shape[0], ended.info["level"]
         way = ended.articulation_state.root_pose[:2] - ended.info["start"]
@@ -69,14 +70,14 @@ class QuadrupedRough(QuadrupedVelocity):
         return self._begin_on(key, jnp.where(level >= levels, passed, jnp.maximum(level, 0)))
 
     def outcome(self, transition: Transition) -> Outcome:
-        """As on level ground; and how far the commands asked the robot to go."""
+        """As on level ground, plus the distance that the commands asked for."""
         found, memory = super().outcome(transition), transition.memory
         speed = jnp.sqrt(jnp.sum(memory["command"][:2] ** 2) + 1e-12)
         metrics = found.metrics | {"level": memory["level"].astype(speed.dtype)}
         return found._replace(memory=found.memory | {"asked": memory["asked"] + self.dt * speed}, metrics=metrics)
 
     def observe(self, transition: Transition) -> dict[str, Array]:
-        """As on level ground, and the terrain around the robot."""
+        """As on level ground, plus the terrain around the robot."""
         seen = super().observe(transition)
         points = jnp.asarray(SCAN, self.articulation.dtype)
         scan = observations.height_scan(transition.ground, transition.state, points) - self.robot.height

@@ -1,4 +1,4 @@
-"""A quadruped that follows commanded velocities."""
+"""A quadruped that follows velocity commands."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ REWARDS: dict[str, float] = {
     "feet_air_time": 0.1,
 }
 
-#: The feet: links, and the spheres on them.
+#: The feet: names of the links and of the spheres on them.
 FEET = ("front_left_foot", "front_right_foot", "rear_left_foot", "rear_right_foot")
 
-#: Height of the trunk's middle in the default pose, feet on the ground [m]: two segments of 0.21 m at 0.9 rad, a foot.
+#: Height of the trunk's centre in the default pose [m]: two leg segments of 0.21 m at 0.9 rad, and the foot's radius.
 HEIGHT = 0.42 * float(np.cos(0.9)) + 0.02
 
-#: Beside the solution that many iterations find, root velocities err by 3e-7 m/s in the median and 2e-4 m/s in the
-#: worst twentieth of steps of random actions (256 robots, float32). One Newton step less, and it is 3e-3 m/s.
+#: Compared with the converged solution, root velocities are off by 3e-7 m/s in the median and 2e-4 m/s in the worst
+#: twentieth of steps with random actions (256 robots, float32). With one Newton step less it is 3e-3 m/s.
 SOLVER_OPTIONS = artix.SolverOptions(position_iterations=2, contact_iterations=1)
 
 
 class QuadrupedVelocity(LeggedVelocity):
-    """Walks as it is told, on level ground: Playground's Go1 joystick with artix's quadruped.
+    """A quadruped follows velocity commands on level ground: Playground's Go1 joystick with artix's quadruped.
 
     Its drives have 35 N m/rad and 0.5 N m s/rad. Observations (``"state"`` [48], ``"privileged_state"`` [119]) and all
     options are those of :class:`LeggedVelocity`. An episode ends when the robot is upside down or its trunk touches the
@@ -53,11 +53,11 @@ class QuadrupedVelocity(LeggedVelocity):
 
     Args:
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
-      ground: level ground, with friction 0.8, unless given.
-      name: of the task.
+      ground: the ground; level with friction 0.8 by default.
+      name: name of the task.
       dtype: floating-point type; JAX's default when ``None``.
-      **options: as for :class:`LeggedVelocity`; for ``randomization``, :data:`artix.envs.randomization.QUADRUPED` is as
-        Playground's.
+      **options: as for :class:`LeggedVelocity`. Playground's ``randomization`` is
+        :data:`artix.envs.randomization.QUADRUPED`.
 
     Raises:
       ValueError: as :class:`LeggedVelocity`.
@@ -85,7 +85,7 @@ class QuadrupedVelocity(LeggedVelocity):
 
 
 def quadruped(dtype: Any = None) -> LeggedRobot:
-    """The quadruped in ``dtype`` with its drives, and a sensor around its trunk."""
+    """The quadruped in ``dtype``, with drives, and with a sensor around its trunk."""
     robot = artix.robots.load("quadruped", dtype=dtype)
     box = artix.Geometry.box((0.21, 0.1, 0.06), sensor=True)
     robot = terminations.with_sensor(robot, "trunk", box, "trunk")

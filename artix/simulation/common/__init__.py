@@ -1,1 +1,1 @@
-"""What all solvers of a step share: its start, its laws, what it is told and what it tells."""
+"""What all solvers of a step share: its input, its start, its laws and its report."""

@@ -1,4 +1,4 @@
-"""What a control tells the joints, and how far they are from it."""
+"""Commands to the joints, and position errors."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Array = jax.Array
 
 
 class Commands(NamedTuple):
-    """What the joints are told during a step, [n] each."""
+    """Commands to the joints during a step, [n] each."""
 
     joint_force: Array
     """Commanded forces within their limits [N m or N]."""
     target_position: Array
-    """Of the drives [rad or m]."""
+    """Position targets of the drives [rad or m]."""
     target_velocity: Array
-    """Of the drives [rad/s or m/s]."""
+    """Velocity targets of the drives [rad/s or m/s]."""
 
 
 def commands_of(articulation: Articulation, control: Control) -> Commands:
-    """What a control tells the joints: forces within their limits, and targets."""
+    """The commands of a control: forces clipped to their limits, and targets."""
     drive, limit = articulation.drive, articulation.max_joint_force
     force = jnp.zeros_like(limit) if control.joint_force is None else control.joint_force
     target, velocity = control.drive_target, control.drive_target_velocity
@@ -41,9 +41,9 @@ def commands_of(articulation: Articulation, control: Control) -> Commands:
 
 
 def position_error(topology: Tree, position: Array, target: Array, drift: Array | None = None) -> Array:
-    """Target less position, [n]; for spherical joints of several axes twice the vector part of the rotation to go.
+    """Target minus position, [n]; for spherical joints with several axes, twice the vector part of the rotation left.
 
-    A ``drift`` [L, 3] of the joint frames belongs to the rotation, not to its target.
+    A ``drift`` [L, 3] of the joint frames is part of the rotation, not of its target.
     """
     error = target - position
     if not topology.has_spherical:

@@ -1,4 +1,4 @@
-"""What steps remember of their contacts, so that the next one begins near its solution."""
+"""What a step remembers of its contacts, so that the next one starts near its solution."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ Array = jax.Array
 
 
 class ContactMemory(struct.PyTreeNode):
-    """The impulses of the last step, carried beside the state; see :func:`artix.step_with_contact_memory`.
+    """The impulses of the previous step, carried along with the state; see :func:`artix.step_with_contact_memory`.
 
     Attributes:
-      impulse: of each candidate of the shapes that may touch, surface by surface and shape by shape, then of the pairs
-        of shapes, two tangential components, then the normal one, [C, 3] [N s]; zero of those that are no contacts.
-      joint_friction: of the joints' dry friction, which shares loads with contacts that stick, [n] [N s or N m s].
+      impulse: impulse of each contact candidate, two tangential components and then the normal one, [C, 3] [N s]; zero
+        for candidates that are not in contact. Candidates with the ground come first, surface by surface and shape by
+        shape, then those of pairs of shapes.
+      joint_friction: impulse of the joints' dry friction, which shares loads with sticking contacts, [n] [N s or
+        N m s].
 
     Examples:
       >>> builder = artix.ArticulationBuilder()
@@ -41,12 +43,12 @@ class ContactMemory(struct.PyTreeNode):
     def none(
         cls, articulation: Articulation | Scene, ground: Ground | None = None, max_per_geometry: int | None = None
     ) -> ContactMemory:
-        """Zeros: what to begin with, and whenever a state is set anew.
+        """An empty memory, for the first step and after a state has been set.
 
         Args:
           articulation: the articulation, or the scene.
-          ground: what it stands on, if anything.
-          max_per_geometry: ``SolverOptions.max_contacts_per_geometry``.
+          ground: the ground, if any.
+          max_per_geometry: ``max_contacts_per_geometry`` of the step's :class:`SolverOptions`.
 
         Raises:
           ValueError: as :func:`artix.ground_contacts`.
@@ -67,7 +69,7 @@ class ContactMemory(struct.PyTreeNode):
 
 
 def pairs_of(articulation: Articulation | Scene) -> ShapePairs:
-    """The pairs of shapes that touch each other."""
+    """The pairs of shapes that can touch each other."""
     if not isinstance(articulation, Scene):
         tree = articulation.topology
         return ShapePairs.of([tree] if isinstance(tree, Topology) else [])
@@ -77,17 +79,17 @@ def pairs_of(articulation: Articulation | Scene) -> ShapePairs:
 
 
 def grounded(articulation: Articulation | Scene) -> tuple[int, ...]:
-    """Numbers of the members that may touch the ground.
+    """Indices of the members that can touch the ground.
 
     Raises:
-      ValueError: there is none in a scene.
+      ValueError: no member of a scene can.
     """
     if not isinstance(articulation, Scene):
         return (0,)
     found = tuple(k for k, tree in enumerate(articulation.topologies) if touching_shapes(tree))
     if not found:
         raise ValueError(
-            f"no member of the scene ({', '.join(articulation.names)}) has geometry that could touch the ground; "
+            f"no member of the scene ({', '.join(articulation.names)}) has geometry that can touch the ground; "
             "sensors and shapes on a fixed root do not count"
         )
     return found

@@ -1,4 +1,4 @@
-"""The impulse of a drive on one DOF, with its limit and the envelope of its motor."""
+"""The impulse of a drive on one DOF, within its limit and its motor's envelope."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Array = jax.Array
 
 
 class DriveRow(NamedTuple):
-    """What the drive of one DOF (or of all, [n]) needs besides its velocity."""
+    """The drive of one DOF (or of all, [n]): everything that its impulse depends on, except velocity."""
 
     drive: Drives
     envelope: DriveEnvelopes
     position_error: Array
-    """Target less position at the start of the step [rad or m]."""
+    """Target minus position at the start of the step [rad or m]."""
     target_velocity: Array
     response: Array
     """Velocity per impulse."""
@@ -37,8 +37,8 @@ def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displaceme
     Args:
       row: the drive.
       accumulated: impulse so far in this step.
-      velocity: of the DOF now.
-      displacement: of the DOF since the start of the step.
+      velocity: velocity of the DOF now.
+      displacement: displacement of the DOF since the start of the step.
       sweep: the sweep.
 
     Returns:
@@ -58,7 +58,7 @@ def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displaceme
 
 
 def within_limit(row: DriveRow, impulse: Array, sweep: Sweep) -> Array:
-    """Clips an accumulated impulse to the drive's limit, the place of which an envelope takes."""
+    """Clips an accumulated impulse to the drive's limit. An envelope, if there is one, replaces the limit."""
     limited, bound = _limit(row, sweep)
     return jnp.where(limited, jnp.clip(impulse, -bound, bound), impulse)
 
@@ -75,7 +75,7 @@ def exceeds_bounds(row: DriveRow, impulse: Array, velocity: Array, sweep: Sweep)
 
 
 def _limit(row: DriveRow, sweep: Sweep) -> tuple[Array, Array]:
-    """Whether a limit holds, and the largest impulse within it."""
+    """Whether there is a limit, and the largest impulse within it."""
     limited = jnp.isfinite(row.drive.max_force) & ~jnp.isfinite(row.envelope.max_effort)
     return limited, jnp.where(limited, row.drive.max_force, 0) * (sweep.dt if sweep.drive_limits_are_forces else 1)
 
@@ -85,13 +85,14 @@ def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity:
 
     With the total impulse I and the velocity ``v(I)`` that it leaves, ``|I| <= (max_effort -
     velocity_dependent_resistance |v(I)|) t`` and ``|v(I)| <= max_actuator_velocity - speed_effort_gradient |I| / t``;
-    of all I between zero and the wanted one the nearest to that is taken, and zero if there is none.
+    the result is the impulse between zero and the desired one that satisfies both and is nearest to the latter, or zero
+    if there is none.
 
     Args:
       row: the drive.
-      impulse: the accumulated impulse wanted.
+      impulse: the desired accumulated impulse.
       accumulated: impulse so far.
-      velocity: of the DOF now.
+      velocity: velocity of the DOF now.
       sweep: the sweep.
     """
     envelope, time = row.envelope, sweep.budget_time
@@ -107,7 +108,7 @@ def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity:
     effort = jnp.where(active, envelope.max_effort, 0) * time
     gradient = envelope.speed_effort_gradient / time
     low, high = jnp.zeros_like(size), size
-    # With the size x, a x + b |at_zero + slope x| <= bound is two half lines, one for each sign of b.
+    # For magnitude x, a x + b |at_zero + slope x| <= bound defines two half-lines, one for each sign of b.
     for a, b, bound in ((1, resistance, effort), (gradient, 1, envelope.max_actuator_velocity)):
         bounded = jnp.isfinite(bound)
         for side in (b, -b):

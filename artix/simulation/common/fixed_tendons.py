@@ -23,17 +23,17 @@ class FixedTendonRow(NamedTuple):
     damping: Array
     limit_stiffness: Array
     excess: Array
-    """Length at the start of the step less the rest length, per joint."""
+    """Length at the start of the step minus the rest length, per joint."""
     over_upper: Array
-    """Length at the start of the step less the upper limit, per joint; ``-inf`` for none."""
+    """Length at the start of the step minus the upper limit, per joint; ``-inf`` without a limit."""
     under_lower: Array
-    """The same with the lower limit; ``inf`` for none."""
+    """Length at the start of the step minus the lower limit, per joint; ``inf`` without a limit."""
     coefficient: Array
-    """Change of the length, per joint, by the joint positions, [n]."""
+    """Derivative of the length, per joint, by the joint positions, [n]."""
     free_rate: Array
     """Rate of the length, per joint, before any impulse."""
     rate: Array
-    """Change of that rate by the generalised velocity, [nv]."""
+    """Derivative of that rate by the generalised velocity, [nv]."""
     recip_coefficient: Array
     """Impulse per tendon impulse, [m]; 0 where there is no joint."""
     response: Array
@@ -41,9 +41,9 @@ class FixedTendonRow(NamedTuple):
     effect: Array
     """Change of the generalised velocity per impulse at each joint, [m, nv]."""
     wrench: Array
-    """Wrenches on the links of a unit impulse at each joint: on its own link, [m, L, 6]."""
+    """Wrenches on the links for a unit impulse at each joint: on the joint's own link, [m, L, 6]."""
     reaction: Array
-    """The same: on the tendon's root link, [m, L, 6]."""
+    """The same, on the tendon's root link, [m, L, 6]."""
 
 
 def fixed_tendon_rows(
@@ -63,7 +63,7 @@ def fixed_tendon_rows(
     count = jnp.sum(members, axis=1)
 
     def grouped(values: Array) -> Array:
-        """From one entry per joint to [T, m], zero where there is none."""
+        """Regroups one entry per joint into [T, m], padded with zeros."""
         padded = jnp.concatenate([values, jnp.zeros_like(values[:1])])
         return padded[table]
 
@@ -91,7 +91,7 @@ def fixed_tendon_rows(
 
 
 class TendonJointWrenches(NamedTuple):
-    """Unit efforts on the links by the axes of J tendon joints, [J, L, 6] each."""
+    """Wrenches on the links for unit efforts along the axes of J tendon joints, [J, L, 6] each."""
 
     on_link: Array
     """Along the joint's own axis, on the link that it moves."""
@@ -127,14 +127,14 @@ def fixed_tendon_impulses(
 ) -> tuple[Array, Array]:
     """The accumulated impulses [m] of a tendon's spring and damper, and of its limits, after one more sweep.
 
-    All joints of a tendon see the velocities from before its turn. In continuous time the effort at joint i of K is
-    ``-recip_coefficient_i (stiffness (length - rest_length) + damping rate + limit_stiffness excess) / K``.
+    All joints of a tendon use the velocities from before the tendon is solved. In continuous time the effort at joint i
+    of K is ``-recip_coefficient_i (stiffness (length - rest_length) + damping rate + limit_stiffness excess) / K``.
 
     Args:
       row: the tendon.
       spring: impulses of spring and damper so far, [m].
       limit: impulses of the limits so far, [m].
-      rate: of the length, per joint.
+      rate: rate of the length, per joint.
       stretch: change of the length since the start of the step, per joint.
       sweep: the sweep.
     """

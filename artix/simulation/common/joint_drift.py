@@ -1,9 +1,9 @@
 """The drift of spherical joints off their free axes, which PhysX keeps from step to step.
 
-PhysX turns a link on a spherical joint by the link's own angular velocity, and locks axes of the joint in velocity
-alone. Steps of finite length so leave the rotations ``exp(sum_k q_k e_k)`` that positions q can name. The drift D is
-the rest: the joint frame of the child against that of the parent is ``D exp(sum_k q_k e_k)``. It amounts to a rotation
-of the joint frame on the parent's link, a parameter of the articulation, so that no other function need know of it.
+PhysX rotates a link on a spherical joint by the link's own angular velocity and locks axes in velocity only. Steps of
+finite length therefore leave the set of rotations ``exp(sum_k q_k e_k)`` that positions q can express. The drift D is
+the remainder: the child's joint frame relative to the parent's is ``D exp(sum_k q_k e_k)``. This equals a rotation of
+the joint frame on the parent's link, which is a parameter of the articulation. No other function needs to know of it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ Array = jax.Array
 
 
 def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
-    """The articulation whose joint frames have turned on their parents' links.
+    """The articulation with joint frames rotated on their parents' links by a drift.
 
-    It answers for what :func:`artix.step_with_joint_drift` returns: ``link_poses(with_joint_drift(a, drift), state)``.
+    Use it with the results of :func:`artix.simulation.step_with_joint_drift`:
+    ``link_poses(with_joint_drift(a, drift), state)``.
 
     Args:
       articulation: the articulation.
       drift: rotation vectors [rad] of the inbound joint frames in their own axes (twist, swing1, swing2), shape [L, 3];
-        those of links without such a joint turn nothing if they are zero.
+        zero for links without such a joint.
 
     Returns:
-      The articulation with other ``joint_parent_pose``.
+      The articulation with a new ``joint_parent_pose``.
 
     Raises:
       ValueError: ``drift`` has another shape.
@@ -57,7 +58,7 @@ def drift_by_body(tree: Tree, drift: Array) -> Array:
 
 
 def drift_by_link(topology: Topology, quaternion: Array) -> Array:
-    """The inverse of :func:`drift_by_body`, zero for links on other than spherical joints."""
+    """The inverse of :func:`drift_by_body`; zero for links without a spherical joint."""
     axes = jnp.asarray(topology.body_axes, quaternion.dtype)[:, 1:]
     vector = spatial.rotate(axes, spatial.quaternion_log(quaternion))
     vector = jnp.where(jnp.asarray(topology.body_is_spherical)[1:], vector, jnp.zeros_like(vector))

@@ -1,4 +1,4 @@
-"""What joints transmit: PhysX's incoming joint forces."""
+"""The wrenches that joints transmit: PhysX's incoming joint forces."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def incoming_joint_forces(
     wrench: Array,
     tendon_wrench: tuple[Array, Array],
 ) -> Array:
-    """The wrenches that the links' parents exert on them through their joints.
+    """The wrenches that links receive from their parents through their joints.
 
     Args:
       articulation: the articulation.
-      at_start: it at the start of the step.
+      at_start: the articulation at the start of the step.
       end_frame: the links' frames at the end of the step, in whose joint frames PhysX expresses the result.
       motion: the links' velocities at the start of the step, [L, 6].
       acceleration: the links' accelerations during the step, [L, 6].
-      wrench: external wrenches on the links, tendons apart, [L, 6].
+      wrench: external wrenches on the links, without those of tendons, [L, 6].
       tendon_wrench: wrenches of all tendons on the links, and of fixed tendons on the links that their joints move,
-        which PhysX counts as if those joints transmitted them, [L, 6] each.
+        [L, 6] each. PhysX counts the latter as transmitted by those joints.
 
     Returns:
       Force [N], then torque [N m] at the origin and in the axes of the child joint frame, shape [L, 6]; zero for the

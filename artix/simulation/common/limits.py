@@ -14,11 +14,11 @@ Array = jax.Array
 
 
 class Gaps(Protocol):
-    """What a row (or all) with two limits knows of them."""
+    """The gaps of a row (or of all) to its two limits."""
 
     @property
     def lower_gap(self) -> Array:
-        """Position less lower limit at the start of the step, ``inf`` for none."""
+        """Position minus lower limit at the start of the step; ``inf`` without a limit."""
         ...
 
     @property
@@ -33,11 +33,11 @@ class Gaps(Protocol):
 
 
 class LimitRow(NamedTuple):
-    """What friction and limits of one DOF (or of all, [n]) need besides its velocity."""
+    """Friction and limits of one DOF (or of all, [n]): everything that their impulses depend on, except velocity."""
 
     friction: JointFrictions
     lower_gap: Array
-    """Position less lower limit at the start of the step [rad or m], ``inf`` for none."""
+    """Position minus lower limit at the start of the step [rad or m]; ``inf`` without a limit."""
     upper_gap: Array
     """Upper limit less position, likewise."""
     max_velocity: Array
@@ -46,7 +46,7 @@ class LimitRow(NamedTuple):
 
 
 def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: Sweep) -> Array:
-    """The accumulated friction impulse: what stops the DOF, or that of sliding where it is too much."""
+    """The accumulated friction impulse: it stops the DOF, or is the sliding friction if that is less."""
     friction, time = row.friction, sweep.budget_time
     stopping = accumulated - row.softened * velocity
     sliding = (friction.dynamic + friction.viscous * jnp.abs(velocity)) * time
@@ -56,7 +56,7 @@ def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: 
 
 
 def room(limit: Array, position: Array, sign: int) -> Array:
-    """How far positions are from a limit, above (1) or below (-1) them: negative beyond it, infinite without one."""
+    """Distance of positions from a limit above (1) or below (-1): negative beyond it, infinite without a limit."""
     limited = jnp.isfinite(limit)
     return jnp.where(limited, sign * (jnp.where(limited, limit, 0) - position), jnp.inf)
 
@@ -64,16 +64,16 @@ def room(limit: Array, position: Array, sign: int) -> Array:
 def limit_impulses(
     row: Gaps, lower: Array, upper: Array, velocity: Array, displacement: Array, sweep: Sweep
 ) -> tuple[Array, Array]:
-    """The accumulated impulses of the lower (not negative) and upper (not positive) position limit.
+    """The accumulated impulses of the lower (never negative) and upper (never positive) position limit.
 
-    A limit acts when the DOF is beyond it or would be at the end of the sweep. Neither bounces.
+    A limit acts if the DOF is beyond it or would be at the end of the sweep. Limits do not bounce.
 
     Args:
       row: the limits.
       lower: impulse of the lower limit so far.
       upper: impulse of the upper limit so far.
-      velocity: of the DOF now.
-      displacement: of the DOF since the start of the step.
+      velocity: velocity of the DOF now.
+      displacement: displacement of the DOF since the start of the step.
       sweep: the sweep.
     """
     has_lower, has_upper = jnp.isfinite(row.lower_gap), jnp.isfinite(row.upper_gap)
@@ -83,18 +83,18 @@ def limit_impulses(
     at_upper = ~at_lower & has_upper & ((gap_above < 0) | (gap_above - velocity * sweep.h < 0))
     stopped_below = jnp.maximum(lower + (_wanted(gap_below, velocity, 1, sweep) - velocity) * row.softened, 0)
     stopped_above = jnp.minimum(upper + (_wanted(gap_above, velocity, -1, sweep) - velocity) * row.softened, 0)
-    # A DOF that leaves faster than it must gives back what pushed it.
+    # If the DOF leaves faster than required, the limit takes back impulse.
     returned_below = lower + jnp.where(velocity > 0, jnp.maximum(-velocity * row.softened, -lower), 0)
     returned_above = upper + jnp.where(velocity > 0, 0, jnp.minimum(-velocity * row.softened, -upper))
     apart = ~at_lower & ~at_upper
-    # Nothing comes back from a limit that has not pushed, whose derivatives at rest would be half those of a stop.
+    # A limit that has not pushed takes nothing back; otherwise derivatives at rest would be half those of a stop.
     lower = jnp.where(at_lower, stopped_below, jnp.where(apart & (lower > 0), returned_below, lower))
     upper = jnp.where(at_upper, stopped_above, jnp.where(apart & (upper < 0), returned_above, upper))
     return lower, upper
 
 
 def _wanted(gap: Array, velocity: Array, sign: int, sweep: Sweep) -> Array:
-    """The velocity that a limit with this gap asks for; ``sign`` is the direction away from the limit."""
+    """The velocity that a limit with this gap requires; ``sign`` is the direction away from the limit."""
     back = velocity if not sweep.moves_positions else -sign * sweep.error_reduction * gap / sweep.h
     return jnp.where(gap < 0, back, -sign * gap / sweep.h)
 

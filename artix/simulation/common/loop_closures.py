@@ -1,4 +1,4 @@
-"""Loop joints in a step: what is held exactly, what is bounded, and the forces that result."""
+"""Loop joints in a step: rows held exactly, bounded distances, and the resulting forces."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class LoopClosures(NamedTuple):
 
     anchors: Anchors
     held: np.ndarray
-    """Which of the anchors' rows are held, [R]."""
+    """Indices of the anchors' rows that are held, [R]."""
     distances: np.ndarray
-    """Which of them are distances, [D]."""
+    """Indices of the rows that are distances, [D]."""
     rows: AnchorRows
     sides: tuple[Side, Side]
-    """Their frames a and b."""
+    """The frames a and b of the joints."""
     joints: np.ndarray
-    """The joints with a distance, [D]."""
+    """Indices of the joints with a distance, [D]."""
 
 
 def loop_closures(articulation: Articulation, state: State) -> LoopClosures | None:
-    """The loop joints at the start of a step; ``None`` if there is none."""
+    """The loop joints at the start of a step; ``None`` if there are none."""
     topology = articulation.topology
     if not isinstance(topology, Topology) or not topology.loop_joints:
         return None
@@ -58,20 +58,20 @@ def closure_errors(articulation: Articulation, state: State, loops: LoopClosures
 
 
 def distance_gaps(articulation: Articulation, loops: LoopClosures) -> tuple[Array, Array]:
-    """How far the distances are from the least and the largest ones, [D] each; ``inf`` where there is no bound."""
+    """Gaps of the distances to their lower and upper bounds, [D] each; ``inf`` without a bound."""
     length, joints = loops.rows.error[loops.distances], articulation.loop_joints
     least, largest = (bound[loops.joints] for bound in (joints.min_distance, joints.max_distance))
-    # No distance is negative.
+    # Distances are never negative.
     return jnp.where(least > 0, length - least, jnp.inf), room(largest, length, 1)
 
 
 def loop_wrenches(at_start: StepStart, loops: LoopClosures, force: Array) -> tuple[Array, Array]:
-    """What forces on all rows of the loop joints do.
+    """The wrenches that forces on all rows of the loop joints exert.
 
     Args:
       at_start: the articulation.
       loops: its loop joints.
-      force: of each row, those of distances among them [N or N m].
+      force: force of each row, including distances [N or N m].
 
     Returns:
       The wrenches on the links at their centres of mass, [L, 6], and those that each joint exerts on its ``link_b`` at
@@ -80,12 +80,12 @@ def loop_wrenches(at_start: StepStart, loops: LoopClosures, force: Array) -> tup
     wrenches = [wrench.T for wrench in anchor_wrenches(loops.anchors, *loops.sides, force)]
     total = jnp.zeros_like(at_start.center, shape=(len(at_start.mass), 6))
     for links, wrench in zip(loops.anchors.links, wrenches, strict=True):
-        # Those on the world are left out.
+        # Wrenches on the world are left out.
         onto = jnp.asarray(links[None] == np.arange(len(at_start.mass))[:, None], force.dtype)
         total = total + jnp.matmul(onto, wrench, precision=HIGHEST)
     return _moved(total, at_start.center), _moved(wrenches[1], loops.sides[1].placement.position.T)
 
 
 def _moved(wrench: Array, point: Array) -> Array:
-    """Wrenches [k, 6] about the root's centre of mass as seen at points [k, 3]."""
+    """Wrenches [k, 6] about the root's centre of mass, moved to points [k, 3]."""
     return jnp.concatenate([wrench[:, :3], wrench[:, 3:] - jnp.cross(point, wrench[:, :3])], axis=1)

@@ -20,11 +20,11 @@ class MimicRow(NamedTuple):
 
     mimic: MimicJoints
     direction: Array
-    """The generalised force of a unit impulse: 1 at the follower, the gear ratio at the reference, [nv]."""
+    """Generalised force of a unit impulse: 1 at the follower, the gear ratio at the reference, [nv]."""
     effect: Array
-    """The change of the generalised velocity by a unit impulse, [nv]."""
+    """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
-    """Change of the relation's rate by a unit impulse."""
+    """Change of the relation's rate per unit impulse."""
     error: Array
     """``q_follower + gear_ratio q_reference + offset`` at the start of the step."""
 
@@ -53,8 +53,8 @@ def mimic_rows(mimic: MimicJoints, at_start: StepStart, joint_position: Array) -
 def mimic_impulse(row: MimicRow, rate: Array, error: Array, sweep: Sweep) -> Array:
     """The impulse that one sweep adds; it is not accumulated.
 
-    A hard relation is corrected by a part of its error, a compliant one moves as a spring and damper of the given
-    natural frequency and damping ratio would. In velocity sweeps both hold the rate at zero.
+    A sweep corrects a fraction of a hard relation's error. A compliant relation acts like a spring and damper with the
+    given natural frequency and damping ratio. In velocity sweeps both keep the rate at zero.
 
     Args:
       row: the mimic joint.

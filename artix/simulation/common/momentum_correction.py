@@ -1,4 +1,4 @@
-"""Corrections of a floating articulation's momentum, which discretisation would let drift."""
+"""Corrects the momentum of a floating articulation, which would otherwise drift because of discretisation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def momentum_of(mass: Array, inertia: Array, center: Array, motion: Array) -> Mo
     total = jnp.sum(mass)
     arm = center - jnp.sum(mass[:, None] * center, axis=0)[None] / total
     relative = motion[:, :3] - linear[None] / total
-    # Not a matrix product: those of many small matrices are slow.
+    # Not a matrix product, because products of many small matrices are slow.
     spin = jnp.sum(inertia * motion[:, None, 3:], axis=2)
     return Momentum(linear, jnp.sum(spin + mass[:, None] * jnp.cross(arm, relative), axis=0))
 
@@ -33,15 +33,15 @@ def momentum_of(mass: Array, inertia: Array, center: Array, motion: Array) -> Mo
 def restore_momentum(
     mass: Array, inertia: Array, center: Array, motion: Array, target: Momentum, *, magnitude_only: bool
 ) -> Array:
-    """Turns and shifts the motion of all links together, so that it has a given momentum.
+    """Adds one rigid-body motion to all links so that they have a given momentum.
 
     Args:
-      mass: of the links [kg], [L].
-      inertia: about their centres in world axes [kg m^2], [L, 3, 3].
-      center: of the links [m], [L, 3].
-      motion: their velocities, [L, 6].
-      target: the momentum to have.
-      magnitude_only: whether the angular momentum keeps its direction and takes the magnitude alone, as in PhysX.
+      mass: masses of the links [kg], [L].
+      inertia: inertias about their centres of mass in world axes [kg m^2], [L, 3, 3].
+      center: centres of mass [m], [L, 3].
+      motion: velocities of the links, [L, 6].
+      target: the desired momentum.
+      magnitude_only: whether to correct only the magnitude of the angular momentum, as PhysX does.
 
     Returns:
       The corrected velocities, [L, 6].
@@ -60,13 +60,13 @@ def restore_momentum(
 
 
 def turn_to_momentum(inertia: Array, angular: Array, target: Array, *, magnitude_only: bool) -> Array:
-    """The angular velocity [3, 1] by which all must turn, as one, to change an angular momentum into another.
+    """The angular velocity [3, 1] that changes the angular momentum of the rigid whole to a target.
 
     Args:
-      inertia: of all about the centre of mass [kg m^2], [3, 3, 1].
-      angular: angular momentum about the centre of mass now, [3, 1].
-      target: the one to have, [3, 1].
-      magnitude_only: whether it keeps its direction and takes the magnitude alone, as in PhysX.
+      inertia: total inertia about the centre of mass [kg m^2], [3, 3, 1].
+      angular: current angular momentum about the centre of mass, [3, 1].
+      target: the desired one, [3, 1].
+      magnitude_only: whether to correct only the magnitude, as PhysX does.
     """
     wanted = _with_magnitude(angular, target) if magnitude_only else target
     return spatial.apply(spatial.inverse(inertia), wanted - angular)

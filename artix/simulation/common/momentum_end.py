@@ -1,4 +1,4 @@
-"""A floating articulation's momentum and centre of mass at the end of a step."""
+"""Momentum and centre of mass of a floating articulation at the end of a step."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def with_momentum(
     *,
     magnitude_only: bool,
 ) -> State:
-    """Gives the root the velocity that makes up a momentum at the new poses, and moves the whole to where it belongs.
+    """Sets the root velocity that gives a momentum at the new poses, and moves the centre of mass to its place.
 
     Args:
       articulation: the articulation.
       end: the state at the end of the step.
-      center: the centre of mass at its start, from the root's [m], [3, 1].
+      center: the centre of mass at the start of the step, relative to the root's [m], [3, 1].
       travelled: displacement of the root's centre of mass [m], [3].
-      target: the momentum to have.
+      target: the desired momentum.
       carried: the linear momentum that moved the centre of mass during the step [kg m/s], [3].
       dt: the step [s].
       magnitude_only: as for :func:`turn_to_momentum`.
@@ -59,7 +59,7 @@ def with_momentum(
     spread = second - first[:, None] * middle[None]
     locked = spatial.trace(spread)[None, None] * spatial.identity_like(first) - spread
     turn = turn_to_momentum(locked, now[3:], target.angular[:, None], magnitude_only=magnitude_only)
-    # Turning about the centre of mass leaves the linear momentum as it is.
+    # Rotating about the centre of mass does not change the linear momentum.
     push = (target.linear[:, None] - now[:3]) / mass
     corrected = jnp.concatenate([root.linear - spatial.cross(turn, middle) + push, root.angular + turn])[:, 0]
     shift = (center + dt * carried[:, None] / mass - middle)[:, 0] - travelled
@@ -119,7 +119,7 @@ def _mass_and_momentum_jvp(primals, tangents):
 def _displaced(
     tree: Tree, inertias: Inertias, motions: Motion, velocity: Motion, qd: Array, moved: Motion
 ) -> tuple[Inertias, Array]:
-    """Changes of the bodies' mass moments, and of the whole momentum, where bodies and DOFs move by displacements."""
+    """Changes of the bodies' mass moments and of the total momentum for displacements of bodies and DOFs."""
     d_inertias, still = inertia_rates(inertias, moved), Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity))
     turned = body_velocities(tree, motion_rates(tree, moved, motions), still, qd)
     return d_inertias, _carried(d_inertias, velocity) + _carried(inertias, turned)
@@ -131,5 +131,5 @@ def _carried(inertias: Inertias, velocity: Motion) -> Array:
 
 
 def _total(x: Array) -> Array:
-    """The sum over bodies, as one item."""
+    """The sum over bodies, with an axis of length one."""
     return jnp.sum(x, axis=-1, keepdims=True)

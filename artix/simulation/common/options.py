@@ -1,4 +1,4 @@
-"""What a step is told besides the articulation and its state: controls (data) and options (static)."""
+"""The input of a step besides the articulation and its state: controls (data) and options (static)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ Array = jax.Array
 
 
 class Control(struct.PyTreeNode):
-    """What acts on an articulation during one step; whatever is ``None`` is absent.
+    """The input that acts on an articulation during one step. Fields that are ``None`` have no effect.
 
     Attributes:
-      joint_force: commanded joint forces [N m or N], shape [n]; limited to ``articulation.max_joint_force``.
-      drive_target: target positions of the drives [rad or m], shape [n]; ``articulation.drive.target_position`` if
-        ``None``.
-      drive_target_velocity: target velocities of the drives [rad/s or m/s], shape [n]; likewise.
+      joint_force: commanded joint forces [N m or N], shape [n]; clipped to ``articulation.max_joint_force``.
+      drive_target: target positions of the drives [rad or m], shape [n]; if ``None``,
+        ``articulation.drive.target_position``.
+      drive_target_velocity: target velocities of the drives [rad/s or m/s], shape [n]; if ``None``,
+        ``articulation.drive.target_velocity``.
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
         [L, 6].
 
@@ -42,47 +43,50 @@ class Control(struct.PyTreeNode):
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SolverOptions:
-    """How a step solves for the impulses of drives, friction, limits, mimic and loop joints and tendons; static.
+    """Options of the solver of a step. They are static.
 
     Attributes:
-      solver: ``"implicit"``: all springs, dampers and hard relations in one linear system, inequalities by sweeps over
-        the DOFs; textbook mechanics without PhysX's particularities. ``"pgs"`` (projected Gauss-Seidel) or ``"tgs"``
-        (temporal Gauss-Seidel: one substep per position iteration): PhysX's law, as ``PxSolverType``. ``"rk4"``: the
-        classical Runge-Kutta method of order 4 on :func:`artix.vector_field`, for smooth forces alone: limits, dry
-        friction and envelopes have no part in it, and mimic and loop joints are refused.
-      tendon_law: with ``"implicit"`` and ``"rk4"``, whether tendons pull by PhysX's law or by virtual work, which keeps
-        energy and so suits optimisation. PhysX's fixed tendons put the reaction on a root link instead of the parent
-        links, and its spatial tendons pull at the ends of their paths alone, whatever the coefficients between.
-      position_iterations: sweeps over all rows before positions move (PhysX's default is 4).
-      velocity_iterations: sweeps after that, which change velocities alone (PhysX's default is 1); ``"implicit"`` has
-        none.
-      external_forces_every_iteration: with ``"tgs"``, apply gravity, external and joint forces substep by substep,
-        PhysX's scene flag ``eENABLE_EXTERNAL_FORCES_EVERY_ITERATION_TGS``.
-      substeps: parts of equal length into which a step is divided, under one control; a report is that of the last.
+      solver: ``"implicit"`` solves all springs, dampers and hard relations in one linear system, and inequalities by
+        sweeps over the DOFs; it is textbook mechanics without PhysX's particularities. ``"pgs"`` (projected
+        Gauss-Seidel) and ``"tgs"`` (temporal Gauss-Seidel, with one substep per position iteration) follow PhysX, as
+        ``PxSolverType`` does. ``"rk4"`` is the classical fourth-order Runge-Kutta method on
+        :func:`artix.vector_field`, for smooth forces only: it ignores limits, dry friction and envelopes, and refuses
+        mimic and loop joints.
+      tendon_law: with ``"implicit"`` and ``"rk4"``, whether tendons pull by PhysX's law or by virtual work, which
+        conserves energy and therefore suits optimisation. PhysX's fixed tendons put the reaction on a root link instead
+        of the parent links, and its spatial tendons pull only at the ends of their paths, whatever the coefficients in
+        between.
+      position_iterations: number of sweeps over all rows before positions move (PhysX's default is 4).
+      velocity_iterations: number of sweeps after that, which change only velocities (PhysX's default is 1). Not used by
+        ``"implicit"``.
+      external_forces_every_iteration: with ``"tgs"``, whether to apply gravity, external and joint forces in every
+        substep, as PhysX's scene flag ``eENABLE_EXTERNAL_FORCES_EVERY_ITERATION_TGS`` does.
+      substeps: number of equal parts into which a step is divided, all with the same control. A report describes the
+        last part.
       smooth_friction: with ``"implicit"``, the speed [rad/s or m/s] below which dry friction fades instead of sticking:
-        ``-dynamic v / sqrt(v^2 + smooth_friction^2)``, implicit in time, with derivatives at rest as elsewhere; static
-        friction has no part in it. 0 for stick and slip.
-      contact_iterations: with a ground and ``"implicit"``, Newton steps on the laws of all contacts. The last ones of
-        the ``position_iterations`` sweeps begin with one each and leave contacts to it, but for one sweep over the
-        contacts at the end; at least two sweeps over all rows come first.
-      max_contacts_per_geometry: with a ground and ``"implicit"``, the most contacts of one shape with one of its
-        surfaces, of which the nearest are taken; ``None`` for all, which are 8 for a box.
-      max_link_contacts: with ``"implicit"``, the most contacts between links of one articulation, of which the nearest
-        are taken; ``None`` for all candidates. Each adds three rows, candidates that are left out little: 4 of them
-        double the operations of a humanoid's step on both feet.
+        ``-dynamic v / sqrt(v^2 + smooth_friction^2)``, implicit in time, with useful derivatives at rest; static
+        friction is ignored. 0 for stick and slip.
+      contact_iterations: with contacts and ``"implicit"``, the number of Newton steps on the laws of all contacts. Each
+        is part of one of the last ``position_iterations`` sweeps, which then skip the contacts. At least two sweeps
+        over all rows come first, and one sweep over the contacts comes last.
+      max_contacts_per_geometry: with a ground and ``"implicit"``, the largest number of contacts between one shape and
+        one surface; the nearest are kept. ``None`` for all, which are 8 for a box.
+      max_link_contacts: with ``"implicit"``, the largest number of contacts between links of one articulation; the
+        nearest are kept. ``None`` for all candidates. Each contact adds three rows; candidates that are left out cost
+        little. For a humanoid standing on both feet, 4 double the operations of the step.
       allowed_penetration: with a ground and ``"implicit"``, the depth [m] to which rigid contacts may penetrate without
-        being pushed out. Where it is less than what rounding makes of gaps, a box on its corners rests on those that
+        being pushed out. If it is below the rounding error of gaps, a box rests only on those of its corners that
         happen to be lowest.
-      contact_smoothing: with a ground and ``"implicit"``, the energy E [J] by which contacts push before they touch: at
-        rest a contact with a gap d pushes with the force E/d, so that a weight W hovers at E/W. It gives optimisers a
-        slope towards the ground. 0 for contacts that push when they touch.
-      max_separation_speed: with a ground, the speed [m/s] at which rigid contacts that penetrate separate at most;
-        PhysX's maximal depenetration velocity.
-      contact_distance: with a ground and ``"pgs"`` or ``"tgs"``, the gap [m] from which on contacts count; the sum of
+      contact_smoothing: with a ground and ``"implicit"``, the energy E [J] of contacts that push before they touch: at
+        rest, a contact with gap d pushes with the force E/d, so a weight W hovers at E/W. Optimisers then see a slope
+        towards the ground. With 0, contacts push only when they touch.
+      max_separation_speed: with a ground, the largest speed [m/s] at which penetrating rigid contacts separate; PhysX's
+        maximal depenetration velocity.
+      contact_distance: with a ground and ``"pgs"`` or ``"tgs"``, the gap [m] below which contacts count; the sum of
         PhysX's contact offsets of the two shapes.
-      restitution_threshold: with a ground, the speed of approach [m/s] above which contacts bounce.
-      drive_limits_are_forces: whether a drive's ``max_force`` is a force rather than an impulse per step, PhysX's
-        articulation flag ``eDRIVE_LIMITS_ARE_FORCES``.
+      restitution_threshold: with a ground, the approach speed [m/s] above which contacts bounce.
+      drive_limits_are_forces: whether a drive's ``max_force`` is a force instead of an impulse per step, as with
+        PhysX's articulation flag ``eDRIVE_LIMITS_ARE_FORCES``.
 
     Raises:
       ValueError: a name is unknown, a count is out of range, or the options contradict each other.
@@ -120,7 +124,7 @@ class SolverOptions:
             raise ValueError(f"tendon_law must be 'physx' or 'virtual_work'; found {self.tendon_law!r}")
         if self.tendon_law != "physx" and self.solver in ("pgs", "tgs"):
             raise ValueError(
-                "tendon_law='virtual_work' needs solver='implicit' or 'rk4'; the others follow PhysX's law"
+                "tendon_law='virtual_work' needs solver='implicit' or 'rk4'; the other solvers follow PhysX"
             )
         counts = {"position_iterations": 1, "velocity_iterations": 0, "substeps": 1, "contact_iterations": 0}
         if self.max_contacts_per_geometry is not None:
@@ -144,7 +148,10 @@ class SolverOptions:
 
 
 def check_control(articulation: Articulation, control: Control, called: str = "control") -> None:
-    """Checks the shapes and dtypes of a control, ``called`` so; see :func:`artix.model.checks.check_vector`."""
+    """Checks the shapes and dtypes of a control, which errors call ``called``.
+
+    See :func:`artix.model.checks.check_vector`.
+    """
     check_type(called, control, Control)
     tree = articulation.topology
     for name, shape, meaning in (

@@ -1,4 +1,4 @@
-"""What a step tells besides the next state."""
+"""Reports of a step."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Array = jax.Array
 
 
 class Residual(struct.PyTreeNode):
-    """What a solver's last sweep still had to correct, over all rows; PhysX's ``PxResiduals``.
+    """How much a solver's last sweep still corrected, over all rows; PhysX's ``PxResiduals``.
 
-    A row is one of a loop joint (for ``"implicit"`` of its distance alone), a path of a spatial tendon, a joint of a
-    fixed one, a mimic joint, one of three of a contact, or a DOF with its drive, friction and limits. Its entry is the
-    change of its velocity by the impulses of the last sweep [rad/s or m/s]: zero once the sweeps have converged. Of the
-    hard relations of ``"implicit"``, which no sweep solves, the entries are the velocities by which they are missed.
+    Rows are those of loop joints (with ``"implicit"``, of their distances only), paths of spatial tendons, joints of
+    fixed tendons, mimic joints, contacts (three rows each), and DOFs with their drives, friction and limits. The entry
+    of a row is the change of its velocity in the last sweep [rad/s or m/s]: zero once the sweeps have converged. For
+    the hard relations of ``"implicit"``, which sweeps do not solve, it is the remaining velocity error.
 
     Attributes:
-      rms: root of the mean square over all rows, shape [].
+      rms: root mean square over all rows, shape [].
       max: largest magnitude, shape [].
 
     Examples:
@@ -35,7 +35,7 @@ class Residual(struct.PyTreeNode):
 
 
 def residual_of(corrections: Array) -> Residual:
-    """The residual of the corrections [R] of all rows, zero where there is none."""
+    """The residual for the corrections [R] of all rows; zero without rows."""
     square = corrections**2
     mean = jnp.sum(square) / max(corrections.size, 1)
     moved = mean > 0
@@ -44,23 +44,23 @@ def residual_of(corrections: Array) -> Residual:
 
 
 class ContactReport(struct.PyTreeNode):
-    """What contacts with the ground did during a step, K of them; points, normals and gaps are those at its start.
+    """The K contacts with the ground during a step. Points, normals and gaps are those at its start.
 
     Attributes:
-      links: the number of the link of each, static, length K.
-      geometries: the number of the shape of each, static, length K.
-      point: where the link touches, in world axes, [K, 3] [m].
-      normal: from the ground towards the link, in world axes, [K, 3].
-      gap: the distance, negative for penetration, [K] [m].
-      force: the mean force on the link, in world axes, [K, 3] [N].
-      impulse: the same over the step, two tangential components, then the normal one, [K, 3] [N s].
+      links: index of the link of each contact, static, length K.
+      geometries: index of the shape of each contact, static, length K.
+      point: point of contact on the link, in world axes, [K, 3] [m].
+      normal: normal from the ground towards the link, in world axes, [K, 3].
+      gap: distance, negative for penetration, [K] [m].
+      force: mean force on the link, in world axes, [K, 3] [N].
+      impulse: impulse over the step, two tangential components and then the normal one, [K, 3] [N s].
       slip: speed along the ground at the end of the step, [K] [m/s].
-      sticks: whether friction holds it, [K].
-      slides: whether it is in touch and slides, [K]. What neither sticks nor slides has come off.
-      link_force: the forces summed for each link, [L, 3] [N].
-      omitted: how many candidates that touched were left out, see ``SolverOptions.max_contacts_per_geometry``, [],
+      sticks: whether friction holds the contact, [K].
+      slides: whether the contact touches and slides, [K]. A contact that neither sticks nor slides is open.
+      link_force: sum of the forces on each link, [L, 3] [N].
+      omitted: number of touching candidates that were left out, see ``SolverOptions.max_contacts_per_geometry``, [],
         int32.
-      residual: by how much the impulses fail Signorini's and Coulomb's laws, the largest one, [] [N s].
+      residual: largest violation of Signorini's and Coulomb's laws by the impulses, [] [N s].
 
     Examples:
       >>> builder = artix.ArticulationBuilder()
@@ -89,22 +89,22 @@ class ContactReport(struct.PyTreeNode):
 
 
 class LinkContactReport(struct.PyTreeNode):
-    """What contacts between links did during a step, K of them; points, normals and gaps are those at its start.
+    """The K contacts between links during a step. Points, normals and gaps are those at its start.
 
     Attributes:
-      geometries: the numbers of the two shapes of each, [K, 2], int32.
-      links: those of their links, [K, 2], int32.
-      point: in the middle between both surfaces, in world axes, [K, 3] [m].
-      normal: from the second shape towards the first, in world axes, [K, 3].
-      gap: the distance, negative for penetration, [K] [m].
-      force: the mean force on the first link, in world axes, [K, 3] [N]; the second gets the opposite one.
-      impulse: the same over the step, two tangential components, then the normal one, [K, 3] [N s].
-      slip: the speed of one surface along the other at the end of the step, [K] [m/s].
-      sticks: whether friction holds them together, [K].
-      slides: whether they touch and slide, [K]. What neither sticks nor slides has come apart.
-      link_force: the forces summed for each link, [L, 3] [N]; their sum is zero.
-      omitted: how many points that touched were left out, see ``SolverOptions.max_link_contacts``, [], int32.
-      residual: by how much the impulses fail Signorini's and Coulomb's laws, the largest one, [] [N s].
+      geometries: indices of the two shapes of each contact, [K, 2], int32.
+      links: indices of their links, [K, 2], int32.
+      point: midpoint between the two surfaces, in world axes, [K, 3] [m].
+      normal: normal from the second shape towards the first, in world axes, [K, 3].
+      gap: distance, negative for penetration, [K] [m].
+      force: mean force on the first link, in world axes, [K, 3] [N]; the opposite force acts on the second.
+      impulse: impulse over the step, two tangential components and then the normal one, [K, 3] [N s].
+      slip: speed of one surface along the other at the end of the step, [K] [m/s].
+      sticks: whether friction holds the contact, [K].
+      slides: whether the contact touches and slides, [K]. A contact that neither sticks nor slides is open.
+      link_force: sum of the forces on each link, [L, 3] [N]; they add up to zero.
+      omitted: number of touching points that were left out, see ``SolverOptions.max_link_contacts``, [], int32.
+      residual: largest violation of Signorini's and Coulomb's laws by the impulses, [] [N s].
 
     Examples:
       >>> builder = artix.ArticulationBuilder(fixed_base=True)
@@ -137,24 +137,24 @@ class LinkContactReport(struct.PyTreeNode):
 
 
 class StepReport(struct.PyTreeNode):
-    """What a step tells besides the next state.
+    """The report of a step: accelerations, joint forces, residuals and contacts.
 
     Attributes:
       joint_acceleration: mean accelerations of the joints during the step [rad/s^2 or m/s^2], shape [n].
       link_velocity: velocities of the links' centres of mass at the end of the step, linear [m/s], then angular
-        [rad/s], world axes, shape [L, 6]. As in PhysX, those of a fixed base belong to the old poses.
+        [rad/s], world axes, shape [L, 6]. As in PhysX, those of a fixed base are at the old poses.
       link_acceleration: mean accelerations of the links' centres of mass during the step, linear [m/s^2], then angular
         [rad/s^2], world axes, shape [L, 6].
-      incoming_joint_force: the wrench that each link's parent exerts on it through their joint, force [N], then torque
+      incoming_joint_force: wrench that each link's parent exerts on it through their joint, force [N] then torque
         [N m], at the origin and in the axes of the child joint frame, shape [L, 6]; zero for the root. PhysX's
         ``eLINK_INCOMING_JOINT_FORCE``.
-      loop_joint_force: the wrench that each loop joint exerts on its ``link_b``, force [N], then torque [N m], at the
-        origin of its frame on that link, in world axes, shape [C, 6]; PhysX's ``PxConstraint::getForce``.
-      position_residual: what the last sweep corrected of those that move the positions.
-      velocity_residual: the same of the sweeps that leave the final velocities; equal to the former where these are
-        the same sweeps.
-      contacts: with the ground; ``None`` where there is no ground.
-      link_contacts: between links; ``None`` where no shapes touch each other (``topology.geometry_pairs``).
+      loop_joint_force: wrench that each loop joint exerts on its ``link_b``, force [N] then torque [N m], at the origin
+        of its frame on that link, in world axes, shape [C, 6]; PhysX's ``PxConstraint::getForce``.
+      position_residual: residual of the last sweep that determined how positions move.
+      velocity_residual: residual of the last sweep that determined the final velocities; the same if there is only one
+        kind of sweep.
+      contacts: contacts with the ground; ``None`` without a ground.
+      link_contacts: contacts between links; ``None`` without pairs of shapes (``topology.geometry_pairs``).
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
@@ -176,7 +176,7 @@ class StepReport(struct.PyTreeNode):
 
     @classmethod
     def zeros(cls, articulation: Articulation) -> StepReport:
-        """The report before the first step: zeros."""
+        """A report of zeros, as before the first step."""
         dofs, links = (
             jnp.zeros_like(articulation.armature),
             jnp.zeros((len(articulation.link_mass), 6), articulation.dtype),

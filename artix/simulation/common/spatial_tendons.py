@@ -29,15 +29,15 @@ class SpatialTendonRow(NamedTuple):
     lower_limit: Array
     upper_limit: Array
     free_rate: Array
-    """Velocity along the path's ends before any impulse."""
+    """Rate at which the ends of the path shorten it, before any impulse."""
     direction: Array
-    """Change of that velocity by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
+    """Derivative of that rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
     effect: Array
-    """Change of the generalised velocity by a unit impulse, [nv]."""
+    """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
     """Velocity per impulse."""
     wrench: Array
-    """Wrenches on the links of a unit impulse, [L, 6]."""
+    """Wrenches on the links for a unit impulse, [L, 6]."""
 
 
 class _Paths(NamedTuple):
@@ -71,7 +71,7 @@ def _paths(tendons: tuple[SpatialTendonStructure, ...]) -> _Paths:
 
 
 def _points(articulation: Articulation, link: np.ndarray, frame: Placement) -> Array:
-    """The attachments in the axes and about the origin of the links' frames, [A, 3]."""
+    """Positions of the attachments relative to the frame origins, [A, 3]."""
     local = articulation.spatial_tendons.position.T
     at = frame.take(jnp.asarray(link))
     return (at.position + spatial.rotate(at.rotation, local)).T
@@ -87,7 +87,7 @@ def _segments(points: Array, parent: np.ndarray) -> tuple[Array, Array]:
 
 
 def path_lengths(articulation: Articulation, topology: Topology, frame: Placement) -> Array:
-    """Lengths [S] of all paths with the links' frames where they are."""
+    """Lengths [S] of all paths for these link frames."""
     paths, numbers = _paths(topology.spatial_tendons), articulation.spatial_tendons
     length, _ = _segments(_points(articulation, paths.link, frame), paths.parent)
     on_path = jnp.asarray(paths.on_path, length.dtype)
@@ -96,13 +96,13 @@ def path_lengths(articulation: Articulation, topology: Topology, frame: Placemen
 
 
 def path_ends(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
-    """The tendon of each path and the attachment that is its leaf, [S] each."""
+    """The tendon and the leaf attachment of each path, [S] each."""
     paths = _paths(topology.spatial_tendons)
     return paths.tendon, paths.leaf
 
 
 def path_gradients(articulation: Articulation, at_start: StepStart) -> Array:
-    """The changes of the paths' lengths by the motions of the links, [S, L, 6]; as wrenches, those of a unit push."""
+    """Derivatives of the paths' lengths by the link motions, [S, L, 6]; also the wrenches of a unit push."""
     paths = _paths(static_topology(at_start).spatial_tendons)
     points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
@@ -155,15 +155,15 @@ def spatial_tendon_impulses(
 ) -> tuple[Array, Array]:
     """The accumulated impulses of one path's spring and damper, and of its limits, after one more sweep.
 
-    They pull the leaf towards its parent and the root towards its child; what lies between feels nothing. In
+    They pull the leaf towards its parent and the root towards its child. Attachments in between feel nothing. In
     continuous time the force is ``stiffness (length - rest_length) - damping rate + limit_stiffness excess``.
 
     Args:
       row: the path.
       spring: impulse of spring and damper so far.
       limit: impulse of the limits so far.
-      rate: velocity along the path's ends, positive where it shortens.
-      length: of the path now.
+      rate: rate at which the ends of the path shorten it.
+      length: length of the path now.
       sweep: the sweep.
     """
     h = sweep.h

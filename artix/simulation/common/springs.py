@@ -1,8 +1,8 @@
 """Springs and dampers that couple DOFs, for the implicit solver: compliant mimic joints and tendons.
 
-Every spring pulls along a direction of the generalised velocity by an effort that is linear in the position and the
-velocity at the end of the step, so that all of them add up to ``(Mh + dt D + dt^2 K) nu = ...``. Tendons follow
-PhysX's law, or do virtual work: then their forces are gradients of their energy, which a tendon without damping keeps.
+Every spring acts along a direction of the generalised velocity with an effort that is linear in the position and
+velocity at the end of the step, so together they give ``(Mh + dt D + dt^2 K) nu = ...``. Tendons follow either PhysX's
+law or virtual work. With virtual work their forces are gradients of an energy, which an undamped tendon conserves.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Springs(NamedTuple):
     stiffness: Array
     damping: Array
     stretch: Array
-    """At the start of the step."""
+    """Stretch at the start of the step."""
     rate: Array
-    """Change of the stretch's rate by the generalised velocity."""
+    """Derivative of the stretch's rate by the generalised velocity."""
     force: Array
-    """Generalised force of a unit effort against the stretch; ``rate`` where the spring does virtual work."""
+    """Generalised force of a unit effort against the stretch; equal to ``rate`` with virtual work."""
     wrench: Array | None = None
-    """The same as wrenches on the links, where it acts on links rather than on DOFs."""
+    """The same as wrenches on the links, for springs that act on links instead of DOFs."""
     transmitted: Array | None = None
-    """What of these PhysX counts as transmitted by the joints of the links on which it acts."""
+    """The part of these wrenches that PhysX counts as transmitted by the joints of those links."""
 
 
 def coupling_springs(
@@ -46,7 +46,7 @@ def coupling_springs(
     joint_position: Array,
     tendon_law: Literal["physx", "virtual_work"],
 ) -> list[Springs]:
-    """All springs that couple DOFs."""
+    """Collects all springs that couple DOFs."""
     topology, virtual_work = at_start.topology, tendon_law == "virtual_work"
     found = []
     if len(topology.mimic_dofs):
@@ -61,13 +61,13 @@ def coupling_springs(
 
 
 def spring_efforts(springs: Springs, velocity: Array, dt: Array) -> Array:
-    """The efforts of springs and dampers after a time with a generalised velocity."""
+    """The efforts of springs and dampers after ``dt`` with a generalised velocity."""
     rate = jnp.matmul(springs.rate, velocity, precision=HIGHEST)
     return springs.stiffness * (springs.stretch + dt * rate) + springs.damping * rate
 
 
 def mimic_springs(articulation: Articulation, at_start: StepStart, joint_position: Array) -> Springs:
-    """Springs of the given natural frequency and damping ratio for the inertia that the relation feels."""
+    """Springs with the given natural frequency and damping ratio, for the inertia that the relation sees."""
     mimic = articulation.mimic
     direction = mimic_directions(mimic, at_start.topology)
     response = jnp.sum(jnp.matmul(direction, at_start.inverse_mass, precision=HIGHEST) * direction, axis=1)
@@ -86,9 +86,9 @@ def fixed_tendon_springs(
 ) -> Springs:
     """Springs on the tendons' lengths.
 
-    By PhysX's law, joint i of K gets ``recip_coefficient_i / K`` of the tension and the root link the reaction, and the
-    length's rate is that of the links along the same axes; by virtual work the joint gets ``coefficient_i / K`` as its
-    effort, and the rate is the true one.
+    With PhysX's law, joint i of K gets ``recip_coefficient_i / K`` of the tension, the root link gets the reaction, and
+    the rate of the length is that of the links along the same axes. With virtual work, the joint's effort is
+    ``coefficient_i / K`` of the tension, and the rate is the true one.
     """
     numbers, topology = articulation.fixed_tendons, static_topology(at_start)
     tendon, dof = tendon_joints(topology)
@@ -114,8 +114,8 @@ def fixed_tendon_springs(
 def spatial_tendon_springs(articulation: Articulation, at_start: StepStart, *, virtual_work: bool) -> Springs:
     """Springs on the lengths of the paths.
 
-    By PhysX's law only the ends of a path feel its tension, and its damper sees their velocities; by virtual work every
-    segment pulls with its coefficient.
+    With PhysX's law only the ends of a path feel its tension, and its damper uses their velocities. With virtual work
+    every segment pulls with its coefficient.
     """
     numbers, topology = articulation.spatial_tendons, static_topology(at_start)
     tendon, leaf = path_ends(topology)
@@ -140,7 +140,7 @@ def _force(at_start: StepStart, wrench: Array) -> Array:
 def _with_limits(
     tendons: FixedTendons | SpatialTendons, length: Array, rest: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array]:
-    """One spring for that of the tendon and that of the limit which it is beyond: its stiffness and its stretch."""
+    """Combines a tendon's spring with that of the limit it exceeds: stiffness and stretch of one spring."""
     has_lower, has_upper = jnp.isfinite(lower), jnp.isfinite(upper)
     under = jnp.where(has_lower, length - jnp.where(has_lower, lower, 0), 0)
     over = jnp.where(has_upper, length - jnp.where(has_upper, upper, 0), 0)

@@ -34,7 +34,7 @@ class StepStart(NamedTuple):
 
     topology: Tree
     frame: Placement
-    """Link frames, L items."""
+    """The link frames, L of them."""
     center: Array
     """Centres of mass of the links, [L, 3]."""
     mass_axes: Array
@@ -48,13 +48,13 @@ class StepStart(NamedTuple):
     link_jacobian: Array | None
     """Velocities of the links' centres of mass per unit of ``nu``, [L, 6, nv]; see :func:`evaluate_step_start`."""
     accelerations: Array | None
-    """Those of the links' centres of mass at zero generalised acceleration, [L, 6]; see :func:`evaluate_step_start`."""
+    """Accelerations of the links at zero generalised acceleration, [L, 6]; see :func:`evaluate_step_start`."""
     mass_matrix: Array
     """Mass matrix without armature, [nv, nv]."""
     mass_product: MassProduct
-    """The same with armature, not multiplied out."""
+    """The mass matrix with armature, as factors."""
     inverse: Array | None
-    """The inverse of that, [nv, nv]; see :func:`evaluate_step_start`."""
+    """Inverse of the mass matrix with armature, [nv, nv]; see :func:`evaluate_step_start`."""
     axis: Array
     """Axis of each DOF in the child joint frame, [n, 3]."""
     child_origin: Array
@@ -62,7 +62,7 @@ class StepStart(NamedTuple):
     parent_origin: Array
     """Origin of each DOF's joint frame on its parent link, [n, 3]."""
     drift: Array | None
-    """By how much joint frames have turned on their parents, [L, 3]; ``None`` where drifts are not kept."""
+    """Drifts: rotations of the joint frames on their parents, [L, 3]; ``None`` if drifts are not kept."""
 
     @property
     def jacobian(self) -> Array:
@@ -86,10 +86,10 @@ class StepStart(NamedTuple):
 def evaluate_step_start(
     articulation: Articulation, state: State, drift: Array | None = None, *, with_all: bool = True
 ) -> StepStart:
-    """Evaluates what is held constant during the step.
+    """Evaluates everything that stays constant during the step.
 
-    The links' Jacobian and accelerations and the inverse mass matrix are left out if not asked for: most steps of the
-    implicit solver do without.
+    The links' Jacobian, their accelerations and the inverse mass matrix are only evaluated ``with_all``; most steps of
+    the implicit solver do not need them.
     """
     if drift is not None:
         articulation = with_joint_drift(articulation, drift)
@@ -134,12 +134,12 @@ def _velocity_products(articulation: Articulation, state: State) -> Array:
 
 
 def has_tendons(topology: Tree) -> bool:
-    """Whether steps have tendons to solve for."""
+    """Whether the articulation has tendons."""
     return isinstance(topology, Topology) and bool(topology.fixed_tendons or topology.spatial_tendons)
 
 
 def inverse_with(at_start: StepStart, added: Array) -> Array:
-    """The inverse of the mass matrix with ``added`` [nv] to its diagonal, [nv, nv]."""
+    """The inverse of the mass matrix with ``added`` [nv] on its diagonal, [nv, nv]."""
     return inverse_of_product(at_start.topology, at_start.mass_matrix, at_start.mass_product._replace(added=added))
 
 
@@ -151,15 +151,15 @@ def world_inertias(at_start: StepStart) -> Array:
 
 
 def link_motion(at_start: StepStart, velocity: Array) -> Array:
-    """The links' velocities [L, 6] that a generalised velocity [nv] makes (or displacements, or impulses' effects)."""
-    # By sums over the tree, so that solvers without tendons never evaluate the Jacobian.
+    """The link velocities [L, 6] for a generalised velocity [nv]; also for displacements and effects of impulses."""
+    # Sums over the tree: solvers without tendons need no Jacobian.
     tree, base = at_start.topology, at_start.topology.num_base_dofs
     root = root_motion(tree, velocity[:base] if base else jnp.zeros_like(velocity, shape=6))
     return center_velocities(tree, at_start.motions, root, velocity[base:], at_start.center.T).T
 
 
 def response(at_start: StepStart, impulse: Array) -> Array:
-    """The change of the generalised velocity [nv] by a generalised impulse [nv]."""
+    """The change of the generalised velocity [nv] due to a generalised impulse [nv]."""
     return jnp.matmul(at_start.inverse_mass, impulse, precision=HIGHEST)
 
 
@@ -184,34 +184,34 @@ def generalized_force(at_start: StepStart, wrench: Array) -> Array:
 
 
 def point_row(at_start: StepStart, link: np.ndarray | Array, point: Array, direction: Array) -> Array:
-    """The functional on link motions that is the velocity of points on links along directions.
+    """Rows that map link motions to the velocities of points along directions.
 
     Args:
-      at_start: the articulation.
+      at_start: the articulation at the start of the step.
       link: the links of k points, [k].
       point: the points, [k, 3].
       direction: the directions, [k, 3].
 
     Returns:
-      Shape [k, 6]: its product with the motion of ``link`` is the velocity; as a wrench it is a unit force at the
-      point.
+      Shape [k, 6]. The product of a row with the motion of its ``link`` is the velocity; as a wrench, the row is a unit
+      force at the point.
     """
     return jnp.concatenate([direction, jnp.cross(point - at_start.center[link], direction)], axis=-1)
 
 
 def angular_row(direction: Array) -> Array:
-    """The same for the angular velocity about directions [k, 3]; as a wrench, a unit torque."""
+    """Rows for the angular velocity about directions [k, 3]; as a wrench, a unit torque."""
     return jnp.concatenate([jnp.zeros_like(direction), direction], axis=-1)
 
 
 def axis_row(at_start: StepStart, dof: np.ndarray, link: np.ndarray | Array, point: Array) -> Array:
-    """The same for the axes of DOFs [k]: velocities of points for translations, angular velocities for rotations."""
+    """Rows for the axes of DOFs [k]: velocities of points for translations, angular velocities for rotations."""
     axis = at_start.axis[dof]
     linear = jnp.asarray(at_start.topology.dof_is_linear[dof])[:, None]
     return jnp.where(linear, point_row(at_start, link, point, axis), angular_row(axis))
 
 
 def static_topology(at_start: StepStart) -> Topology:
-    """The static topology, which PhysX's solvers and tendons need; padded articulations do not get here."""
+    """The static topology, for PhysX's solvers and tendons. Padded articulations are refused before."""
     assert isinstance(at_start.topology, Topology)
     return at_start.topology

@@ -11,28 +11,28 @@ Array = jax.Array
 
 
 class Sweep(NamedTuple):
-    """The kind of a sweep (static) and its times (arrays of shape [])."""
+    """The kind of sweep (static) and its times (arrays of shape [])."""
 
     temporal: bool
     """Whether the solver is the temporal one (TGS), whose positions move from sweep to sweep."""
     moves_positions: bool
     """Whether this is a position sweep rather than a velocity sweep."""
     restarts: bool
-    """Whether friction and envelopes see this sweep alone rather than the whole step."""
+    """Whether friction and envelopes account for this sweep only instead of the whole step."""
     drive_limits_are_forces: bool
-    """Whether drives are limited in force rather than in impulse per step."""
+    """Whether drive limits are forces instead of impulses per step."""
     dt: Array
     """The step [s]."""
     h: Array
-    """The part of the step that a sweep covers [s]: all of it for PGS."""
+    """The time that a sweep covers [s]: the whole step for PGS."""
     elapsed: Array
     """Time since the start of the step [s]; 0 for PGS."""
     error_reduction: Array
-    """Part of a position error that one sweep removes."""
+    """Fraction of a position error that one sweep removes."""
 
     @property
     def budget_time(self) -> Array:
-        """The time over which friction and envelopes are accounted [s]."""
+        """The time over which friction and envelopes accumulate [s]."""
         return self.h if self.restarts else self.dt
 
 

@@ -1,4 +1,4 @@
-"""Velocities before any constraint acts, after gravity, loads, damping and inertial forces."""
+"""Velocities after gravity, loads, damping and inertial forces, before any constraint acts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Unconstrained(NamedTuple):
     velocity: Array
     """Generalised velocity, [nv]."""
     motion: Array
-    """Velocities of the links' centres of mass, [L, 6]; they contain velocity products and so are not J velocity."""
+    """Velocities of the links' centres of mass, [L, 6]; because of velocity products they differ from J velocity."""
     loaded_motion: Array
-    """What the links' velocities would be if only the external forces had acted, [L, 6]."""
+    """Velocities of the links if only the external forces had acted, [L, 6]."""
 
 
 def clamp_joint_velocities(articulation: Articulation, state: State) -> State:
-    """Scales all joint velocities by one factor, so that none exceeds its limit."""
+    """Scales all joint velocities by a common factor so that none exceeds its limit."""
     speed, limit = jnp.abs(state.joint_velocity), articulation.max_joint_velocity
     fast = speed > limit
     ratio = jnp.where(fast, limit, 1) / jnp.where(fast, speed, 1)
@@ -45,7 +45,7 @@ def clamp_joint_velocities(articulation: Articulation, state: State) -> State:
 def link_resistance(
     articulation: Articulation, at_start: StepStart, motion: Array, given: Array, dt: Array
 ) -> tuple[Array, Array]:
-    """Wrenches at the links' centres of mass, [L, 6] each: by which damping reduces those given, and of brakes.
+    """Wrenches at the links' centres of mass, [L, 6] each: what damping takes away from the given ones, and brakes.
 
     Link damping also attenuates gravity and loads by ``1 - damping dt``, as in PhysX. A link beyond its speed limit
     is braked to it within the step.

@@ -1,4 +1,4 @@
-"""The velocity of an implicit step within all bounds and under its hard constraints."""
+"""The velocity of an implicit step that satisfies all bounds and hard relations."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ Array = jax.Array
 
 
 class Bounded(NamedTuple):
-    """The velocities of one articulation within all bounds."""
+    """Velocities of one articulation that satisfy all bounds."""
 
     moving_velocity: Array
-    """Of the positions, [nv]; it also corrects errors of hard mimic joints, which leaves no velocity behind."""
+    """Velocity that moves the positions, [nv]; it also corrects position errors of hard mimic joints."""
     velocity: Array
-    """At the end of the step, [nv]."""
+    """Velocity at the end of the step, [nv]."""
     loop_impulse: Array
     """Impulses on all rows of the loop joints' anchors."""
 
 
 class AllBounded(NamedTuple):
-    """What the sweeps over the rows of all articulations found."""
+    """The result of the sweeps over the rows of all articulations."""
 
     each: list[Bounded]
     velocity: Array
-    """Of all articulations at the end of the step, [nv]."""
+    """Velocity of all articulations at the end of the step, [nv]."""
     moving_corrections: Array
-    """What the last sweep corrected of the velocities of DOFs and distances, and what hard relations still lack."""
+    """Corrections of the last sweep to the velocities of DOFs and distances, and remaining errors of hard relations."""
     corrections: Array
-    """The same of the velocity at the end."""
+    """The same for the velocity at the end."""
     impulses: Impulses
-    """Of all bounds at the end of the step; those of DOFs in the order of the sweep."""
+    """Impulses of all bounds at the end of the step; those of DOFs in the order of the sweep."""
 
 
 def bounded(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> AllBounded:
-    """Sweeps over all bounds, while the hard relations hold."""
+    """Sweeps over all bounds while keeping the hard relations."""
     trees, sizes = [one.at_start.topology for one in parts], [len(one.system.velocity) for one in parts]
     if all(
         one.system.hard is None and one.loops is None and has_all_displacements(tree)
@@ -61,7 +61,7 @@ def bounded(parts: Sequence[Prepared], touching: Touching | None, options: Solve
         each = [Bounded(own, own, none) for own in parted(velocity, sizes)]
         return AllBounded(each, velocity, corrections, corrections, impulses)
     bounds, remembered = _all_bounds(parts, touching, options), None if touching is None else touching.remembered
-    # Without mimic joints both velocities are one.
+    # Without mimic joints both velocities are the same.
     targets = ("position_target", "target") if any(len(tree.mimic_dofs) for tree in trees) else ("target",)
     found = []
     for target in targets:
@@ -80,7 +80,7 @@ def bounded(parts: Sequence[Prepared], touching: Touching | None, options: Solve
 
 
 def _all_bounds(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> Bounds:
-    """The rows of all articulations, as changes of the generalised velocity."""
+    """The rows of all articulations, in terms of the generalised velocity."""
     articulations, states, acting = zip(*((one.articulation, one.state, one.acting) for one in parts), strict=True)
     free = [Response(None, one.system.response.matrix) for one in parts]
     within = [response if one.system.hard is None else one.response for response, one in zip(free, parts, strict=True)]
@@ -100,12 +100,12 @@ def _all_bounds(parts: Sequence[Prepared], touching: Touching | None, options: S
 
 
 def _held(system: ImplicitSystem, target: str) -> Array:
-    """The velocity [nv] before the sweeps, brought to what the hard relations ask for."""
+    """The velocity [nv] before the sweeps, corrected to satisfy the hard relations."""
     return system.velocity if system.hard is None else system.hard.held(system.velocity, getattr(system.hard, target))
 
 
 def _loop_impulses(parts: Sequence[Prepared], bounds: Bounds, impulses: Impulses) -> list[Array]:
-    """Impulses on all rows of each one's loop anchors, which hold the velocity that the bounds alone would give."""
+    """Impulses on all rows of each articulation's loop anchors, given the impulses of the bounds."""
     sizes = [len(one.system.velocity) for one in parts]
     given = jnp.zeros_like(parts[0].system.velocity, shape=sum(sizes))
     distances, contacts = bounds.distances, bounds.contacts

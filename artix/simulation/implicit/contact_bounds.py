@@ -1,4 +1,4 @@
-"""Contacts as bounds of an implicit step's velocity."""
+"""Contacts as bounds on the velocity of an implicit step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Touching(struct.PyTreeNode):
     touches: Touches
     choice: Choice
     remembered: ContactMemory | None = None
-    """Impulses with which to begin, of the contacts; ``None`` for none."""
+    """Initial impulses of the contacts, or ``None``."""
 
 
 def contact_rows(
@@ -42,13 +42,13 @@ def contact_rows(
     acting: Sequence[Acting],
     options: SolverOptions,
 ) -> ContactRows:
-    """The rows of all contacts, for the response of all articulations within their hard relations."""
+    """The rows of all contacts, for the responses of all articulations under their hard relations."""
     direction, reach = contact_reaches(articulations, states, contacts)
     effect, dt = response.effect(direction), acting[0].dt
     coupling = matmul(response.reading(direction), effect.T)
     if not any(
         group.transmitted is not None for one in acting for group in one.springs
-    ):  # PhysX's fixed tendons do not answer alike.
+    ):  # With PhysX's fixed tendons the response is not symmetric.
         coupling = jnp.where(np.tri(len(coupling), dtype=bool), coupling, coupling.T)
     links = LinkMotions(direction, effect, coupling)
     block = jnp.sum(matmul(reach, links.coupling)[:, :, None] * reach[:, None], axis=3)
@@ -56,9 +56,9 @@ def contact_rows(
     velocity = joined([generalized_velocity(*member) for member in zip(articulations, states, strict=True)])
     closing = matmul(reach[:, 2], links.of(velocity))
     tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
-    # What hard relations lock shall get no impulse from a division by its vanishing mobility.
-    # The largest entry of a response is on its diagonal, since impulses do not take energy.
-    least = _LEAST_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(response.diagonal)
+    # Directions that hard relations lock must not get an impulse from a division by their vanishing mobility.
+    # The largest entry of a response is on its diagonal because the response is positive semidefinite.
+    least = _MIN_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(response.diagonal)
     normal = jnp.maximum(block[:, 2, 2] + softness, least)
     stiffened = block + jnp.diag(jnp.array([0, 0, 1], block.dtype)) * softness[:, None, None]
     stiffened = stiffened + least * jnp.eye(3, dtype=block.dtype)
@@ -84,23 +84,23 @@ def contact_impulse(
     return matmul(impulse.reshape(-1), direction.reshape(-1, direction.shape[-1]))
 
 
-#: What hard relations leave less than this of its mobility, in units of the rounding error, is locked.
-_LEAST_MOBILITY = 100
+#: A direction is locked if its remaining mobility is below this, in units of the rounding error.
+_MIN_MOBILITY = 100
 
 
 def _softness(contacts: Touches, dt: Array) -> Array:
-    """How fast a compliant contact gives way per impulse, ``1 / (k dt (dt + tau))``; Castro et al., SAP, 2022."""
+    """Velocity per impulse at which a compliant contact yields, ``1 / (k dt (dt + tau))``; Castro et al., SAP, 2022."""
     return contacts.compliance / (dt * (dt + contacts.relaxation_time))
 
 
 def _approach(contacts: Touches, closing: Array, dt: Array, options: SolverOptions) -> Array:
-    """The speed at which contacts may close; negative where they have to separate.
+    """The largest speed at which contacts may close; negative if they must separate.
 
     Args:
-      contacts: they.
+      contacts: the contacts.
       closing: their normal velocities at the start of the step, [K].
-      dt: the step [s].
-      options: the speeds at which restitution begins and penetration ends.
+      dt: length of the step [s].
+      options: options of the solver, with the thresholds for restitution and separation.
     """
     gap = contacts.gap
     excess = jnp.minimum(gap + options.allowed_penetration, 0)

@@ -1,12 +1,12 @@
 """Velocities of contacts per generalised velocity.
 
-A contact with the ground moves as the point of its link. One between two links moves as the point of the first against
-that of the second, which is at the same place: by the difference of both motions there, in which what moves both links
-has no part. So what two links do to each other changes neither momentum of the whole.
+A contact with the ground moves with a point of its link. A contact between two links moves with a point of the first
+link relative to the coincident point of the second. DOFs that move both links cancel in this difference, so contact
+between two links changes neither the linear nor the angular momentum of the whole.
 
-Links that touch are few, and their contacts may be many: a link with one contact has three motions that matter, those
-of the point along the contact's axes; one with more, such as a flat foot, six, however many contacts there are. The
-same holds for two links that touch each other.
+Few links touch something, but each may have many contacts. For a link with a single contact, three motions matter:
+those of the point along the contact's axes. For a link with several contacts, such as a flat foot, it is six, however
+many contacts there are. The same holds for two links that touch each other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Array = jax.Array
 def contact_reaches(
     articulations: Sequence[Articulation], states: Sequence[State], touches: Touches
 ) -> tuple[Array, Array]:
-    """The motions that matter per generalised velocity, [S, nv], and the contacts' velocities per those, [K, 3, S]."""
+    """Link motions per generalised velocity, [S, nv], and contact velocities per link motion, [K, 3, S]."""
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
     for k, ground in enumerate(touches.grounds):
@@ -58,7 +58,7 @@ def contact_reaches(
 
 
 def contact_directions(articulations: Sequence[Articulation], states: Sequence[State], touches: Touches) -> Array:
-    """The contacts' velocities along two tangents and the normal, per generalised velocity, [K, 3, nv]."""
+    """Derivatives of the contact velocities (two tangents, normal) by the generalised velocity, [K, 3, nv]."""
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
     for k, ground in enumerate(touches.grounds):
@@ -113,7 +113,7 @@ def _moved_by(articulations: Sequence[Articulation], kins: Sequence[Kinematics],
 def _relative(pairs: ShapePairs, between: LinkContacts) -> Array | np.ndarray:
     """How the generalised velocities move the first link of each contact against the second, [K, nv].
 
-    Static where all candidates are contacts.
+    The result is static if all candidates are contacts.
     """
     ((count, candidates),) = between.choice.groups
     if count == candidates:
@@ -131,7 +131,7 @@ def _grouped(
     Args:
       frames: tangents and normals, [K, 3, 3].
       place: the points relative to the reference point, [3, K].
-      groups: numbers of the contacts of each.
+      groups: indices of the contacts of each group.
       motions: linear and angular motions [6, groups, nv] at points of the groups [3, groups].
     """
     middle = jnp.stack([jnp.mean(place[:, which], axis=1) for which in groups], axis=1)
@@ -140,7 +140,7 @@ def _grouped(
     direction: list[Array] = []
     reach: list[Array] = [frames[:0]] * len(frames)
     for k, which in enumerate(groups):
-        if sizes[k] == 3:  # Along the contact's own axes, so that these motions are its velocity.
+        if sizes[k] == 3:  # Along the contact's own axes: these motions are its velocity.
             direction.append(matmul(frames[which[0]], moving[:3, k]))
             local = [jnp.eye(3, dtype=frames.dtype)]
         else:

@@ -1,11 +1,11 @@
 """Newton's method on the laws of all contacts at once.
 
-The laws of :mod:`artix.simulation.implicit.contact_rows` are piecewise smooth. Once the sweeps have found out which
-contacts stick, slide and separate, a Newton step solves them exactly, whatever the stiffness of what is between the
-contacts. The law of a contact gives the change of its impulse from that of its velocity, so that what is left to solve
-is as large as the motions of the links, however many contacts these have. A contact that sticks takes any impulse: a
-little is added to its law, so that one follows. That also decides between impulses that do the same, as those of the
-four feet of a table do.
+The laws of :mod:`artix.simulation.implicit.contact_rows` are piecewise smooth. Once the sweeps know which contacts
+stick, slide and separate, a Newton step solves the laws exactly, however stiff the coupling between contacts. A
+contact's law gives the change of its impulse as a function of the change of its velocity, so the system to solve has
+the size of the link motions, however many contacts there are. The law of a sticking contact does not determine its
+impulse, so a small regularisation is added. It also chooses among impulses with the same effect, such as those under
+the four feet of a table.
 
 Alart and Curnier, 1991; Acary, Bremond and Huber, *On solving contact problems with Coulomb friction*, 2018.
 """
@@ -22,31 +22,31 @@ from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, cont
 
 Array = jax.Array
 
-#: What is added to the laws, in units of how a contact's impulse answers its velocity. It only slows Newton's method
-#: down, as the laws that are to hold are without it.
+#: Regularisation of the laws, in units of a contact's impulse per velocity. It slows Newton's method down but does not
+#: change its solution, because residuals are computed without it.
 _REGULARIZATION = 1e-3
 
 
 def newton_change(contacts: ContactRows, impulse: Array, motions: Array) -> Array:
-    """The changes of all impulses [K, 3] that bring the laws to zero as far as they are linear.
+    """The changes of all impulses [K, 3] that solve the linearised laws.
 
     Args:
-      contacts: they.
+      contacts: the contacts.
       impulse: their impulses, [K, 3].
-      motions: of the links, with these, [S].
+      motions: the link motions with these impulses, [S].
     """
     rows, links = contacts.each, contacts.links
     rates = contact_rates(rows, impulse, motions)
     missing = jax.vmap(contact_imbalance)(rows, impulse, rates)
     by_impulse, by_rate = law_derivatives(rows, impulse, rates)
-    # Of each contact: (by_impulse - regularisation) change + by_rate (change of its rates) = -missing
+    # For each contact: (by_impulse - regularisation) change + by_rate (change of its rates) = -missing
     own = jnp.moveaxis(by_impulse - _REGULARIZATION * jnp.eye(3, dtype=impulse.dtype), 0, -1)
     inverse = jnp.moveaxis(spatial.inverse(own), -1, 0)
     answer = jnp.sum(inverse[:, :, :, None] * by_rate[:, None], axis=2)
     stiffness = jnp.sum(answer[:, :, :, None] * rows.reach[:, None], axis=2)
     alone = -jnp.sum(inverse * missing[:, None], axis=2)
     size = len(motions)
-    if impulse.size <= size:  # The impulses themselves are the unknowns.
+    if impulse.size <= size:  # Solve for the impulses themselves.
         by_impulses = matmul(links.coupling, rows.reach.reshape(-1, size).T)
         matrix = jnp.eye(impulse.size, dtype=impulse.dtype) + matmul(stiffness.reshape(-1, size), by_impulses)
         return lu_factorize(matrix).solve(alone.reshape(-1)).reshape(impulse.shape)
@@ -58,7 +58,7 @@ def newton_change(contacts: ContactRows, impulse: Array, motions: Array) -> Arra
 
 
 def answers_to_rates(by_rate: Array, rates: Array) -> Array:
-    """Derivatives of the laws by the contacts' rates, [K, 3, 3], times what changes these, [3 K, R]."""
+    """Derivatives of the laws by the contacts' rates, [K, 3, 3], times changes of the rates, [3 K, R]."""
     count = len(by_rate)
     return jnp.sum(by_rate[:, :, :, None] * rates.reshape(count, 1, 3, -1), axis=2).reshape(3 * count, -1)
 

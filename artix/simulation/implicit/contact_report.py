@@ -22,20 +22,20 @@ from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
 
-#: Part of the friction that counts as all of it.
+#: Relative distance to the edge of the friction cone below which a contact counts as sliding.
 _BORDER = 1e-5
 
 
 class _Done(NamedTuple):
-    """What contacts have done, K of them; named as in the reports."""
+    """The results of K contacts, named as in the reports."""
 
     force: Array
     impulse: Array
     slip: Array
     sticks: Array
     slides: Array
-    lacking: Array
-    """What each impulse lacks by the laws, [K, 3]."""
+    imbalance: Array
+    """Residual of the contact laws for each impulse, [K, 3]."""
 
     def part(self, which: slice) -> _Done:
         return _Done(*(array[which] for array in self))
@@ -50,19 +50,19 @@ def contact_reports(
     velocity: Array,
     dt: Array,
 ) -> tuple[list[ContactReport | None], LinkContactReport | None, list[Array]]:
-    """What contacts did.
+    """Reports on all contacts of a step.
 
     Args:
-      articulations: of the step.
-      states: at its start.
+      articulations: the articulations.
+      states: their states at the start of the step.
       touches: the contacts.
       rows: their rows.
       impulse: their impulses, [K, 3].
-      velocity: the generalised velocity of all at the end of the step, [nv].
-      dt: the step [s].
+      velocity: generalised velocity of all articulations at the end of the step, [nv].
+      dt: length of the step [s].
 
     Returns:
-      The reports on contacts of each articulation with the ground, that on contacts between links, and the wrenches on
+      A report on each articulation's contacts with the ground, one on all contacts between links, and the wrenches on
       each articulation's links at their centres of mass, [L, 6].
     """
     done = _done(touches, rows, impulse, velocity, dt)
@@ -94,15 +94,15 @@ def _done(touches: Touches, rows: ContactRows, impulse: Array, velocity: Array, 
     frames = contact_frames(touches.normal)
     force = jnp.sum(impulse[:, :, None] * frames, axis=1) / dt
     rates = contact_rates(rows.each, impulse, rows.links.of(velocity))
-    lacking = jax.vmap(contact_imbalance)(rows.each, impulse, rates)
-    # In touch and within the cone but for rounding.
+    imbalance = jax.vmap(contact_imbalance)(rows.each, impulse, rates)
+    # Touching, and inside the cone up to rounding.
     held = impulse[:, 2] * touches.friction
     pull = jnp.sum(impulse[:, :2] ** 2, axis=1)
     touching = impulse[:, 2] > 0
     sticks = touching & (pull < (held * (1 - _BORDER)) ** 2)
     square = jnp.sum(rates[:, :2] ** 2, axis=1)
     slip = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
-    return _Done(force, impulse, slip, sticks, touching & ~sticks, lacking)
+    return _Done(force, impulse, slip, sticks, touching & ~sticks, imbalance)
 
 
 def _ground_report(
@@ -128,7 +128,7 @@ def _ground_report(
         slides=done.slides,
         link_force=on_links[:, :3],
         omitted=found.omitted,
-        residual=jnp.max(jnp.abs(done.lacking), initial=0),
+        residual=jnp.max(jnp.abs(done.imbalance), initial=0),
     )
     return report, on_links
 
@@ -169,6 +169,6 @@ def _link_report(
         slides=done.slides,
         link_force=at_reference[:, :3],
         omitted=contacts.omitted,
-        residual=jnp.max(jnp.abs(done.lacking), initial=0),
+        residual=jnp.max(jnp.abs(done.imbalance), initial=0),
     )
     return report, wrenches

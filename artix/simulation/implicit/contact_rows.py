@@ -1,15 +1,16 @@
-"""Contacts as rows of the implicit solver: three velocities each, two along the tangents and one along the normal.
+"""Contacts as rows of the implicit solver, three velocities each: two tangential ones and a normal one.
 
-Signorini's and Coulomb's laws are here one equation of a contact's impulse ``x`` and its velocity ``u``, after Alart
-and Curnier: ``x_n = max(0, x_n - u_n / g_n)``, and ``x_t`` is the point nearest to ``x_t - u_t / g_t`` of the disc of
-radius ``friction x_n``. Its solutions are the same for all positive ``g``, and those of De Saxce's cone condition; it
-has a derivative wherever the contact clearly sticks, slides or separates.
+Signorini's and Coulomb's laws take the form of one equation for a contact's impulse ``x`` and velocity ``u``, after
+Alart and Curnier: ``x_n = max(0, x_n - u_n / g_n)``, and ``x_t`` is the projection of ``x_t - u_t / g_t`` onto the disc
+of radius ``friction x_n``. Its solutions do not depend on the positive ``g``, and satisfy De Saxce's cone condition. It
+is differentiable wherever the contact clearly sticks, slides or separates.
 
-A contact may push before it touches: ``x_n u_n = E`` then takes the place of ``x_n u_n = 0``, which is the stationarity
-of a logarithmic barrier ``-E log(gap)``, the central path of interior-point methods.
+With smoothing, contacts push before they touch: ``x_n u_n = E`` replaces ``x_n u_n = 0``. This is the stationarity
+condition of a logarithmic barrier ``-E log(gap)``, the central path of interior-point methods.
 
-Contacts move as their links do. A link with one contact has three motions that matter, those of the point; one with
-more, such as a flat foot, has six, however many contacts there are: the rest of the solver sees these motions.
+Contacts move with their links. For a link with a single contact, three motions matter, those of the point. For a link
+with several, such as a flat foot, it is six, however many contacts there are. The rest of the solver works with these
+motions.
 
 Alart and Curnier, *A mixed formulation for frictional contact problems prone to Newton like solution methods*, 1991.
 """
@@ -27,19 +28,19 @@ Array = jax.Array
 
 
 class LinkMotions(NamedTuple):
-    """The motions of the links that touch, S in all: three of one contact's point, or six of a link with several."""
+    """The S motions of touching links: three for a link with one contact, six for a link with several."""
 
     direction: Array
-    """Per generalised velocity, or per coordinate, [S, nv]."""
+    """Derivatives by the generalised velocity or the coordinates, [S, nv]."""
     effect: Array
-    """Change of the coordinates by unit impulses, [S, nv]; see :mod:`artix.simulation.implicit.response`."""
+    """Changes of the coordinates per unit impulse, [S, nv]; see :mod:`artix.simulation.implicit.response`."""
     coupling: Array
-    """Change of the motions by unit impulses, [S, S]."""
+    """Changes of the motions per unit impulse, [S, S]."""
     start: Array | None = None
-    """The motions where the coordinates are zero, [S]; ``None`` where these are the generalised velocity."""
+    """The motions at zero coordinates, [S]; ``None`` if the coordinates are the generalised velocity."""
 
     def of(self, velocity: Array) -> Array:
-        """The motions [S] of a generalised velocity, or of coordinates, [nv]."""
+        """The motions [S] for a generalised velocity or coordinates [nv]."""
         motions = matmul(self.direction, velocity)
         return motions if self.start is None else self.start + motions
 
@@ -48,14 +49,14 @@ class ContactRow(NamedTuple):
     """One contact (or all, with a leading axis [K]): two tangents, then the normal."""
 
     reach: Array
-    """Its velocity per motion of the links, [3, S]."""
+    """Derivative of its velocity by the link motions, [3, S]."""
     approach: Array
-    """What the normal velocity must at least be, with a minus sign: the speed at which the contact may close."""
+    """The largest speed at which the contact may close: minus the lower bound of its normal velocity."""
     softness: Array
-    """Velocity that compliance gives way per normal impulse."""
+    """Velocity at which a compliant contact yields, per normal impulse."""
     friction: Array
     block: Array
-    """Its velocity per impulse, [3, 3]."""
+    """Change of its velocity per impulse, [3, 3]."""
     sticking: Array
     """The impulse per velocity that stops all three at once, [3, 3]."""
     tangential: Array
@@ -63,11 +64,11 @@ class ContactRow(NamedTuple):
     normal: Array
     """The normal velocity per normal impulse, softness included."""
     smoothing: Array | None = None
-    """E, what the normal impulse times the velocity that the law sees shall be; ``None`` for zero."""
+    """E, the product of normal impulse and normal rate; ``None`` for zero."""
 
 
 class ContactRows(NamedTuple):
-    """All contacts, K of them."""
+    """All K contacts."""
 
     links: LinkMotions
     each: ContactRow
@@ -79,16 +80,16 @@ class ContactRows(NamedTuple):
 
     @property
     def direction(self) -> Array:
-        """Their velocities per generalised velocity, [3 K, nv]."""
+        """Derivatives of their velocities by the generalised velocity, [3 K, nv]."""
         return matmul(self._reach, self.links.direction)
 
     @property
     def effect(self) -> Array:
-        """Change of the generalised velocity by unit impulses, [3 K, nv]."""
+        """Changes of the generalised velocity per unit impulse, [3 K, nv]."""
         return matmul(self._reach, self.links.effect)
 
     def on_links(self, impulse: Array) -> Array:
-        """Impulses [K, 3] as impulses on the motions of the links, [S]."""
+        """Converts impulses [K, 3] to impulses on the link motions, [S]."""
         return matmul(impulse.reshape(-1), self._reach)
 
     @property
@@ -97,7 +98,7 @@ class ContactRows(NamedTuple):
 
 
 def contact_rates(row: ContactRow, impulse: Array, motions: Array) -> Array:
-    """The velocity [..., 3] that the laws see of motions [S]: the normal one shall not be negative."""
+    """The contact rates [..., 3] in the laws for motions [S]; the normal one must not be negative."""
     rate = matmul(row.reach, motions)
     return rate.at[..., 2].add(row.approach + row.softness * impulse[..., 2])
 
@@ -105,8 +106,8 @@ def contact_rates(row: ContactRow, impulse: Array, motions: Array) -> Array:
 def solve_contact_row(row: ContactRow, old: Array, rate: Array) -> Array:
     """Solves one contact in a sweep: its new impulse [3].
 
-    If an impulse within the cone stops it, that one; else the normal law first, then friction for the tangential
-    velocity that this leaves.
+    If an impulse within the cone stops the contact, that is the solution. Otherwise the normal law is solved first, and
+    then friction for the remaining tangential velocity.
 
     Args:
       row: the contact.
@@ -132,7 +133,7 @@ def contact_imbalance(row: ContactRow, found: Array, rate: Array) -> Array:
 
 
 def _normal(row: ContactRow, impulse: Array, rate: Array) -> Array:
-    """The normal impulse by the law alone, if the rate changes by ``row.normal`` per impulse."""
+    """Solves the normal law, given that the rate changes by ``row.normal`` per impulse."""
     wanted = impulse - rate / row.normal
     if row.smoothing is None:
         return jnp.maximum(wanted, 0)
@@ -143,7 +144,7 @@ def _normal(row: ContactRow, impulse: Array, rate: Array) -> Array:
 
 
 def _within_disc(vector: Array, radius: Array) -> Array:
-    """The nearest point to a vector [2] of a disc around zero."""
+    """Projects a vector [2] onto a disc around zero."""
     square = jnp.sum(vector**2)
     outside = square > radius**2
     length = jnp.sqrt(jnp.where(outside, square, 1))

@@ -1,19 +1,19 @@
 """Derivatives of the implicit solver's sweeps, by the implicit function theorem.
 
-Once the sweeps have converged, impulses x and velocities ``u = start + W x`` obey an equation for each row, which is
-linear in their changes as long as the same bounds act: ``(1 - slope r) dx + slope du = db``, with the row's response r
-and its slope, which is 1/r where a bound holds the velocity and zero where none acts. So::
+Once the sweeps have converged, impulses x and velocities ``u = start + W x`` satisfy one equation per row. As long as
+the same bounds are active, it is linear in their changes: ``(1 - slope r) dx + slope du = db``, with the row's response
+r and its slope, which is 1/r where a bound holds the velocity and zero where no bound is active. Therefore::
 
     A dx = db - slope d start,   A = 1 - diag(slope r) + diag(slope) W
 
-with ones on the diagonal of A. It is solved by as many sweeps as the step has, forwards for a derivative and backwards
-with the transpose for a gradient, which so agree to rounding whatever the sweeps leave.
+with ones on the diagonal of A. The equation is solved with the step's number of sweeps: forwards for a tangent, and
+backwards with the transpose for a gradient. The two therefore agree to rounding even if the sweeps have not converged.
 
-Contacts, whose three rows answer together, have matrices in the place of ``slope`` and of ``1 - slope r``. Sweeps need
-not converge for contacts that slide, and stop short of what many feet on stiff legs need. So where there are both
-contacts and hard relations, A is factorised; contacts without hard relations have equations that are sparse, see
-:mod:`artix.simulation.implicit.contact_derivatives`. A is singular where rows are redundant (four feet of a table). A
-small regularisation, which proximal iterations remove again, then finds a change that satisfies them.
+The three rows of a contact are coupled, and matrices replace ``slope`` and ``1 - slope r``. Sweeps may not converge for
+sliding contacts, and converge too slowly for many feet on stiff legs. So where there are both contacts and hard
+relations, A is factorised. Contacts without hard relations have sparse equations instead, see
+:mod:`artix.simulation.implicit.contact_derivatives`. A is singular if rows are redundant (four feet of a table). A
+small regularisation, removed by proximal iterations, then finds a solution.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _PROXIMAL_ITERATIONS = 3
 
 
 class ActingBounds(NamedTuple):
-    """The linear equation of the rows' impulses, R rows, of which the last 3 K are those of contacts."""
+    """The linear equation for the impulses of R rows, the last 3 K of which belong to contacts."""
 
     coupling: Array
-    """W transposed: what a unit impulse of each row changes of all rows' velocities, [R, R]."""
+    """W transposed: changes of all rows' velocities per unit impulse of each row, [R, R]."""
     slope: Array
-    """How a row's impulse answers its velocity, [R - 3 K]."""
+    """Change of a row's impulse per change of its velocity, with opposite sign, [R - 3 K]."""
     response: Array
     """Velocity per impulse of each row, [R - 3 K]."""
     by_contact: tuple[Array, Array] | None
-    """See :func:`artix.simulation.implicit.contact_newton.law_derivatives`; ``None`` if there is no contact."""
+    """See :func:`artix.simulation.implicit.contact_newton.law_derivatives`; ``None`` without contacts."""
 
     def matrix(self) -> Array:
         """A, [R, R]."""
@@ -58,7 +58,7 @@ class ActingBounds(NamedTuple):
 
 
 def impulse_changes(acting: ActingBounds, missing: Array, repetitions: int) -> Array:
-    """The changes of all impulses [R] that make up for what is ``missing`` of them [R]."""
+    """Solves for the changes of all impulses [R], given the ``missing`` impulses [R] of the rows' laws."""
     if acting.by_contact is not None:
         return _eliminated_changes(acting, missing)
     own = 1 - acting.slope * acting.response
@@ -76,7 +76,7 @@ def impulse_changes(acting: ActingBounds, missing: Array, repetitions: int) -> A
 
 
 def _eliminated_changes(acting: ActingBounds, missing: Array) -> Array:
-    """The same by elimination."""
+    """The same, by elimination."""
     matrix = acting.matrix()
     factors = lu_factorize_regularized(jax.lax.stop_gradient(matrix))
 
@@ -102,12 +102,12 @@ def _padded(diagonal: Array, rows: Array) -> Array:
 def _relaxed(
     repetitions: int, backwards: bool, own: Array, left: Array, right: Array, coupling: Array, b: Array
 ) -> Array:
-    """Solves ``own x + left (right x) coupling = b``, ones on the diagonal, by sweeps."""
+    """Solves ``own x + left (right x) coupling = b``, with ones on the diagonal, by sweeps."""
 
     def turn(seen: Array, row: tuple[Array, ...]):
         x, own, left, right, effect, b, place = row
         change = b - own * x - left * jax.lax.dynamic_index_in_dim(seen, place, keepdims=False)
-        change = change / jnp.maximum(own, 1)  # As cautious as the sweeps, see solve_bounds.
+        change = change / jnp.maximum(own, 1)  # Underrelaxed like the sweeps; see solve_bounds.
         return seen + effect * (right * change), x + change
 
     def once(carry: tuple[Array, Array], _) -> tuple[tuple[Array, Array], None]:

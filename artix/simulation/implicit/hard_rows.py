@@ -1,10 +1,9 @@
 """Hard relations of the implicit solver: hard mimic joints and loop joints, held exactly in one system.
 
-The relations ``J v = target`` take impulses ``lambda`` with ``(J R J^T) lambda = target - J v``, R being the response
-of the articulation with its springs. Relations that follow from others, or closures that are singular, leave that
-matrix singular. It is inverted with a small regularisation, and a few proximal iterations take the regularisation out
-again (Carpentier, Budhiraja and Mansard, RSS 2021): relations that can be met are met, the impulses of others stay
-finite.
+The relations ``J v = target`` need impulses ``lambda`` with ``(J R J^T) lambda = target - J v``, where R is the
+response of the articulation with its springs. This matrix is singular if relations are redundant or a closure is
+singular. It is inverted with a small regularisation, which a few proximal iterations remove (Carpentier, Budhiraja and
+Mansard, RSS 2021): consistent relations are satisfied, and impulses stay finite for the others.
 """
 
 from __future__ import annotations
@@ -24,47 +23,47 @@ Array = jax.Array
 
 #: Regularisation in units of the rounding error of the matrix's largest entry.
 _REGULARIZATION = 10
-#: Each iteration multiplies what is left of an error by ``regularisation / (regularisation + eigenvalue)``.
+#: Each iteration multiplies the remaining error by ``regularisation / (regularisation + eigenvalue)``.
 _PROXIMAL_ITERATIONS = 3
 
 
 class HardRows(NamedTuple):
-    """H hard relations and the impulses with which they answer."""
+    """H hard relations, and how their impulses follow from velocities."""
 
     direction: Array
     """J, [H, nv]."""
     target: Array
-    """The velocities that the relations shall have at the end of the step, [H]."""
+    """Target velocities of the relations at the end of the step, [H]."""
     position_target: Array
-    """The same of the velocities that move the positions, which also correct errors of mimic joints."""
+    """Target velocities of the motion of the positions, which also corrects errors of mimic joints, [H]."""
     solve: Array
     """The regularised inverse of ``J R J^T``, [H, H]."""
     back: Array
-    """Change of the generalised velocity per velocity missing, ``R J^T solve``, [nv, H]."""
+    """Change of the generalised velocity per missing velocity, ``R J^T solve``, [nv, H]."""
 
     def missing(self, velocity: Array, target: Array) -> Array:
-        """What a generalised velocity [nv] lacks of a target [H]."""
+        """The difference [H] between a target and the relations' velocities for a generalised velocity [nv]."""
         return target - _matmul(self.direction, velocity)
 
     def held(self, velocity: Array, target: Array) -> Array:
-        """The generalised velocity [nv] brought to a target [H]."""
+        """Corrects a generalised velocity [nv] to a target [H]."""
         for _ in range(_PROXIMAL_ITERATIONS):
             velocity = velocity + _matmul(self.back, self.missing(velocity, target))
         return velocity
 
     def impulses(self, velocity: Array, target: Array) -> Array:
-        """The impulses [H] that do so."""
+        """The impulses [H] of this correction."""
         total = jnp.zeros_like(target)
         for _ in range(_PROXIMAL_ITERATIONS):
-            # What no impulse changes, such as rates out of a planar linkage's plane, lacks rounding errors alone. The
-            # regularised inverse would make forces of them: 5 N across a four-bar linkage of 3 kg.
+            # Rates that no impulse can change, such as those out of a planar linkage's plane, miss their targets only
+            # by rounding. The regularised inverse would turn that into forces: 5 N across a four-bar linkage of 3 kg.
             missing = _matmul(self.direction, _matmul(self.back, self.missing(velocity, target)))
             total = total + _matmul(self.solve, missing)
             velocity = velocity + _matmul(self.back, missing)
         return total
 
     def response_within(self, response: Array) -> Array:
-        """The response [nv, nv] to impulses while the relations hold."""
+        """The response [nv, nv] to impulses under the relations."""
         for _ in range(_PROXIMAL_ITERATIONS):
             response = response - _matmul(self.back, _matmul(self.direction, response))
         return response
@@ -79,16 +78,16 @@ def hard_rows(
     dt: Array,
     error_reduction: float,
 ) -> HardRows | None:
-    """The hard relations of an articulation; ``None`` if its topology can have none.
+    """The hard relations of an articulation; ``None`` if its topology has none.
 
     Args:
       articulation: the articulation.
-      state: at the start of the step.
-      at_start: the articulation there.
-      loops: its loop joints there.
+      state: its state at the start of the step.
+      at_start: the articulation at the start of the step.
+      loops: its loop joints at the start of the step.
       response: change of the generalised velocity per generalised impulse, [nv, nv].
       dt: the step [s].
-      error_reduction: part of the error of a mimic joint that the velocities of the positions correct.
+      error_reduction: fraction of a mimic joint's position error that is corrected.
     """
     directions, targets, corrections = [], [], []
     mimic, topology = articulation.mimic, at_start.topology
@@ -101,7 +100,7 @@ def hard_rows(
         corrections.append(-error_reduction / dt * error)
     if loops is not None and len(loops.held):
         directions.append(loops.rows.jacobian[loops.held])
-        # Such that the velocity is zero in the rows as they will be after the step.
+        # Chosen so that the velocity is zero in the rows as they are after the step.
         targets.append(-dt * loops.rows.bias[loops.held])
         corrections.append(jnp.zeros_like(targets[-1]))
     if not directions:

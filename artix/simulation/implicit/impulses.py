@@ -1,7 +1,7 @@
 """Bounds of a DOF in the implicit solver: actuator limits, dry friction, position and velocity limits.
 
-Springs and dampers are already in the solver's matrix, so that inequalities are left here, and drives beyond their
-limits. Each is an impulse that one projected Gauss-Seidel sweep after another corrects.
+Springs and dampers are already in the solver's matrix. What remains are inequalities, and drives beyond their limits.
+Each is an impulse that projected Gauss-Seidel sweeps correct.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ class BoundRow(NamedTuple):
     """One DOF (or all, with a leading axis [n])."""
 
     effect: Array
-    """Change of the coordinates by a unit impulse, [nv]; see :mod:`artix.simulation.implicit.response`."""
+    """Changes of the coordinates per unit impulse, [nv]; see :mod:`artix.simulation.implicit.response`."""
     response: Array
     """Velocity per impulse."""
     drive: DriveRow
     gain: Array
-    """Impulse that the drive takes back per velocity."""
+    """Decrease of the drive's impulse per velocity."""
     push: Array
     """The drive's impulse at zero velocity."""
     in_matrix: Array
-    """1 if the solver's matrix contains the drive, 0 if all of its impulse is here."""
+    """1 if the solver's matrix contains the drive, 0 if the row has all of its impulse."""
     friction: JointFrictions
     lower_velocity: Array
-    """Least velocity that the lower limit allows."""
+    """Smallest velocity that the lower limit allows."""
     upper_velocity: Array
     """Largest velocity that the upper limit allows."""
     max_velocity: Array
     reading: Array | None = None
-    """Change of its velocity by the coordinates, [nv]; ``None`` where these are the generalised velocity."""
+    """Derivative of its velocity by the coordinates, [nv]; ``None`` if these are the generalised velocity."""
     start: Array | None = None
-    """Its velocity where the coordinates are zero."""
+    """Its velocity at zero coordinates."""
 
 
 class BoundImpulses(NamedTuple):
     """Accumulated impulses of one DOF (or of all, [n])."""
 
     drive: Array
-    """Of the drive; of one in the matrix, what its bounds take from it."""
+    """Impulse of the drive; for a drive in the matrix, the part that its bounds take away."""
     friction: Array
     lower: Array
     upper: Array
@@ -56,7 +56,7 @@ class BoundImpulses(NamedTuple):
 
     @property
     def total(self) -> Array:
-        """Of the whole DOF."""
+        """Total impulse of the DOF."""
         return self.drive + self.friction + self.lower + self.upper + self.velocity
 
 
@@ -64,29 +64,29 @@ class DistanceRow(NamedTuple):
     """The distance of a loop joint's two origins (or all, with a leading axis [D])."""
 
     direction: Array
-    """Change of the distance's rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
+    """Derivative of the rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
     effect: Array
-    """Change of the generalised velocity by a unit impulse, [nv]."""
+    """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
     """Rate per impulse."""
     lower_velocity: Array
-    """Least rate that the least distance allows."""
+    """Smallest rate that the lower bound allows."""
     upper_velocity: Array
-    """Largest rate that the largest distance allows."""
+    """Largest rate that the upper bound allows."""
 
 
 def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Sweep) -> tuple[BoundImpulses, Array]:
     """Solves one DOF in a sweep: the new impulses, and the sum of their changes."""
-    # A drive in the matrix that loses some of its impulse makes its joint softer, and what other rows did is wrong
-    # then. Sweeps that give such rows everything at once can grow (joints at their limits beside limited drives: 1e43
-    # rad/s after 60 sweeps). This share is safe, though slow; drives known to reach their limits are not in the matrix.
+    # A drive in the matrix that loses some of its impulse makes its joint softer, which invalidates the impulses of
+    # other rows. Full corrections of such rows can diverge (joints at their limits beside limited drives: 1e43 rad/s
+    # after 60 sweeps). This fraction is safe but slow; drives known to reach their limits are not in the matrix.
     wanted = _drive_impulse(row, velocity - row.response * old.drive, sweep)
     drive = old.drive + (1 - row.in_matrix * row.gain * row.response) * (wanted - old.drive)
     velocity = velocity + row.response * (drive - old.drive)
     stopping = old.friction - velocity / row.response
     sliding = jnp.clip(stopping, -row.friction.dynamic * sweep.dt, row.friction.dynamic * sweep.dt)
     friction = jnp.where(jnp.abs(stopping) > row.friction.static * sweep.dt, sliding, stopping)
-    # Without friction a DOF that stands still does not stick: its derivatives would be those of a locked one.
+    # Without friction a DOF at rest must not stick: its derivatives would be those of a locked DOF.
     friction = jnp.where((row.friction.static > 0) | (row.friction.dynamic > 0), friction, old.friction)
     velocity = velocity + row.response * (friction - old.friction)
     free = velocity - row.response * old.velocity
@@ -102,23 +102,23 @@ def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Swee
 
 
 def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
-    """The residual of a DOF's laws, as an impulse, for its bounds that are active; zero once the sweeps have converged.
+    """The residual of a DOF's laws with its active bounds, as an impulse; zero once the sweeps have converged.
 
-    The law is an equation of the DOF's velocity and the sum of its impulses, from which both follow a change of the
-    row: where a bound holds the DOF (friction that sticks is one), the bound is its velocity; elsewhere the impulse is
-    the drive's at that velocity, and that of friction that slides.
+    The laws are one equation for the DOF's velocity and total impulse, which together determine how both change. If a
+    bound holds the DOF (sticking friction counts as one), its velocity equals the bound. Otherwise its impulse is that
+    of the drive at this velocity plus that of sliding friction.
 
     Args:
       row: the DOF.
-      found: its impulses, which say how its bounds act.
-      velocity: its velocity with them.
+      found: its impulses, which tell which bounds are active.
+      velocity: its velocity with these impulses.
       sweep: the sweep.
     """
     budget, friction = row.friction.dynamic * sweep.dt, found.friction
     sticks = _sticks(row, found, velocity, sweep)
     slides = jnp.where(sticks, 0, jnp.sign(friction)) * budget
     held = sticks | (found.velocity != 0) | (found.lower != 0) | (found.upper != 0)
-    # Of several bounds the last that solve_bounds applies decides.
+    # If several bounds are active, the last that solve_bounds applies counts.
     bound = jnp.where(found.velocity != 0, -jnp.sign(found.velocity) * _finite(row.max_velocity), 0)
     bound = jnp.where(found.lower != 0, _finite(row.lower_velocity), bound)
     bound = jnp.where(found.upper != 0, _finite(row.upper_velocity), bound)
@@ -128,13 +128,13 @@ def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep:
 
 
 def distance_imbalance(row: DistanceRow, found: tuple[Array, Array], rate: Array) -> Array:
-    """The same of a distance: a bound that pushes is its rate; elsewhere there is no impulse."""
+    """The same for a distance: its rate equals a bound that pushes; otherwise its impulse is zero."""
     bound = jnp.where(found[1] != 0, _finite(row.upper_velocity), _finite(row.lower_velocity))
     return (bound - rate) * distance_slope(row, found)
 
 
 def distance_slope(row: DistanceRow, found: tuple[Array, Array]) -> Array:
-    """How much less a distance lacks the faster it grows."""
+    """Decrease of the residual of a distance per rate."""
     return jnp.where((found[0] != 0) | (found[1] != 0), 1 / row.response, 0)
 
 
@@ -147,13 +147,13 @@ def solve_distance(row: DistanceRow, old: tuple[Array, Array], rate: Array) -> t
 
 
 def _drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
-    """The drive's impulse within its bounds, or what these take from it; ``velocity`` is the one without this."""
+    """The drive's impulse within its bounds, or what they take away; ``velocity`` is that without this impulse."""
     inside = row.in_matrix * row.gain
     unlimited = row.push - row.gain * velocity
     wanted = unlimited / (1 + (row.gain - inside) * row.response)
     there = velocity + (1 - row.in_matrix) * row.response * wanted
     given = within_envelope(row.drive, within_limit(row.drive, wanted, sweep), wanted, there, sweep)
-    # A drive in the matrix answers a change of velocity, so that less than all of an impulse is lost.
+    # A drive in the matrix responds to the change of velocity, so less than the whole impulse is lost.
     return (given - row.in_matrix * unlimited) / (1 - inside * row.response)
 
 
@@ -164,11 +164,11 @@ def _sticks(row: BoundRow, found: BoundImpulses, velocity: Array, sweep: Sweep) 
 
 
 def _finite(bound: Array) -> Array:
-    """A bound, or zero where there is none."""
+    """A bound, or zero without one."""
     return jnp.where(jnp.isfinite(bound), bound, 0)
 
 
 def _stopped(old: Array, bound: Array, velocity: Array, response: Array, sign: int) -> Array:
-    """The impulse, of one sign only, that keeps the velocity on its side of a bound; none if the bound is infinite."""
+    """The one-sided impulse that keeps the velocity on its side of a bound; zero for an infinite bound."""
     needed = sign * (old + (_finite(bound) - velocity) / response)
     return sign * jnp.where(jnp.isfinite(bound), jnp.maximum(needed, 0), 0)

@@ -1,4 +1,4 @@
-"""All bounds of an implicit step's velocity, and the residuals of their laws."""
+"""All bounds on the velocity of an implicit step, and the residuals of their laws."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Bounds(NamedTuple):
     """The rows, in the order of the sweep."""
 
     dofs: BoundRow
-    """All DOFs."""
+    """Rows of all DOFs."""
     distances: DistanceRow | None = None
-    """Of loop joints."""
+    """Rows of loop joints' distances."""
     contacts: ContactRows | None = None
 
     def in_coordinates(self, response: Response, velocity: Array, places: np.ndarray | Array) -> Bounds:
-        """As coordinates of the velocity's change see them.
+        """The rows in terms of coordinates of the change of velocity.
 
         Args:
-          response: to impulses, whose coordinates these are.
-          velocity: the generalised velocity where they are zero, [nv].
-          places: of the DOFs in it.
+          response: the response to impulses, which defines the coordinates.
+          velocity: the generalised velocity at zero coordinates, [nv].
+          places: indices of the DOFs in the generalised velocity.
         """
         contacts = self.contacts
         if contacts is not None:
@@ -54,7 +54,7 @@ class Bounds(NamedTuple):
         return self._replace(dofs=dofs, contacts=contacts)
 
     def laws(self) -> Bounds:
-        """Of changes of the rows those of the laws, which contain no response: it only says how far a sweep goes."""
+        """The parts of the rows that enter the laws. Responses do not: they only scale the corrections of sweeps."""
         dofs: Any = self.dofs
         distances: Any = self.distances
         contacts: Any = self.contacts
@@ -69,31 +69,31 @@ class Bounds(NamedTuple):
 
 
 class Impulses(NamedTuple):
-    """What the sweeps have applied; derivatives are right for the sum of one row's impulses."""
+    """The impulses of all rows. Derivatives are right for the total of each row."""
 
     dofs: BoundImpulses
     distances: tuple[Array, Array]
-    """Of the lower and upper bounds, [D] each."""
+    """Impulses of the lower and upper bounds of distances, [D] each."""
     contacts: Array
-    """Two tangential ones, then the normal one, [K, 3]."""
+    """Impulses of contacts, two tangential ones and then the normal one, [K, 3]."""
 
 
 class Sweeps(NamedTuple):
-    """What is static about them: as often as ``repetitions`` say, row by row."""
+    """The static parameters of the sweeps: ``repetitions`` over all rows."""
 
     places: tuple[int, ...]
-    """Of the DOFs in the velocity."""
+    """Indices of the DOFs in the generalised velocity."""
     repetitions: int
     newton_steps: int
-    """On the laws of all contacts after these sweeps, each followed by one more sweep."""
+    """Number of Newton steps on the laws of all contacts after these sweeps, each followed by another sweep."""
     drive_limits_are_forces: bool
 
     def over(self, dt: Array) -> Sweep:
-        """One of them, over a step of length ``dt``."""
+        """One sweep over a step of length ``dt``."""
         return implicit_sweep(dt, drive_limits_are_forces=self.drive_limits_are_forces)
 
     def dofs(self, velocity: Array) -> Array:
-        """The DOFs' own entries of a generalised velocity."""
+        """The DOFs' entries of a generalised velocity."""
         return velocity[jnp.array(self.places, int)]
 
 
@@ -113,7 +113,7 @@ def imbalances(sweeps: Sweeps, impulses: Impulses, bounds: Bounds, velocity: Arr
 def acting_bounds(
     sweeps: Sweeps, impulses: Impulses, bounds: Bounds, velocity: Array, dt: Array
 ) -> tuple[ActingBounds, Array]:
-    """The equation of the changes of all rows' impulses, and these rows' effects, [R, nv]."""
+    """The equation for the changes of all rows' impulses, and the rows' effects, [R, nv]."""
     places, response = np.array(sweeps.places, int), bounds.dofs.response
     slope = _slope_of_dofs(sweeps, impulses, bounds, velocity, dt)
     effects, others = [bounds.dofs.effect], []

@@ -1,7 +1,7 @@
-"""Vectors and matrices of several articulations that one step moves, put side by side.
+"""Joint vectors and matrices of several articulations that take a step together.
 
 Only contacts couple articulations. Without them the response to impulses is block diagonal, and each articulation's
-rows see its own velocities alone. One articulation's arrays stay as they are.
+rows involve only its own velocities. For a single articulation, arrays are returned unchanged.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Array = jax.Array
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Arrays, or pytrees of them, one after another along their first axes."""
+    """Concatenates arrays, or pytrees of them, along their first axes."""
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
 def in_columns(array: Array, sizes: Sequence[int], number: int) -> Array:
-    """The columns of one articulation, [..., nv of it], among those of all, [..., nv]."""
+    """Places the columns of one articulation, [..., its nv], among those of all, [..., nv]."""
     if len(sizes) == 1:
         return array
     around = [(0, 0)] * (array.ndim - 1) + [(sum(sizes[:number]), sum(sizes[number + 1 :]))]
@@ -33,12 +33,12 @@ def in_columns(array: Array, sizes: Sequence[int], number: int) -> Array:
 
 
 def side_by_side(parts: Sequence[Array], sizes: Sequence[int]) -> Array:
-    """Rows of all articulations, [R, nv], out of each one's own, [R of it, nv of it]."""
+    """The rows of all articulations, [R, nv], from those of each, [its R, its nv]."""
     return joined([in_columns(part, sizes, k) for k, part in enumerate(parts)])
 
 
 def parted(array: Array, sizes: Sequence[int]) -> list[Array]:
-    """Each articulation's part along the first axis."""
+    """Splits an array along its first axis into the articulations' parts."""
     if len(sizes) == 1:
         return [array]
     ends = np.cumsum([0, *sizes])
@@ -46,7 +46,7 @@ def parted(array: Array, sizes: Sequence[int]) -> list[Array]:
 
 
 def dof_places(trees: Sequence[Tree]) -> Any:
-    """Where the DOFs are in the velocity of all, in the order of the sweep; static unless a tree is data."""
+    """Indices of the DOFs in the joint generalised velocity, in sweep order; static unless a tree is data."""
     if not all(isinstance(tree, Topology) for tree in trees):
         (tree,) = trees
         return tree.num_base_dofs + tree.depth_first_dofs
@@ -57,7 +57,7 @@ def dof_places(trees: Sequence[Tree]) -> Any:
 
 
 def dof_order(trees: Sequence[Tree]) -> Any:
-    """The same in the joint arrays [n] of all."""
+    """The same indices in the joint arrays [n] of all articulations."""
     if len(trees) == 1:
         return trees[0].depth_first_dofs
     first = np.cumsum([0, *(tree.num_dofs for tree in trees)])

@@ -1,8 +1,9 @@
-"""How velocities answer impulses, in coordinates that follow the tree.
+"""The response of velocities to impulses, in coordinates that follow the tree.
 
-The inverse of a mass matrix is dense, its factors are not: impulses on one leg reach another through the root alone. So
-sweeps do not carry the generalised velocity but coordinates of its change, in which a row reads and writes only what
-lies between its link and the root. Where hard relations or tendons couple everything, the coordinates are the change.
+The inverse of a mass matrix is dense, but its factors are sparse: an impulse on one leg reaches another leg only
+through the root. Sweeps therefore carry coordinates of the change of velocity, in which a row reads and writes only
+entries between its link and the root. If hard relations or tendons couple everything, the coordinates are the change of
+the generalised velocity itself.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class Response(struct.PyTreeNode):
     """
 
     left: Array | None
-    """[nv, nv]; ``None`` where the matrix is dense."""
+    """[nv, nv]; ``None`` if the matrix is dense."""
     weight: Array
-    """[nv]; the dense matrix [nv, nv] where there is one."""
+    """[nv]; or the dense matrix, [nv, nv]."""
 
     @classmethod
     def joined(cls, parts: Sequence[Response]) -> Response:
-        """Of several articulations, none of which answers impulses on another."""
+        """The joint response of several articulations, none of which responds to impulses on another."""
         if len(parts) == 1:
             return parts[0]
         sizes = [len(part.weight) for part in parts]
@@ -44,7 +45,7 @@ class Response(struct.PyTreeNode):
 
     @property
     def matrix(self) -> Array:
-        """Multiplied out, [nv, nv]."""
+        """The response as a matrix, [nv, nv]."""
         return (
             self.weight
             if self.left is None
@@ -53,28 +54,28 @@ class Response(struct.PyTreeNode):
 
     @property
     def diagonal(self) -> Array:
-        """Of the matrix, [nv]."""
+        """Diagonal of the matrix, [nv]."""
         if self.left is None:
             return jnp.diagonal(self.weight)
         return jnp.sum(self.left * (self.left * self.weight), axis=1)
 
     @property
     def effects(self) -> Array:
-        """Changes of the coordinates by unit impulses, [nv, nv]."""
+        """Changes of the coordinates per unit impulse, [nv, nv]."""
         return self.weight.T if self.left is None else self.left * self.weight
 
     def reading(self, direction: Array) -> Array:
-        """Changes of velocities along directions [S, nv] by the coordinates, [S, nv]."""
+        """Derivatives by the coordinates of velocities along directions [S, nv], [S, nv]."""
         return direction if self.left is None else matmul(direction, self.left)
 
     def effect(self, direction: Array) -> Array:
-        """Changes of the coordinates by unit impulses along directions [S, nv], [S, nv]."""
+        """Changes of the coordinates per unit impulse along directions [S, nv], [S, nv]."""
         return matmul(direction, self.weight.T) if self.left is None else self.reading(direction) * self.weight
 
     def velocity(self, coordinates: Array) -> Array:
-        """The change of the generalised velocity that coordinates [nv] are, [nv]."""
+        """The change of the generalised velocity [nv] for coordinates [nv]."""
         return coordinates if self.left is None else matmul(self.left, coordinates)
 
     def to(self, impulse: Array) -> Array:
-        """The change of the generalised velocity by a generalised impulse [nv]."""
+        """The change of the generalised velocity due to a generalised impulse [nv]."""
         return self.velocity(self.effect(impulse[None])[0])

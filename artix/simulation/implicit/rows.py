@@ -1,4 +1,4 @@
-"""Rows of the implicit solver: bounds of DOFs, and of distances of loop joints."""
+"""Rows of the implicit solver: bounds of DOFs and of loop joints' distances."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, drive_impu
 
 Array = jax.Array
 
-# A DOF that hard relations leave less than this of its mobility, in units of the rounding error, is locked.
+# A DOF is locked if hard relations leave less than this of its mobility, in units of the rounding error.
 _LOCKED = 100
 
 
@@ -31,18 +31,18 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
 
     Args:
       articulation: the articulation.
-      state: at the start of the step.
-      acting: what acts during it.
+      state: its state at the start of the step.
+      acting: the forces during the step.
       free: the response to impulses without the hard relations.
-      within: the same while they hold; ``free`` itself where there are none.
+      within: the response under the hard relations; ``free`` itself without any.
     """
     topology, q, dt = articulation.topology, state.joint_position, acting.dt
     base, friction = topology.num_base_dofs, articulation.friction
-    if acting.smooth_friction:  # It is in the system.
+    if acting.smooth_friction:  # Then the linear system contains it.
         friction = friction.replace(static=jnp.zeros_like(q), dynamic=jnp.zeros_like(q))
     response, effect = within.diagonal[base:], within.effects[base:]
     if within is not free:
-        # What the hard relations lock has nothing left to bound; its impulses shall be finite.
+        # A DOF that hard relations lock needs no bounds, but its impulses must be finite.
         unheld = free.diagonal[base:]
         moves = response > _LOCKED * jnp.finfo(dt.dtype).eps * unheld
         response, effect = jnp.where(moves, response, unheld), jnp.where(moves[:, None], effect, 0)
@@ -80,7 +80,7 @@ def all_bound_rows(
 def with_drives_chosen(
     articulation: Articulation, state: State, at_start: StepStart, acting: Acting, options: SolverOptions
 ) -> Acting:
-    """Leaves drives to the sweeps that would exceed their limits in the linear system, while nothing else bounds it."""
+    """Moves drives to the sweeps that would exceed their limits in the linear system without other bounds."""
     velocity = unlimited_velocity(*jax.lax.stop_gradient((articulation, state, at_start, acting)))
     velocity = velocity[articulation.topology.num_base_dofs :]
     drives, none = drive_impulses(articulation, state, acting), jnp.zeros_like(velocity)
@@ -103,7 +103,7 @@ def _drive_row(articulation: Articulation, acting: Acting, response: Array, soft
 
 
 def distance_rows(articulation: Articulation, loops: LoopClosures, response: Array, dt: Array) -> DistanceRow:
-    """The rows of all distances, for a response [nv, nv] within the hard relations."""
+    """The rows of all distances, for a response [nv, nv] under the hard relations."""
     direction = loops.rows.jacobian[loops.distances]
     lower_gap, upper_gap = distance_gaps(articulation, loops)
     effect = jnp.matmul(direction, response.T, precision=HIGHEST)

@@ -46,13 +46,13 @@ from artix.simulation.implicit.system import (
 Array = jax.Array
 _T = TypeVar("_T")
 
-#: Newton steps that bring loop joints back onto their closures after the positions have moved; with the Jacobian of the
-#: step's start, each leaves about the part of the error by which the Jacobian has turned.
+#: Newton steps that bring loop joints back onto their closures after the positions have moved. They use the Jacobian at
+#: the start of the step, so each leaves a fraction of the error equal to the relative change of the Jacobian.
 _CLOSING_STEPS = 2
 
 
 class _Solved(NamedTuple):
-    """A step of one or several articulations up to its velocities."""
+    """A step of one or several articulations, solved for velocities."""
 
     parts: list[Prepared]
     touching: Touching | None
@@ -67,7 +67,7 @@ def implicit_step(
     options: SolverOptions,
     touching: Touching | None = None,
 ) -> tuple[list[State], ContactMemory | None]:
-    """One converged step, see :func:`artix.step`, and what to remember of its contacts."""
+    """One converged step (see :func:`artix.step`), and its contact memory."""
     solved = _solved(articulations, states, controls, dt, options, touching)
     return _ends(solved), _memory(solved)
 
@@ -80,7 +80,7 @@ def implicit_step_and_report(
     options: SolverOptions,
     touching: Touching | None = None,
 ) -> tuple[list[State], list[StepReport]]:
-    """One converged step; see :func:`artix.step_and_report`. All reports have the same contacts between links."""
+    """One converged step with reports (see :func:`artix.step_and_report`). All share the contacts between links."""
     solved = _solved(articulations, states, controls, dt, options, touching)
     ends = _ends(solved)
     return ends, _reports(solved, ends, options)
@@ -94,7 +94,7 @@ def _solved(
     options: SolverOptions,
     touching: Touching | None,
 ) -> _Solved:
-    parts = [_prepared(*member, dt, options) for member in zip(articulations, states, controls, strict=True)]
+    parts = [_prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))]
     return _Solved(parts, touching, bounded(parts, touching, options))
 
 
@@ -139,8 +139,8 @@ def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
     moments, carried = mass_and_momentum(articulation, state)
     momentum = carried[:, 0] + dt * _outer_wrench(part, moments)
     if acting.springs or loops or is_touched:
-        # PhysX's tendons, loop joints with the world and contacts act on the whole. What they do is what the velocity
-        # found takes, not the impulses found: the difference, rounding, would carry away feet that stand.
+        # PhysX's tendons, loop joints with the world and contacts act on the whole. Their total is computed from the
+        # velocity, not from the impulses: otherwise rounding errors would make standing feet drift.
         acceleration = _acceleration(part, found)
         needed = rigid_body_forces(articulation, state, None, acting.wrench, gravity=True)[:6]
         momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration))
@@ -178,7 +178,7 @@ def _reports(solved: _Solved, ends: list[State], options: SolverOptions) -> list
 
 
 def _report(part: Prepared, found: Bounded, wrench: Array, end: State) -> StepReport:
-    """Of one articulation, without contacts and residuals; ``wrench`` [L, 6] acts on its links."""
+    """The report on one articulation, without contacts and residuals; ``wrench`` [L, 6] acts on its links."""
     articulation, state, at_start, dt = part.articulation, part.state, part.at_start, part.acting.dt
     tree, acceleration = at_start.topology, _acceleration(part, found)
     link_acceleration = link_accelerations(articulation, state, acceleration)
@@ -205,7 +205,7 @@ def _report(part: Prepared, found: Bounded, wrench: Array, end: State) -> StepRe
 
 
 def _memory(solved: _Solved) -> ContactMemory | None:
-    """The impulses of contacts and of dry friction that the next step begins with."""
+    """The impulses of contacts and dry friction, from which the next step starts."""
     if solved.touching is None:
         return None
     dofs, _, contacts = jax.lax.stop_gradient(solved.found.impulses)
@@ -220,7 +220,7 @@ def _acceleration(part: Prepared, found: Bounded) -> Array:
 
 
 def _outer_wrench(part: Prepared, moments: Inertias) -> Array:
-    """What acts on the whole from outside, about the root's centre of mass, [6]; ``moments`` are the whole's."""
+    """The external wrench about the root's centre of mass, [6]; ``moments`` are the mass moments of the whole."""
     articulation = part.articulation
     weightless = gravity_and_loads(articulation.replace(gravity_scale=1 - articulation.gravity_scale), None)
     besides = _total_wrench(part.at_start, part.acting.wrench - weightless)
@@ -236,7 +236,7 @@ def _total_wrench(at_start: StepStart, wrench: Array) -> Array:
 def _floating_end(
     articulation: Articulation, end: State, center: Array, travelled: Array, momentum: Array, dt: Array
 ) -> State:
-    """A floating articulation's end with a momentum [6], which is about where the root's centre of mass started."""
+    """The end of a step with a momentum [6] about the initial position of the root's centre of mass."""
     target = Momentum(*jnp.split(about(center, momentum[:, None])[:, 0], 2))
     return with_momentum(articulation, end, center, travelled, target, target.linear, dt, magnitude_only=False)
 
@@ -244,7 +244,7 @@ def _floating_end(
 def _moved(
     articulation: Articulation, state: State, system: ImplicitSystem, loops: LoopClosures | None, displacement: Array
 ) -> tuple[State, Array]:
-    """The configuration after a displacement [nv], on the closures of all loop joints, and the whole displacement."""
+    """The configuration after a displacement [nv], corrected to close all loops, and the total displacement."""
     end = integrate(articulation, state, displacement)
     if loops is None or not len(loops.held):
         return end, displacement
@@ -257,13 +257,13 @@ def _moved(
 
 
 def _where_free(at_start: StepStart, floating: _T, fixed: _T) -> _T:
-    """Chooses by the base of the articulation; among padded ones, some have a fixed base."""
+    """Chooses by the base of the articulation, which is data for padded articulations."""
     free = at_start.topology.base_is_free
     return floating if free is None else jax.tree.map(lambda x, y: jnp.where(free, x, y), floating, fixed)
 
 
 def _tendon_wrenches(springs: list[Springs], velocity: Array, none: Array, dt: Array) -> tuple[Array, Array]:
-    """Wrenches [L, 6] of all tendons on the links, and what of them counts as transmitted by joints."""
+    """Wrenches [L, 6] of all tendons on the links, and the part that counts as transmitted by joints."""
     everything = transmitted = none
     for group in springs:
         effort = spring_efforts(group, velocity, dt)

@@ -1,4 +1,4 @@
-"""The sweeps of the implicit solver over the bounds of DOFs, of loop joints' distances and of contacts, row by row."""
+"""Sweeps of the implicit solver over the bounds of DOFs, loop joints' distances and contacts, row by row."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from artix.simulation.implicit.members import dof_order, dof_places
 
 Array = jax.Array
 _Remembered: TypeAlias = tuple[Array, Array]
-"""Impulses of contacts [K, 3], and of the friction of DOFs in the order of the sweep [n]."""
+"""Impulses of contacts [K, 3], and of the DOFs' friction in the order of the sweep [n]."""
 
 
-#: Sweeps before Newton's method begins, so that it knows roughly what sticks, slides and separates.
-_LEAST_SWEEPS = 2
+#: Sweeps before Newton's method, which tell it roughly what sticks, slides and separates.
+_MIN_SWEEPS = 2
 
 
 class Swept(NamedTuple):
@@ -51,9 +51,9 @@ class Swept(NamedTuple):
     velocity: Array
     """The generalised velocity, or coordinates of its change, [nv]."""
     impulses: Impulses
-    """In the order of the rows."""
+    """The impulses, in the order of the rows."""
     corrections: Array
-    """What the last sweep corrected of the rows' velocities."""
+    """Corrections of the rows' velocities in the last sweep."""
 
 
 def sweep_over_bounds(
@@ -64,15 +64,15 @@ def sweep_over_bounds(
     options: SolverOptions,
     remembered: ContactMemory | None = None,
 ) -> Swept:
-    """Projects a velocity into its bounds.
+    """Projects a velocity onto its bounds.
 
     Args:
       trees: the topologies of the articulations.
-      bounds: its bounds.
+      bounds: the bounds.
       velocity: the generalised velocity without bounds, or coordinates of its change, [nv].
       dt: the step [s].
       options: how many sweeps.
-      remembered: impulses to start from, which there are with contacts alone; from none if ``None``.
+      remembered: initial impulses, which only exist with contacts; zero if ``None``.
     """
     order, sweeps = _order(trees, options)
     start, given = velocity if order is None else velocity[order], None
@@ -94,11 +94,11 @@ def follow_bounds(
 
     Args:
       trees: the topologies of the articulations.
-      options: how many sweeps.
-      found: what they left.
-      d_velocity: change of the velocity that would be with the impulses found, [nv].
-      now: the bounds and the step.
-      change: of these.
+      options: options of the solver.
+      found: the result of the sweeps.
+      d_velocity: tangent of the velocity at fixed impulses, [nv].
+      now: the bounds, and the length of the step [s].
+      change: tangents of both.
     """
     (bounds, dt), (d_bounds, d_dt) = now, change
     order, sweeps = _order(trees, options)
@@ -143,7 +143,7 @@ def follow_contacts(
 
 
 def _order(trees: Sequence[Tree], options: SolverOptions) -> tuple[Array | None, Sweeps]:
-    """The order of the velocity in the sweeps, where it is data, and what is static about the sweeps."""
+    """The order of the velocity in the sweeps if it is data, and the static parameters of the sweeps."""
     places, order = dof_places(trees), None
     if not isinstance(places, np.ndarray):
         base = trees[0].num_base_dofs
@@ -154,7 +154,7 @@ def _order(trees: Sequence[Tree], options: SolverOptions) -> tuple[Array | None,
 
 
 def _ordered(order: Array | None, bounds: Bounds) -> Bounds:
-    # Where the tree is data there are DOFs alone.
+    # If the tree is data, there are only DOFs.
     dofs = bounds.dofs
     return bounds if order is None else bounds._replace(dofs=dofs._replace(effect=dofs.effect[:, order]))
 
@@ -168,7 +168,7 @@ def _sweeps_with_jvp(
 
 @functools.partial(_sweeps_with_jvp.defjvp, symbolic_zeros=True)
 def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
-    """The start of the sweeps has no part in the tangent."""
+    """The tangent does not depend on the start of the sweeps."""
     found = _sweeps_with_jvp(sweeps, *primals)
     bounds, velocity, dt, _ = primals
     d_bounds, d_velocity, d_dt, _ = tangents
@@ -183,7 +183,7 @@ def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
 
 
 def _change_by_effects(contacts: ContactRows, d_contacts: ContactRows, impulse: Array) -> Array | int:
-    """What a change of the contacts' effects changes of the velocity [nv], at the same impulses [K, 3]."""
+    """The change of the velocity [nv] due to a change of the contacts' effects, at fixed impulses [K, 3]."""
 
     def given(reach: Array, effect: Array) -> Array:
         return matmul(matmul(impulse.reshape(-1), reach.reshape(-1, reach.shape[-1])), effect)
@@ -194,9 +194,9 @@ def _change_by_effects(contacts: ContactRows, d_contacts: ContactRows, impulse: 
 
 
 def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds, d_dt, d_velocity) -> Swept:
-    """The change by the equations that the impulses obey once the sweeps have converged; none is left to correct then.
+    """The tangent, from the equations that converged impulses satisfy. Its corrections are zero.
 
-    ``d_velocity`` is the change of the velocity with the impulses found.
+    ``d_velocity`` is the tangent of the velocity at fixed impulses.
     """
 
     def missing(now: tuple[Bounds, Array, Array]) -> Array:
@@ -209,9 +209,9 @@ def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds
 
 
 def _tangent(found: Swept, velocity: Array, dofs: Array, distances: Array, contacts: Array) -> Swept:
-    """The tangent that these changes of the velocity and of the impulses are."""
+    """The tangent of the result, from the changes of the velocity and of the impulses."""
     zero, none = jnp.zeros_like(dofs), jnp.zeros_like(distances)
-    # Of one DOF's impulses the equations know the sum alone, and so does everybody else.
+    # The equations determine only the total of a DOF's impulses, and nothing else is used.
     impulses = Impulses(BoundImpulses(dofs, zero, zero, zero, zero), (distances, none), contacts)
     return Swept(velocity, impulses, jnp.zeros_like(found.corrections))
 
@@ -220,13 +220,13 @@ def _sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remember
     start = _started(bounds, velocity, remembered)
     if bounds.contacts is None or not sweeps.newton_steps:
         return scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=sweeps.repetitions)[0]
-    first = max(sweeps.repetitions - sweeps.newton_steps, _LEAST_SWEEPS)
+    first = max(sweeps.repetitions - sweeps.newton_steps, _MIN_SWEEPS)
     found, _ = scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=first)
     best = found, _missed(bounds.contacts, found)
     for _ in range(sweeps.newton_steps):
         found = _improved(sweeps, bounds, dt, found)
         missed = _missed(bounds.contacts, found)
-        # Newton steps need not come nearer each time; those that fail shall not count.
+        # A Newton step can fail to improve; such a step is not accepted.
         best = jax.tree.map(functools.partial(jnp.where, missed <= best[1]), (found, missed), best)
     return _swept_over_contacts(bounds.contacts, best[0])
 
@@ -248,7 +248,7 @@ def _started(bounds: Bounds, velocity: Array, remembered: _Remembered | None) ->
 
 
 def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept, with_contacts: bool = True) -> Swept:
-    """One sweep over all rows; contacts come last, or keep their impulses."""
+    """One sweep over all rows. Contacts come last, or keep their impulses."""
 
     def turn(velocity: Array, inputs: tuple[Array, BoundRow, BoundImpulses]):
         place, row, old = inputs
@@ -302,17 +302,17 @@ def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
 
 
 def _missed(rows: ContactRows, now: Swept) -> Array:
-    """How far the velocities are from the laws: what the last sweep corrected of DOFs, and what contacts lack."""
+    """How far the laws are from being satisfied: the last corrections of DOFs, and the residuals of contacts."""
     impulse = now.impulses.contacts
     rates = contact_rates(rows.each, impulse, rows.links.of(now.velocity))
-    lacking = jax.vmap(contact_imbalance)(rows.each, impulse, rates)
-    of_contacts = lacking[:, 2] * rows.each.normal, lacking[:, :2] * rows.each.tangential[:, None]
+    imbalance = jax.vmap(contact_imbalance)(rows.each, impulse, rates)
+    of_contacts = imbalance[:, 2] * rows.each.normal, imbalance[:, :2] * rows.each.tangential[:, None]
     of_others = now.corrections[: len(now.corrections) - impulse.size]
     return sum((jnp.sum(x**2) for x in of_contacts), start=jnp.sum(of_others**2))
 
 
 def _parts(bounds: Bounds, change: Array) -> tuple[Array, Array, Array]:
-    """Changes of the impulses [R] of DOFs, of distances and of contacts, [K, 3]."""
+    """Splits changes of impulses [R] into those of DOFs, distances and contacts [K, 3]."""
     first = len(bounds.dofs.response)
     second = first + (0 if bounds.distances is None else len(bounds.distances.response))
     return change[:first], change[first:second], change[second:].reshape(-1, 3)

@@ -1,4 +1,4 @@
-"""The equation of an implicit step, and the linear system that springs, dampers and hard relations make of it."""
+"""The equation of an implicit step, and the linear system of its springs, dampers and hard relations."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ from artix.simulation.implicit.response import Response
 
 Array = jax.Array
 
-#: Part of a position error that a hard mimic joint or a limit corrects in one step (Baumgarte); PhysX's too.
+#: Fraction of a position error that a hard mimic joint or a limit corrects per step (Baumgarte), as in PhysX.
 ERROR_REDUCTION = 0.8
 
 
 class Acting(struct.PyTreeNode):
-    """What acts on an articulation during a step, bounds and hard relations apart."""
+    """Everything that acts on an articulation during a step, except bounds and hard relations."""
 
     commands: Commands
     wrench: Array
-    """On the links at their centres of mass, without gravity, [L, 6]."""
+    """Wrenches on the links at their centres of mass, without gravity, [L, 6]."""
     springs: list[Springs]
     drive_inertia: Array
-    """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
+    """Inertias that scale the efforts of acceleration drives; 1 for force drives, [n]."""
     in_matrix: Array
-    """1 for drives that the linear system contains, 0 for those that would exceed their limits in it, [n]."""
+    """1 for drives in the linear system, 0 for drives that would exceed their limits in it, [n]."""
     dt: Array
-    """The step [s]."""
+    """Length of the step [s]."""
     smooth_friction: float = struct.field(pytree_node=False)
     """As in :class:`artix.SolverOptions`."""
 
 
 class ImplicitSystem(NamedTuple):
-    """The velocity that springs and dampers leave, how impulses change it, and the hard relations."""
+    """The velocity with springs and dampers, its response to impulses, and the hard relations."""
 
     velocity: Array
-    """[nv], before the hard relations act."""
+    """Generalised velocity before the hard relations act, [nv]."""
     response: Response
-    """To impulses, without the hard relations."""
+    """Response to impulses without the hard relations."""
     hard: HardRows | None
-    """The hard relations; ``None`` if there can be none."""
+    """The hard relations; ``None`` without any."""
     matrix: Array
-    """The system's matrix, whose inverse the response is, [nv, nv]."""
+    """The system's matrix, of which the response is the inverse, [nv, nv]."""
 
 
 class Prepared(NamedTuple):
@@ -72,14 +72,14 @@ class Prepared(NamedTuple):
     motion: Array
     """Velocities of the links' centres of mass, [L, 6]."""
     wrench: Array
-    """Gravity, loads and what brakes the links, at their centres of mass, [L, 6]."""
+    """Gravity, loads and brakes on the links at their centres of mass, [L, 6]."""
     acting: Acting
     loops: LoopClosures | None
     system: ImplicitSystem
 
     @property
     def response(self) -> Response:
-        """To impulses within the hard relations."""
+        """Response to impulses under the hard relations."""
         free, hard = self.system.response, self.system.hard
         return free if hard is None else Response(None, hard.response_within(free.matrix))
 
@@ -88,7 +88,7 @@ class DriveImpulses(NamedTuple):
     """Drives as impulses that are linear in the velocity at the end of the step, [n] each."""
 
     gain: Array
-    """Impulse that a drive takes back per velocity."""
+    """Decrease of a drive's impulse per velocity."""
     push: Array
     """Impulse at zero velocity."""
 
@@ -102,11 +102,11 @@ def drive_impulses(articulation: Articulation, state: State, acting: Acting) -> 
     return DriveImpulses(gain, push)
 
 
-def impulse_lacking(articulation: Articulation, state: State, acting: Acting, change: Array | None) -> Array:
-    """What a change of the velocity takes and what acts does not give, as a generalised impulse [nv].
+def missing_impulse(articulation: Articulation, state: State, acting: Acting, change: Array | None) -> Array:
+    """The generalised impulse [nv] that bounds and hard relations must supply for a change of velocity.
 
-    ``M change + dt (bias - wrenches - joint forces) + drives, friction and springs at the velocity afterwards``. Bounds
-    and hard relations supply it. No ``change`` is none.
+    ``M change + dt (bias - wrenches - joint forces) + drives, friction and springs at the new velocity``. A ``change``
+    of ``None`` is zero.
     """
     dt, base = acting.dt, articulation.topology.num_base_dofs
     acceleration = None if change is None else change / dt
@@ -118,10 +118,10 @@ def impulse_lacking(articulation: Articulation, state: State, acting: Acting, ch
     joints = joints - acting.in_matrix * drives.push - dt * acting.commands.joint_force
     if change is not None:
         joints = joints + articulation.armature * change[base:]
-    lacking = dt * taken + jnp.pad(joints, (base, 0))
+    missing = dt * taken + jnp.pad(joints, (base, 0))
     for group in acting.springs:
-        lacking = lacking + dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
-    return lacking
+        missing = missing + dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
+    return missing
 
 
 def implicit_system(
@@ -131,7 +131,7 @@ def implicit_system(
     matrix, diagonal = _matrix(articulation, state, at_start, acting)
     topology, hard = at_start.topology, None
     if isinstance(topology, Topology) and not (acting.springs or loops or len(topology.mimic_dofs)):
-        # It has the pattern of the mass matrix.
+        # It has the sparsity pattern of the mass matrix.
         response = Response(*split_inverse(topology, at_start.mass_product._replace(added=diagonal)))
     else:
         if any(group.transmitted is not None for group in acting.springs):
@@ -143,26 +143,26 @@ def implicit_system(
             inverse = inverse_with(at_start, diagonal)
         response = Response(None, inverse)
         hard = hard_rows(articulation, state, at_start, loops, inverse, acting.dt, ERROR_REDUCTION)
-    lacking = impulse_lacking(articulation, state, acting, None)
-    velocity = generalized_velocity(articulation, state) - response.to(lacking)
+    missing = missing_impulse(articulation, state, acting, None)
+    velocity = generalized_velocity(articulation, state) - response.to(missing)
     return ImplicitSystem(velocity, response, hard, matrix + jnp.diag(diagonal))
 
 
 def unlimited_velocity(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> Array:
-    """The velocity [nv] without bounds and hard relations; not to be differentiated."""
+    """The velocity [nv] without bounds and hard relations. Not for differentiation."""
     matrix, diagonal = _matrix(articulation, state, at_start, acting)
     velocity = generalized_velocity(articulation, state)
-    lacking = impulse_lacking(articulation, state, acting, None)
+    missing = missing_impulse(articulation, state, acting, None)
     if any(group.transmitted is not None for group in acting.springs):
-        return velocity - jnp.matmul(inverse_of_unsymmetric(matrix + jnp.diag(diagonal)), lacking, precision=HIGHEST)
+        return velocity - jnp.matmul(inverse_of_unsymmetric(matrix + jnp.diag(diagonal)), missing, precision=HIGHEST)
     if acting.springs:
-        return velocity - solve(factorize_dense(matrix, diagonal), lacking)
+        return velocity - solve(factorize_dense(matrix, diagonal), missing)
     product = at_start.mass_product._replace(added=diagonal)
-    return velocity - solve(factorize_product(at_start.topology, product), lacking)
+    return velocity - solve(factorize_product(at_start.topology, product), missing)
 
 
 def _matrix(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> tuple[Array, Array]:
-    """The matrix of the linear system, and what is to be added to its diagonal."""
+    """The matrix of the linear system, and a diagonal to add to it."""
     dt = acting.dt
     diagonal = acting.in_matrix * drive_impulses(articulation, state, acting).gain
     diagonal = diagonal + dt * _friction_gain(articulation, state, acting)
@@ -174,16 +174,16 @@ def _matrix(articulation: Articulation, state: State, at_start: StepStart, actin
 
 
 def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> Array:
-    """The force of viscous and of smooth dry friction per velocity, [n]."""
+    """The force of viscous and smooth dry friction per velocity, [n]."""
     friction = articulation.friction
     if not acting.smooth_friction:
         return friction.viscous
-    # With the speed at the start of the step, the force at its end is linear in the velocity there.
+    # With the speed at the start of the step in the denominator, the force is linear in the velocity at its end.
     return friction.viscous + friction.dynamic / jnp.sqrt(state.joint_velocity**2 + acting.smooth_friction**2)
 
 
 def drive_inertia(articulation: Articulation, at_start: StepStart) -> Array:
-    """The inertias by which acceleration drives multiply their efforts, 1 for force drives, [n]."""
+    """Inertias that scale the efforts of acceleration drives; 1 for force drives, [n]."""
     inverse = inverse_with(at_start, at_start.mass_product.added) if at_start.inverse is None else at_start.inverse
     felt = 1 / jnp.diagonal(inverse)[at_start.topology.num_base_dofs :]
     return jnp.where(articulation.drive.is_acceleration > 0, felt, 1)

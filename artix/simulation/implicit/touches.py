@@ -1,4 +1,4 @@
-"""The contacts of an implicit step of one or several articulations: with the ground, and between links."""
+"""The contacts of an implicit step, with the ground and between links, for one or several articulations."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ Array = jax.Array
 
 
 class Touches(struct.PyTreeNode):
-    """The contacts with the ground, articulation after articulation, then those between links; K of them in all."""
+    """All K contacts: those with the ground, articulation by articulation, then those between links."""
 
     found: tuple[GroundContacts | None, ...]
-    """Of each articulation with the ground."""
+    """Contacts of each articulation with the ground, and the shapes they belong to."""
     between: LinkContacts | None
-    """Their points are relative to the reference point of the first articulation."""
+    """Contacts between links. Their points are relative to the first articulation's reference point."""
     pairs: ShapePairs = struct.field(pytree_node=False)
-    """The pairs of shapes that touch each other."""
+    """The pairs of shapes that can touch each other."""
 
     @property
     def grounds(self) -> tuple[Contacts | None, ...]:
-        """The contacts of each articulation with the ground."""
+        """Contacts of each articulation with the ground."""
         return tuple(None if found is None else found.contacts for found in self.found)
 
     def is_external(self, number: int) -> bool:
-        """Whether something else than itself may touch an articulation."""
+        """Whether an articulation can touch anything other than itself."""
         return self.found[number] is not None or (len(self.grounds) > 1 and self.between is not None)
 
     @property
     def normal(self) -> Array:
-        """[K, 3]."""
+        """Normals, [K, 3]."""
         return self._joined("normal")
 
     @property

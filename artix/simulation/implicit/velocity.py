@@ -1,7 +1,7 @@
-"""The velocity of an implicit step within the bounds of its DOFs, and its derivative.
+"""The velocity of an implicit step within its bounds, and its derivative.
 
-The derivative is that of the equation it solves, ``M (nu' - nu) = impulses``, at the velocity found: as for forward
-dynamics, that takes the derivatives of inverse dynamics and neither those of the mass matrix nor of its inverse.
+The derivative comes from the equation ``M (nu' - nu) = impulses`` at the solution. As in forward dynamics, this needs
+the derivatives of inverse dynamics, but neither those of the mass matrix nor those of its inverse.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from artix.simulation.implicit.members import dof_places, joined, parted, side_b
 from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.rows import all_bound_rows
 from artix.simulation.implicit.sweeps import Swept, follow_bounds, follow_contacts, sweep_over_bounds
-from artix.simulation.implicit.system import Acting, Prepared, impulse_lacking
+from artix.simulation.implicit.system import Acting, Prepared, missing_impulse
 from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
 
 
 def bounded_velocity(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> Swept:
-    """What sweeps leave of the velocities at the end of a step without hard relations, [nv] of all articulations."""
+    """Sweeps over the velocities at the end of a step without hard relations, [nv] of all articulations."""
     remembered = None if touching is None else touching.remembered
     articulations, states, acting = zip(*((one.articulation, one.state, one.acting) for one in parts), strict=True)
     given = (articulations, states, acting, None if touching is None else touching.touches)
@@ -52,7 +52,7 @@ def _swept(
     given: _Given,
     matrix: Array,
 ) -> Swept:
-    """What sweeps leave; the ``matrix`` of the linear system is for the derivative."""
+    """The result of the sweeps; only the derivative uses the ``matrix`` of the linear system."""
     trees, dt = [one.topology for one in given[0]], given[2][0].dt
     bounds, response = _bounds(options, responses, given), Response.joined(responses)
     if response.left is None:
@@ -64,24 +64,24 @@ def _swept(
 
 @functools.partial(_swept.defjvp, symbolic_zeros=True)
 def _swept_jvp(options: SolverOptions, primals, tangents):
-    """Changes of the unbounded velocity and of the response do not count: the equation knows them."""
+    """Tangents of the unbounded velocity and the response are not used: the equation accounts for them."""
     (velocity, responses, remembered, given, matrix), d_given = primals, tangents[3]
     found = _swept(options, velocity, responses, remembered, given, matrix)
     trees = [one.topology for one in given[0]]
     sizes = [tree.nv for tree in trees]
     velocities = parted(found.velocity, sizes)
 
-    def lacking(now: _Given) -> Array:
+    def missing_at(now: _Given) -> Array:
         articulations, states, acting, contacts = now
         taken = []
         for k, (articulation, state) in enumerate(zip(articulations, states, strict=True)):
             change = velocities[k] - generalized_velocity(articulation, state)
-            taken.append(impulse_lacking(articulation, state, acting[k], change))
+            taken.append(missing_impulse(articulation, state, acting[k], change))
         if contacts is None:
             return joined(taken)
         return joined(taken) - contact_impulse(articulations, states, contacts, found.impulses.contacts)
 
-    missing = value_and_change(lacking, given, d_given)[1]
+    missing = value_and_change(missing_at, given, d_given)[1]
     if given[3] is not None:
         follow = functools.partial(follow_contacts, trees, options, found, matrix, -missing)
     else:

@@ -1,4 +1,4 @@
-"""What contacts by PhysX's law are not made of, refused by name."""
+"""Refuses ground contacts that ``"pgs"`` and ``"tgs"`` do not support."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHAPES = (GeometryType.SPHERE, GeometryType.CAPSULE, GeometryType.BOX)
 
 
 def check_rigid(articulation: Articulation, ground: Ground | None, options: SolverOptions) -> None:
-    """Raises ``ValueError`` for what is known to give way; traced numbers are not known."""
+    """Raises ``ValueError`` for compliant shapes or surfaces, if their numbers are not traced."""
     if ground is None or options.solver not in ("pgs", "tgs"):
         return
     every = {f"ground.surfaces[{k}]": surface.stiffness for k, surface in enumerate(ground.surfaces)}
@@ -27,35 +27,35 @@ def check_rigid(articulation: Articulation, ground: Ground | None, options: Solv
     for where, stiffness in every.items():
         if not isinstance(stiffness, jax.core.Tracer) and not np.all(np.isinf(stiffness)):
             raise ValueError(
-                f"solver={options.solver!r} knows rigid contacts alone; {where}.stiffness is finite: make it inf, or "
-                "step with solver='implicit'"
+                f"solver={options.solver!r} has only rigid contacts, but {where}.stiffness is finite: make it inf, or "
+                "use solver='implicit'"
             )
 
 
 def check_solvable(
     articulation: Articulation, ground: Ground, found: GroundContacts, anchors: FrictionAnchors | None
 ) -> None:
-    """Raises ``ValueError`` for other surfaces than planes, other shapes than these, and anchors of another number."""
+    """Raises ``ValueError`` for unsupported surfaces and shapes, and for a memory of another size."""
     topology = articulation.topology
     assert isinstance(topology, Topology)
     for k, surface in enumerate(ground.surfaces):
         if not isinstance(surface, Plane):
             raise ValueError(
-                f"solver='pgs' and 'tgs' know planes alone; ground.surfaces[{k}] is a {type(surface).__name__}: step "
-                "with solver='implicit'"
+                f"solver='pgs' and 'tgs' support only planes; ground.surfaces[{k}] is a {type(surface).__name__}: use "
+                "solver='implicit'"
             )
     for k in sorted(set(found.geometries)):
         shape = topology.geometries[k]
         if shape.type not in _SHAPES:
             raise ValueError(
-                f"solver='pgs' and 'tgs' know spheres, capsules and boxes; {shape.name!r} is a {shape.type.value}: "
-                "step with solver='implicit', or make it a sensor"
+                f"solver='pgs' and 'tgs' support spheres, capsules and boxes; {shape.name!r} is a {shape.type.value}: "
+                "use solver='implicit', or make it a sensor"
             )
     if anchors is not None:
         if not isinstance(anchors, FrictionAnchors):
             raise TypeError(
-                f"solver='pgs' and 'tgs' remember artix.FrictionAnchors; the memory is a {type(anchors).__name__}: "
-                "begin with artix.FrictionAnchors.none(articulation, ground)"
+                f"solver='pgs' and 'tgs' need artix.FrictionAnchors; found a {type(anchors).__name__}: "
+                "start with artix.FrictionAnchors.none(articulation, ground)"
             )
         pairs = len(patches_of(topology, found.geometries, len(ground.surfaces)))
         check_vector(

@@ -1,4 +1,4 @@
-"""What the contacts of a step by PhysX's law have done, and what friction remembers of them."""
+"""Reports on the contacts of a step with ``"pgs"`` or ``"tgs"``, and the friction anchors after it."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def contact_report(
     change: Array,
     dt: Array,
 ) -> ContactReport:
-    """The report; friction of a pair is shared out among its contacts as they press.
+    """The report on all contacts. A pair's friction is divided among its contacts by their normal impulses.
 
     Args:
       at_start: the articulation at the start of the step.
       touching: the contacts.
       rows: their rows.
-      impulses: they.
-      corrections: by how much the last sweep corrected the rates of the rows, [K + 4 P].
-      change: of the generalised velocity by all impulses, [nv].
-      dt: the step [s].
+      impulses: their impulses.
+      corrections: corrections of the rows' rates in the last sweep, [K + 4 P].
+      change: change of the generalised velocity by all impulses, [nv].
+      dt: length of the step [s].
     """
     contacts = touching.found.contacts
     pair = np.zeros(len(contacts.links), int)
@@ -90,6 +90,6 @@ def anchors_after(
     found_at: Array,
     slips: Array,
 ) -> FrictionAnchors:
-    """What friction remembers of a step."""
+    """The friction anchors after a step."""
     frames = [at_start.frame.take([link]) for link in rows.links]
     return kept(anchors, slips, frames, touching.reference, found_at)

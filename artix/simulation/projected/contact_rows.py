@@ -1,7 +1,7 @@
 """Contacts with the ground as rows of Gauss-Seidel sweeps, by PhysX's law.
 
-Every pair of a shape and a surface has a row for each contact, along the normal, and two for each of its two friction
-anchors, across it; see :mod:`artix.simulation.projected.friction_anchors`.
+Every pair of a shape and a surface has one normal row per contact, and two tangential rows for each of its two friction
+anchors; see :mod:`artix.simulation.projected.friction_anchors`.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ Array = jax.Array
 
 
 class Touching(NamedTuple):
-    """The contacts of a step, and what friction remembers of the step before."""
+    """The contacts of a step, and the friction anchors of the previous step."""
 
     found: GroundContacts
     ground: Ground
     reference: Array
     """The reference point in the world, [3]."""
     anchors: FrictionAnchors | None
-    """``None`` for no memory: every step has new anchors then."""
+    """``None`` without memory: every step then has new anchors."""
 
 
 class NormalRow(NamedTuple):
-    """Contacts along their normals, each with a leading axis [K]."""
+    """Normal rows of contacts, each with a leading axis [K]."""
 
     wrench: Array
-    """Of a unit impulse on the link at its centre of mass, [6]."""
+    """Wrench of a unit impulse on the link at its centre of mass, [6]."""
     direction: Array
-    """Change of the rate of separation by the generalised velocity, [nv]."""
+    """Derivative of the separation rate by the generalised velocity, [nv]."""
     effect: Array
-    """Change of the generalised velocity by a unit impulse, [nv]."""
+    """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
     """Rate per impulse."""
     softened: Array
-    """Impulse per rate; 0 for a contact that is not near enough to count."""
+    """Impulse per rate; 0 for a contact that is too far away to count."""
     free_rate: Array
-    """Rate of separation before any impulse."""
+    """Separation rate before any impulse."""
     gap: Array
-    """At the start of the step [m]; TGS counts it as if a bounce had happened where it does."""
+    """Gap at the start of the step [m]. For bouncing contacts, TGS changes it as if the bounce had already happened."""
     error_reduction: Array
-    """Part of the gap that a sweep closes, or undoes where it is negative."""
+    """Fraction of the gap that a sweep closes, or of a penetration that it removes."""
     target_rate: Array
-    """After a bounce; 0 where there is none."""
+    """Separation rate after a bounce; 0 without one."""
     bounces: Array
-    """Whether there is one."""
+    """Whether the contact bounces."""
 
 
 class FrictionRow(NamedTuple):
@@ -81,11 +81,11 @@ class FrictionRow(NamedTuple):
     """Impulse per rate times the relaxation; 0 for an anchor that is absent."""
     free_rate: Array
     error: Array
-    """By how much the anchor is dragged along the tangent at the start of the step [m]."""
+    """Displacement of the anchor along the tangent at the start of the step [m]."""
     friction: Array
-    """Largest tangential impulse of an anchor over the normal impulses of the pair, [P]."""
+    """Largest tangential impulse of an anchor per normal impulse of the pair, [P]."""
     floor: Array
-    """Normal impulse that counts at least, [P]."""
+    """Lower bound of the normal impulse that counts for friction, [P]."""
 
 
 class ContactRows(NamedTuple):
@@ -108,7 +108,7 @@ class ContactRows(NamedTuple):
         return links
 
 
-#: PhysX's part of a penetration that one sweep of PGS undoes, and its under-relaxation of friction.
+#: Fraction of a penetration that one PGS sweep removes, and underrelaxation of friction, both as in PhysX.
 PENETRATION_REDUCTION = 0.8
 
 
@@ -120,7 +120,7 @@ def contact_rows(
     dt: Array,
     options: SolverOptions,
 ) -> tuple[ContactRows, list[Anchored], Array]:
-    """The rows, the anchors, and where contacts were found; ``motion`` [L, 6] are velocities before any impulse."""
+    """The rows, the anchors, and the poses of the contact search; ``motion`` [L, 6] is that before any impulse."""
     contacts = touching.found.contacts
     patches = patches_of(static_topology(at_start), touching.found.geometries, len(touching.ground.surfaces))
     links = tuple(contacts.links[numbers[0]] for numbers in patches)
@@ -140,7 +140,7 @@ def contact_rows(
 
 
 def relaxation(options: SolverOptions) -> float:
-    """The part of an error that a sweep undoes; PhysX's TGS, whose sweeps are many small steps, takes less of many."""
+    """Fraction of an error that a sweep removes. PhysX's TGS, with its many small steps, removes less."""
     if options.solver == "tgs":
         return min(PENETRATION_REDUCTION, 2 / options.position_iterations**0.5)
     return PENETRATION_REDUCTION
@@ -178,7 +178,7 @@ def _normal_rows(
     target = jnp.where(bounces, -restitution * rate, 0)
     reduction = jnp.where(gap > 0, jnp.ones_like(gap), relaxation(options))
     if options.solver == "tgs":
-        # From the bounce to the end of the step the contact moves away.
+        # Between the bounce and the end of the step the contact separates.
         after = dt + gap / jnp.where(bounces, rate, jnp.ones_like(rate))
         gap = gap + jnp.where(bounces, target * after, 0)
     softened = jnp.where(near, 1 / (response + softness), 0)
@@ -193,7 +193,7 @@ def _floor(
     dt: Array,
     options: SolverOptions,
 ) -> Array:
-    """A quarter of the mean impulse that each contact would need alone, with which friction begins, [P]."""
+    """The normal impulse with which friction starts: a quarter of the mean that each contact would need alone, [P]."""
     closing = gap / dt if options.solver == "tgs" else jnp.maximum(gap / dt, 0)
     alone = jnp.maximum((rows.target_rate - rows.free_rate - closing) * rows.softened, 0)
     every = []
@@ -247,7 +247,7 @@ def _friction_rows(
 
 
 def _tangents(normal: Array, velocity: Array) -> Array:
-    """Two tangents [P, 2, 3]: along the motion of the link's centre of mass where it moves, then across it."""
+    """Two tangents [P, 2, 3]: along the velocity of the link's centre of mass if it moves, and across it."""
     n, v = normal.T, velocity.T
     along = v - spatial.dot(n, v) * n
     square = spatial.dot(along, along)
@@ -261,14 +261,14 @@ def _tangents(normal: Array, velocity: Array) -> Array:
 
 
 def _responses(at_start: StepStart, links: np.ndarray, wrench: Array) -> tuple[Array, Array, Array]:
-    """Directions and effects [k, nv], and responses [k], of unit wrenches [k, 6] on links."""
+    """Directions and effects [k, nv], and responses [k], for unit wrenches [k, 6] on links."""
     direction = jnp.sum(wrench[:, :, None] * at_start.jacobian[links], axis=1)
     effect = matmul(direction, at_start.inverse_mass)
     return direction, effect, jnp.sum(direction * effect, axis=1)
 
 
 def mobility_softness(articulation: Articulation, at_start: StepStart) -> Array:
-    """PhysX's softening of rows by the mobility of a link, [L]."""
+    """PhysX's softening of rows, which depends on the mobility of a link, [L]."""
     linear = at_start.jacobian[:, :3]
     mobility = jnp.sum(matmul(linear, at_start.inverse_mass) * linear, axis=2)
     return articulation.link_cfm_scale * jnp.max(mobility, axis=1)

@@ -1,4 +1,4 @@
-"""How one Gauss-Seidel sweep solves the contacts of a pair of a shape and a surface: normals first, then friction."""
+"""One Gauss-Seidel sweep over the contacts of a shape with a surface: normal rows first, then friction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ContactImpulses(NamedTuple):
     normal: Array
     """[K]."""
     friction: Array
-    """[P, 2, 2], along the tangents of the anchors."""
+    """Impulses along the tangents of the anchors, [P, 2, 2]."""
     slips: Array
     """Whether an anchor of each pair slipped in the last sweep, [P]."""
 
@@ -32,7 +32,7 @@ def no_contact_impulses(rows: ContactRows) -> ContactImpulses:
 
 
 class Travel(NamedTuple):
-    """By how much the rows have moved since the start of the step."""
+    """Displacements of the rows since the start of the step."""
 
     normal: Array
     """[K]."""
@@ -41,7 +41,7 @@ class Travel(NamedTuple):
 
 
 def travel(rows: ContactRows, link_travel: Array) -> Travel:
-    """The displacements of all rows by those of the links [L, 6]; see :class:`Progress`."""
+    """The displacements of all rows for link displacements [L, 6]; see :class:`Progress`."""
     of_contact, of_pair = rows.contact_links, np.array(rows.links, int)
     normal = jnp.sum(rows.normal.wrench * link_travel[of_contact], axis=1)
     return Travel(normal, jnp.sum(rows.friction.wrench * link_travel[of_pair][:, None, None], axis=3))
@@ -53,12 +53,12 @@ def solve_pair(
     """Solves the rows of one pair once.
 
     Args:
-      rows: of all contacts.
-      pair: its number.
-      change: of the generalised velocity by impulses so far, [nv].
-      impulses: of all contacts so far.
-      moved: by how much the rows have moved, with TGS; ``None`` with PGS.
-      sweep: the kind of the sweep.
+      rows: rows of all contacts.
+      pair: index of the pair.
+      change: change of the generalised velocity by impulses so far, [nv].
+      impulses: impulses of all contacts so far.
+      moved: displacements of the rows with TGS; ``None`` with PGS.
+      sweep: the sweep.
     """
     normal = impulses.normal
     for contact in rows.patches[pair]:
@@ -77,7 +77,7 @@ def solve_pair(
 
 
 def _wanted_rate(row: NormalRow, moved: Array | None, max_separation_speed: float, sweep: Sweep) -> Array:
-    """The least rate of separation that a sweep allows a contact."""
+    """The smallest separation rate that a sweep allows."""
     gap = row.gap if moved is None else row.gap + moved - row.target_rate * sweep.elapsed
     closing = jnp.maximum(row.error_reduction * gap / sweep.h, -max_separation_speed)
     if not sweep.moves_positions:
@@ -90,7 +90,7 @@ def _wanted_rate(row: NormalRow, moved: Array | None, max_separation_speed: floa
 def _friction_by_axis(
     rows: ContactRows, pair: int, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep
 ):
-    """PGS: one tangent after another, each within the friction; errors are pulled in by position sweeps alone."""
+    """PGS: one tangent after the other, each within the friction limit. Only position sweeps correct errors."""
     friction = jax.tree.map(lambda leaf: leaf[pair], rows.friction)
     new, slips = [], []
     for anchor in range(2):
@@ -107,7 +107,7 @@ def _friction_by_axis(
 def _friction_together(
     rows: ContactRows, pair: int, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep
 ):
-    """TGS: both tangents of an anchor at once, within a disc; errors grow as the step goes on."""
+    """TGS: both tangents of an anchor together, within a disc. Errors include the motion during the step."""
     friction = jax.tree.map(lambda leaf: leaf[pair], rows.friction)
     new, slips = [], []
     for anchor in range(2):

@@ -1,8 +1,8 @@
-"""PhysX's friction anchors: up to two points at which a shape in touch with a surface holds on to it.
+"""PhysX's friction anchors: up to two points at which a shape holds on to a surface.
 
-Friction does not act at the contacts but at anchors, fixed both on the link and on the ground. They stay from step to
-step until friction slips there, the link has turned by 2.6 degrees against the surface, or they have come apart along
-the normal; what they have been dragged apart along the surface is pulled together again.
+Friction acts not at the contacts but at anchors, which are fixed both on the link and on the ground. They persist from
+step to step until friction slips there, the link has rotated by 2.6 degrees relative to the surface, or the two ends
+have separated along the normal. Displacement along the surface is corrected.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from artix.model.topology import Topology
 
 Array = jax.Array
 
-#: PhysX's ``frictionOffsetThreshold`` and ``frictionCorrelationDistance`` for lengths in metres, and what it takes for
-#: the same normal (a cosine) and for the same point (a square of a distance).
+#: PhysX's ``frictionOffsetThreshold`` and ``frictionCorrelationDistance`` for lengths in metres, and its tolerances for
+#: equal normals (a cosine) and equal points (a squared distance).
 OFFSET_THRESHOLD, CORRELATION_DISTANCE, SAME_NORMAL, SAME_POINT = 0.04, 0.025, 0.999, 1e-8
 
 
 class FrictionAnchors(struct.PyTreeNode):
-    """What ``"pgs"`` and ``"tgs"`` remember of friction, carried beside the state.
+    """The friction anchors of ``"pgs"`` and ``"tgs"``, carried along with the state.
 
-    P pairs of a shape and a surface, surface by surface of the ground; see :func:`artix.step_with_contact_memory`.
+    There are P pairs of a shape and a surface, ordered by surface; see :func:`artix.step_with_contact_memory`.
 
     Attributes:
       on_link: the anchors in the links' frames, [P, 2, 3] [m].
-      on_ground: where they hold on to the ground, in world axes, [P, 2, 3] [m].
+      on_ground: their points on the ground, in world axes, [P, 2, 3] [m].
       normal: the surfaces' normals when the pairs began to touch, in the links' frames, [P, 3].
-      count: how many anchors each pair has, 0 to 2, [P].
-      found_at: the poses of the pairs' links when PhysX last looked for contacts, [P, 7].
+      count: number of anchors of each pair, 0 to 2, [P].
+      found_at: poses of the pairs' links at PhysX's last contact search, [P, 7].
 
     Examples:
       >>> robot, ground = artix.robots.load("quadruped"), artix.Ground.flat()
@@ -59,11 +59,11 @@ class FrictionAnchors(struct.PyTreeNode):
 
     @classmethod
     def none(cls, articulation: Articulation, ground: Ground) -> FrictionAnchors:
-        """No anchors: what to begin with, and whenever a state is set anew.
+        """No anchors, for the first step and after a state has been set.
 
         Args:
           articulation: the articulation.
-          ground: what it stands on.
+          ground: the ground.
 
         Raises:
           ValueError: as :func:`artix.ground_contacts`.
@@ -77,18 +77,18 @@ class FrictionAnchors(struct.PyTreeNode):
 
 
 def patches_of(topology: Topology, geometries: tuple[int, ...], surfaces: int) -> tuple[tuple[int, ...], ...]:
-    """The numbers of the contacts of each pair of a shape and a surface, in the order in which PhysX solves them.
+    """The indices of the contacts of each pair of a shape and a surface, in PhysX's order of solution.
 
     Args:
-      topology: of the articulation.
-      geometries: the shape of each contact, as :class:`artix.GroundContacts` has them.
-      surfaces: how many surfaces the ground has.
+      topology: the articulation's topology.
+      geometries: the shape of each contact, as in :class:`artix.GroundContacts`.
+      surfaces: number of surfaces of the ground.
     """
     each = len(geometries) // surfaces
     pairs: dict[tuple[int, int], list[int]] = {}
     for k, geometry in enumerate(geometries):
         pairs.setdefault((k // each, geometry), []).append(k)
-    # PhysX begins with a box's corner of positive coordinates, artix's candidates with that of negative ones.
+    # PhysX starts with a box's corner of positive coordinates, artix's candidates with that of negative ones.
     return tuple(
         tuple(reversed(numbers) if topology.geometries[geometry].type is GeometryType.BOX else numbers)
         for (_, geometry), numbers in pairs.items()
@@ -101,44 +101,44 @@ class Patch(NamedTuple):
     touches: Array
     """Whether each is near enough to count, [c]."""
     point: Array
-    """[c, 3], relative to the reference point, in world axes."""
+    """Points relative to the reference point, in world axes, [c, 3]."""
     gap: Array
     """[c]."""
     normal: Array
-    """Of the surface, [3]."""
+    """Normal of the surface, [3]."""
 
 
 class Anchored(NamedTuple):
     """The anchors of one pair during a step."""
 
     on_link: Array
-    """[2, 3], relative to the reference point, in world axes."""
+    """Points on the link relative to the reference point, in world axes, [2, 3]."""
     on_ground: Array
-    """[2, 3], likewise."""
+    """Points on the ground, relative to the reference point, in world axes, [2, 3]."""
     normal: Array
-    """Of the surface when the pair began to touch, turned with the link since, in world axes, [3]."""
+    """Normal of the surface when the pair began to touch, rotated with the link since, in world axes, [3]."""
     total: Array
-    """How many there are, []."""
+    """Number of anchors, []."""
 
 
 def present(count: Array) -> Array:
-    """Which of two anchors there are, [..., 2], of counts [...]."""
+    """Which of the two anchors exist, [..., 2], for counts [...]."""
     return jnp.stack([count > 0, count > 1], axis=-1)
 
 
 def anchored(patch: Patch, before: Anchored) -> Anchored:
-    """The anchors of a step: those of the step before, where they still hold, and new ones at contacts.
+    """The anchors of a step: those of the previous step that still hold, and new ones at contacts.
 
     Args:
       patch: the contacts.
-      before: the anchors of the step before, where the link has taken them.
+      before: the anchors of the previous step, moved with the link.
     """
     apart = jnp.abs(jnp.sum((before.on_link - before.on_ground) * patch.normal, axis=1))
     separated = jnp.any((apart >= CORRELATION_DISTANCE) & present(before.total))
     holds = (jnp.sum(before.normal * patch.normal) > SAME_NORMAL) & ~separated & (before.total > 0)
     normal = jnp.where(holds, before.normal, patch.normal)
     count = jnp.where(holds, before.total, 0)
-    # Two anchors huddled in a corner of what is in touch are given up.
+    # Two anchors that are close together in a corner of the patch are dropped.
     spread = jnp.sum((before.on_link[0] - before.on_link[1]) ** 2)
     touches = patch.touches[:, None]
     largest = jnp.max(jnp.where(touches, patch.point, -jnp.inf), axis=0)
@@ -153,7 +153,7 @@ def anchored(patch: Patch, before: Anchored) -> Anchored:
 
 
 def _grown(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
-    """Anchors [2, 3] with contacts as new ones: the first two, then those that are farther apart; and their number."""
+    """Adds contacts as new anchors [2, 3]: the first two, then any farther apart. Returns their number, too."""
     first, second = on_link
     total, apart = count, jnp.zeros_like(patch.gap[0])
     complete = count == 2
@@ -166,7 +166,7 @@ def _grown(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
         moves_second = usable & (total == 2) & farther & (to_first > apart)
         moves_first = usable & (total == 2) & ~farther & (to_second > apart)
         apart = jnp.where(pairs | moves_second, to_first, jnp.where(moves_first, to_second, apart))
-        # PhysX compares with the distance to the first anchor even where there is but one.
+        # PhysX compares with the distance to the first anchor even if there is only one.
         apart = jnp.where(usable & (total == 1) & ~pairs, to_first, apart)
         first = jnp.where(opens | moves_first, point, first)
         second = jnp.where(pairs | moves_second, point, second)
@@ -175,12 +175,12 @@ def _grown(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
 
 
 def carried(before: FrictionAnchors, pair: int, frame: Placement, reference: Array) -> Anchored:
-    """The anchors of a pair where its link has taken them.
+    """The anchors of a pair, moved with its link.
 
     Args:
-      before: the anchors of the step before.
-      pair: its number.
-      frame: of the link, relative to the reference point, one item.
+      before: the anchors of the previous step.
+      pair: index of the pair.
+      frame: frame of the link relative to the reference point, one item.
       reference: the reference point in the world, [3].
     """
     on_link = (spatial.rotate(frame.rotation, before.on_link[pair].T) + frame.position).T
@@ -191,14 +191,14 @@ def carried(before: FrictionAnchors, pair: int, frame: Placement, reference: Arr
 def kept(
     anchors: list[Anchored], slips: Array, frames: list[Placement], reference: Array, found_at: Array
 ) -> FrictionAnchors:
-    """What to remember after a step: the anchors of the pairs that did not slip.
+    """The anchors to remember after a step: those of pairs that did not slip.
 
     Args:
-      anchors: of each pair, during the step.
+      anchors: anchors of each pair during the step.
       slips: whether friction slipped at any anchor of a pair in the last sweep, [P].
-      frames: of the pairs' links at the start of the step, relative to the reference point, one item each.
+      frames: frames of the pairs' links at the start of the step, relative to the reference point, one item each.
       reference: the reference point in the world, [3].
-      found_at: to remember as it is.
+      found_at: poses of the contact search, stored unchanged.
     """
     on_link = [
         spatial.rotate_inverse(frame.rotation, one.on_link.T - frame.position).T

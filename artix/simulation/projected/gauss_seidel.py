@@ -1,7 +1,7 @@
 """PhysX's Gauss-Seidel sweeps over the rows of an articulation: projected (PGS) and temporal (TGS).
 
-Because poses, Jacobians and the mass matrix are held during a step, everything the sweeps change is one vector: the
-change of the generalised velocity since the constraints began to act.
+Poses, Jacobians and the mass matrix are constant during a step, so the sweeps change only one vector: the change of the
+generalised velocity due to constraints.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class DofRow(NamedTuple):
     """One DOF (or all, in the order of the sweep, with a leading axis [n])."""
 
     place: Array
-    """Place in the generalised velocity."""
+    """Index in the generalised velocity."""
     free_velocity: Array
     """Relative velocity along the axis before any impulse."""
     effect: Array
-    """Change of the generalised velocity by a unit impulse, [nv]."""
+    """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
     """Velocity per impulse."""
     drive: DriveRow
@@ -43,7 +43,7 @@ class DofRow(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """All rows of an articulation, in the order of a sweep; ``None`` where it has none of a kind."""
+    """All rows of an articulation, in the order of a sweep; ``None`` for kinds that it does not have."""
 
     loops: LoopRow | None
     spatial_tendons: SpatialTendonRow | None
@@ -73,25 +73,25 @@ class SweepImpulses(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The state of the step that a sweep sees besides the impulses."""
+    """Everything about the progress of the step that a sweep needs besides the impulses."""
 
     motion: Array
-    """Displacement since the start of the step, by the generalised velocity, [nv]; 0 for PGS."""
+    """Integral of the generalised velocity since the start of the step, [nv]; 0 for PGS."""
     displacement: Array
-    """The same by the rows' velocities, in the order of the sweep, [n]."""
+    """Integral of the rows' velocities, in the order of the sweep, [n]."""
     path_length: Array
     """Lengths of the spatial tendons' paths, [S]."""
     link_travel: Array
-    """By how much the links' centres of mass have moved, and their turns summed, in world axes, [L, 6]; for the
-    contacts of TGS, and [0, 6] where there are none."""
+    """Displacements of the links' centres of mass, and sums of their rotations, in world axes, [L, 6]; for the contacts
+    of TGS, otherwise [0, 6]."""
 
 
 SweepOrder: TypeAlias = "tuple[tuple[int, int, tuple[int, ...]], ...]"
-"""Stretches of a sweep: DOFs from the first to before the last one, in its order, then pairs of contacts; static."""
+"""Parts of a sweep: a range of DOFs (first, last + 1) in its order, then pairs of contacts; static."""
 
 
 def sweep_order(topology: Topology, links: tuple[int, ...]) -> SweepOrder:
-    """Where the pairs of contacts, on these links, have their turns among the DOFs: after those of their own links."""
+    """The order of DOFs and pairs of contacts on these links: a pair follows the DOFs of its own link."""
     parts: list[tuple[int, int, tuple[int, ...]]] = []
     first = last = 0
     for link in topology.depth_first_links:
@@ -123,21 +123,21 @@ def sweep_once(
     free_velocity: Array,
     sweep: Sweep,
 ) -> tuple[Array, SweepImpulses, Array]:
-    """Solves every row once, in PhysX's order: joints of the scene first, then the articulation's own.
+    """Solves every row once, in PhysX's order: first joints of the scene, then those of the articulation.
 
     Args:
       rows: the rows.
-      order: the turns of contacts among the DOFs.
-      change: of the generalised velocity by impulses so far, [nv].
-      impulses: accumulated so far.
+      order: the order of DOFs and contacts.
+      change: change of the generalised velocity by impulses so far, [nv].
+      impulses: impulses accumulated so far.
       progress: how far positions have moved.
       free_velocity: the generalised velocity before any impulse, [nv].
-      sweep: the kind of the sweep.
+      sweep: the sweep.
 
     Returns:
-      The new change, the new impulses, and by how much this sweep corrected the velocities of the rows, one number per
-      row of a loop joint, path of a spatial tendon, joint of a fixed one, mimic joint, DOF and row of a contact: what
-      the sweeps before it had left.
+      The new change, the new impulses, and the corrections of the rows' velocities in this sweep, which the previous
+      sweeps had left: one number per loop joint row, path of a spatial tendon, joint of a fixed tendon, mimic joint,
+      DOF and contact row.
     """
     loops, springs, cords, dofs, contacts = impulses
     corrections = []
@@ -232,7 +232,7 @@ def _sweep_dofs_and_contacts(
     progress: Progress,
     sweep: Sweep,
 ):
-    """The DOFs, and after those of a link its contacts."""
+    """Sweeps over the DOFs and, after those of each link, its contacts."""
     assert rows.contacts is not None
     moved = travel(rows.contacts, progress.link_travel) if sweep.temporal else None
     solved = []
@@ -253,7 +253,7 @@ def _contact_corrections(rows: ContactRows, old: ContactImpulses, new: ContactIm
 def _solve_dof(
     row: DofRow, old: DofImpulses, velocity: Array, displacement: Array, sweep: Sweep
 ) -> tuple[DofImpulses, Array]:
-    """Drive, friction, limits and velocity limit of one DOF, one after another."""
+    """Solves drive, friction, limits and velocity limit of one DOF, in this order."""
     drive = old.drive
     if sweep.moves_positions or not sweep.temporal:
         drive = drive_impulse(row.drive, drive, velocity, displacement, sweep)
@@ -261,7 +261,7 @@ def _solve_dof(
     velocity = velocity + row.response * (drive - old.drive)
     friction_so_far = jnp.zeros_like(old.friction) if sweep.restarts else old.friction
     braked = friction_impulse(row.limit, friction_so_far, velocity, sweep) - friction_so_far
-    # Where position sweeps have budgets of their own, velocity sweeps still account for the whole step.
+    # If position sweeps have separate budgets, velocity sweeps still account for the whole step.
     friction = old.friction + braked
     velocity = velocity + row.response * braked
     lower, upper = limit_impulses(row.limit, old.lower, old.upper, velocity, displacement, sweep)

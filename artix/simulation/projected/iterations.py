@@ -1,4 +1,4 @@
-"""The sweeps of one step and the positions that follow from them."""
+"""The sweeps of one step, and the motion of positions with them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Solution(NamedTuple):
     change: Array
     """Change of the generalised velocity by impulses, [nv]."""
     mean_change: Array
-    """The same of the velocities that moved the positions, [nv]."""
+    """The same for the velocities that moved the positions, [nv]."""
     impulses: SweepImpulses
     configuration: Configuration
-    """Where the articulation is at the end of the step."""
+    """Configuration at the end of the step."""
     position_corrections: Array
-    """By how much the last position sweep corrected the velocities of the rows; see :func:`sweep_once`."""
+    """Corrections of the rows' velocities in the last position sweep; see :func:`sweep_once`."""
     velocity_corrections: Array
-    """The same of the last velocity sweep, or of the last position sweep where there is no velocity sweep."""
+    """The same for the last velocity sweep, or the last position sweep if there are no velocity sweeps."""
 
 
 class _Carry(NamedTuple):
@@ -51,7 +51,7 @@ class _Carry(NamedTuple):
 
     change: Array
     total_change: Array
-    """Sum over the sweeps so far."""
+    """Sum over all sweeps so far."""
     impulses: SweepImpulses
     configuration: Configuration
     progress: Progress
@@ -67,17 +67,17 @@ def iterate(
     dt: Array,
     options: SolverOptions,
 ) -> Solution:
-    """Sweeps over all rows as often as the options ask for.
+    """Takes all position and velocity sweeps of a step.
 
     Args:
       articulation: the articulation.
-      state: where it starts.
-      at_start: it at the start of the step.
+      state: its state at the start of the step.
+      at_start: the articulation at the start of the step.
       rows: all rows.
       free: velocities without constraints.
-      late: generalised acceleration [nv] by forces that act sweep by sweep; ``None`` if there are none.
-      dt: the step [s].
-      options: which solver, and how many sweeps.
+      late: generalised acceleration [nv] by forces that act in every sweep, or ``None``.
+      dt: length of the step [s].
+      options: the solver and the numbers of sweeps.
     """
     temporal, count = options.solver == "tgs", options.position_iterations
     h = dt / count if temporal else dt
@@ -132,7 +132,7 @@ def _velocity_sweeps(
     sweep: Sweep,
     count: int,
 ) -> tuple[Array, SweepImpulses, Array]:
-    """The sweeps after the positions have moved; their corrections have a leading axis ``count``."""
+    """Sweeps after the positions have moved. Their corrections have a leading axis ``count``."""
 
     def once(carry: tuple[Array, SweepImpulses], _) -> tuple[tuple[Array, SweepImpulses], Array]:
         change, impulses, corrected = sweep_once(rows, order, carry[0], carry[1], progress, velocity, sweep)
@@ -165,7 +165,7 @@ def _advanced(
     progress: Progress,
     time: Array,
 ) -> tuple[Configuration, Progress]:
-    """Moves for a time with the current velocities."""
+    """Moves positions with the current velocities for a time."""
     velocity = free.velocity + change
     motion = free.motion + link_motion(at_start, change)
     row_velocity = rows.dofs.free_velocity + change[rows.dofs.place]
@@ -186,7 +186,7 @@ def _with_lengths(
     moved: Configuration,
     elapsed: Array,
 ) -> Progress:
-    """The progress with what follows from the configuration: lengths of tendons and travels of links."""
+    """The progress with tendon lengths and link displacements for the configuration."""
     topology = static_topology(at_start)
     if not topology.spatial_tendons and rows.contacts is None:
         return progress
@@ -195,16 +195,16 @@ def _with_lengths(
     if rows.contacts is None:
         return progress
     center = frame @ Placement.from_poses(articulation.link_com_pose)
-    # PhysX moves centres of mass with the links, and sums up turns with the axes of the start.
+    # PhysX moves centres of mass with the links, and sums rotations in the initial axes.
     caused = link_motion(at_start, progress.motion - elapsed * free.velocity)
     turned = elapsed * free.motion[:, 3:] + caused[:, 3:]
     return progress._replace(link_travel=jnp.concatenate([center.position.T - at_start.center, turned], axis=1))
 
 
 def _moved_frames(articulation: Articulation, state: State, at_start: StepStart, moved: Configuration) -> Placement:
-    """The links' frames with the links moved, relative to the root's centre of mass at the start of the step."""
+    """The frames of the moved links, relative to the root's centre of mass at the start of the step."""
     topology = static_topology(at_start)
-    # Where the root is at the start is no part of it: far from the origin it would cost digits.
+    # The root's initial position is left out: far from the origin it would cost digits.
     origin = state.root_pose.at[:3].set(at_start.frame.position[:, 0])
     now = to_state(articulation, topology, moved, state.replace(root_pose=origin))
     if at_start.drift is not None:
@@ -213,7 +213,7 @@ def _moved_frames(articulation: Articulation, state: State, at_start: StepStart,
 
 
 def _lengths(articulation: Articulation, state: State, at_start: StepStart, frame: Placement) -> Array:
-    """Lengths [S] of the spatial tendons' paths, with the links' frames there."""
+    """Lengths [S] of the spatial tendons' paths for these link frames."""
     topology = static_topology(at_start)
     if not topology.spatial_tendons:
         return jnp.zeros_like(state.joint_position, shape=(0,))

@@ -1,4 +1,4 @@
-"""Loop joints in Gauss-Seidel sweeps: what is held is corrected like a hard mimic joint, a distance like a limit."""
+"""Loop joints in Gauss-Seidel sweeps: held rows act like hard mimic joints, distances like limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
 
-# A row that leaves less than this of the largest mobility, in units of the rounding error, moves nothing.
+# A row is ignored if its mobility is below this fraction of the largest one, in units of the rounding error.
 _FIXED = 100
 
 
@@ -23,19 +23,19 @@ class LoopRow(NamedTuple):
     """One row of a loop joint (or all, with a leading axis [R])."""
 
     direction: Array
-    """Change of the row's rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
+    """Derivative of the row's rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
     effect: Array
-    """Change of the generalised velocity by a unit impulse, [nv]."""
+    """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
     """Rate per impulse."""
     error: Array
-    """What shall vanish, at the start of the step [m or rad]; the length of a distance."""
+    """Error at the start of the step [m or rad]; for a distance, its length."""
     is_held: Array
-    """Whether it shall vanish, or is a distance."""
+    """Whether the row is held at zero; otherwise it is a distance."""
     lower_gap: Array
-    """Distance less the least one at the start of the step [m], ``inf`` where none is set."""
+    """Distance minus its lower bound at the start of the step [m]; ``inf`` without a bound."""
     upper_gap: Array
-    """Largest distance less the distance, likewise."""
+    """Upper bound minus the distance at the start of the step [m]; ``inf`` without a bound."""
 
     @property
     def softened(self) -> Array:
@@ -66,14 +66,14 @@ def loop_rows(articulation: Articulation, at_start: StepStart, loops: LoopClosur
 def loop_impulses(
     row: LoopRow, old: tuple[Array, Array], rate: Array, displacement: Array, sweep: Sweep
 ) -> tuple[Array, Array]:
-    """The accumulated impulses of what is held or of a least distance, and of a largest distance.
+    """The accumulated impulses of a held row or of a distance's lower bound, and of its upper bound.
 
     Args:
       row: the row.
       old: the impulses so far.
-      rate: of the row now.
-      displacement: of the row since the start of the step.
-      sweep: the sweep; one that moves positions removes a part of the error, others bring the rate to zero.
+      rate: rate of the row now.
+      displacement: displacement of the row since the start of the step.
+      sweep: the sweep. A position sweep removes a fraction of the error; a velocity sweep brings the rate to zero.
     """
     error = row.error + displacement
     wanted = -sweep.error_reduction * error / sweep.h if sweep.moves_positions else 0

@@ -1,7 +1,7 @@
-"""Where PhysX has the contacts of a step: those of boxes and capsules are kept until the shape has moved a little.
+"""PhysX's contact points: those of boxes and capsules are reused until the shape has moved a little.
 
-PhysX remembers where it last looked for contacts. Until the shape has moved or turned, or a contact has slid, by more
-than some limit, it takes the points that it found then, with the gaps of now.
+PhysX remembers the pose of its last contact search. Until the shape has moved or rotated, or a contact has slid, by
+more than a limit, it reuses the points that it found then, with current gaps.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from artix.simulation.common.step_start import StepStart, static_topology
 
 Array = jax.Array
 
-#: How far, over the radius, capsules may move and their contacts slide; the same of boxes over the least half of an
-#: edge; the largest of those [m]; and the cosine of half the angle by which a shape may turn.
+#: How far capsules may move and their contacts may slide, relative to the radius; the same for boxes, relative to the
+#: smallest half edge; upper bounds of these lengths [m]; and the cosine of half the angle by which a shape may rotate.
 _CAPSULE_MOVES, _CAPSULE_SLIDES, _BOX, _BOX_MOST, _TURN = 0.02, 0.05, 0.03, 0.03, 0.99996
 
 
 class Manifolds(NamedTuple):
-    """The contacts as PhysX has them."""
+    """The contacts that PhysX uses."""
 
     point: Array
-    """Where they act, [K, 3], relative to the reference point, in world axes."""
+    """Points relative to the reference point, in world axes, [K, 3]."""
     near: Array
     """Whether they count, [K]."""
     found_at: Array
-    """The poses of the pairs' links when the contacts were found, in the world, [P, 7]."""
+    """World poses of the pairs' links when the contacts were found, [P, 7]."""
 
 
 def manifolds(
@@ -50,12 +50,12 @@ def manifolds(
 
     Args:
       articulation: the articulation.
-      at_start: it at the start of the step.
-      found: where it is near the ground.
+      at_start: the articulation at the start of the step.
+      found: the current contacts.
       patches: the contacts of each pair of a shape and a surface.
-      before: ``found_at`` of the step before; ``None`` to look anew.
+      before: ``found_at`` of the previous step; ``None`` for a new search.
       reference: the reference point in the world, [3].
-      distance: the gap from which on contacts count [m].
+      distance: the gap below which contacts count [m].
     """
     contacts, pair = found.contacts, np.zeros(len(found.geometries), int)
     for p, numbers in enumerate(patches):
@@ -63,7 +63,7 @@ def manifolds(
     now = at_start.frame.take(np.array(contacts.links, int))
     first = np.array([numbers[0] for numbers in patches])
     poses = jnp.concatenate([now.position + reference[:, None], now.rotation]).T[first]
-    # Not normalised: before the first step they are zeros, which turn by more than any limit.
+    # Not normalised: before the first step they are zeros, which count as a rotation beyond any limit.
     past = (poses if before is None else before)[pair].T
     then = Placement(past[3:], past[:3] - reference[:, None])
     normal, shape = contacts.normal.T, np.array(found.geometries)

@@ -1,4 +1,4 @@
-"""How positions follow velocities within a step; spherical joints and the root move as free rotations."""
+"""Integrates positions within a step. Spherical joints and the root move as free rotations."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Configuration(NamedTuple):
     root_rotation: Array
     """Orientation of the root link's frame, [4, 1]."""
     joint_position: Array
-    """Joint positions, [n]; those of spherical joints are not kept up."""
+    """Joint positions, [n]; those of spherical joints are not updated."""
     orientation: Array
-    """Orientations of the links, [4, L]; only those that a spherical joint moves are kept up."""
+    """Orientations of the links, [4, L]; only those of links on spherical joints are updated."""
 
 
 def start_configuration(at_start: StepStart, state: State) -> Configuration:
@@ -45,9 +45,9 @@ def start_configuration(at_start: StepStart, state: State) -> Configuration:
 def advance(
     topology: Topology, configuration: Configuration, joint_velocity: Array, motion: Array, time: Array
 ) -> Configuration:
-    """Moves for a time with joint velocities [n] and link velocities [L, 6].
+    """Moves with joint velocities [n] and link velocities [L, 6] for a time.
 
-    Links on spherical joints turn by their own angular velocity in world axes, whatever their parents do, as in PhysX.
+    As in PhysX, links on spherical joints rotate by their own angular velocity in world axes, whatever parents do.
     """
     turn = (time * motion[:, 3:]).T
     root_center, root_rotation = configuration.root_center, configuration.root_rotation
@@ -80,7 +80,7 @@ def to_state(articulation: Articulation, topology: Topology, configuration: Conf
 def with_drift_of(
     articulation: Articulation, topology: Topology, configuration: Configuration, end: State
 ) -> tuple[Articulation, Array]:
-    """The articulation whose links are at the configuration when its state is ``end``, and its drift [L, 3]."""
+    """The articulation whose state ``end`` puts the links in this configuration, and its drift [L, 3]."""
     drift = jnp.zeros_like(articulation.joint_parent_pose[:, :3])
     if topology.has_spherical:
         named = spatial.quaternion_exp(by_body(topology, end.joint_position))
@@ -95,13 +95,13 @@ def _turned(vector: Array, quaternion: Array) -> Array:
 
 def _joint_rotations(articulation: Articulation, topology: Topology, configuration: Configuration) -> Array:
     """Rotations of the joints of bodies 1 .. B-1 in the axes of the bodies' frames, [4, B-1]."""
-    # Meaningless for joints that are not spherical.
+    # Used for spherical joints only.
     placements = link_placements(articulation)
     geometry = joint_geometry(articulation, placements)
     amounts, _ = joint_transforms(topology, geometry, configuration.joint_position)
     local = joint_quaternions(geometry.basis, amounts)
     moved = placements.take(topology.body_link)
-    # A link's frame in the world is its body's times its own in the body.
+    # A link's world frame is its body's frame times the link's frame in the body.
     absolute = spatial.quaternion_product(
         take(configuration.orientation, topology.body_link), spatial.conjugate(moved.rotation)
     )

@@ -1,4 +1,4 @@
-"""The rows of a step: joints, couplings and loop joints as its Gauss-Seidel sweeps need them."""
+"""The rows of the Gauss-Seidel sweeps: joints, couplings and loop joints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def constraint_rows(
     commands: Commands,
     contacts: ContactRows | None,
 ) -> Rows:
-    """All rows at the start of the step; ``motion`` [L, 6] are the links' velocities before any impulse."""
+    """All rows at the start of the step; ``motion`` [L, 6] is the links' velocity before any impulse."""
     a, t = articulation, static_topology(at_start)
     return Rows(
         loops=None if loops is None else loop_rows(a, at_start, loops),
@@ -77,14 +77,14 @@ def _dof_rows(
 
 
 def _constraint_force_mixing(articulation: Articulation, at_start: StepStart) -> Array:
-    """PhysX's softening of a joint's rows by the mobility of its two links, [n]."""
+    """PhysX's softening of a joint's rows, which depends on the mobility of its two links, [n]."""
     mixing = mobility_softness(articulation, at_start)
     child, parent = at_start.topology.dof_link, at_start.topology.dof_parent_link
     return jnp.maximum(mixing[child], mixing[parent])
 
 
 def _relative_velocity(at_start: StepStart, motion: Array) -> Array:
-    """Velocity of each DOF's link against its parent along the axis, at the joint's two origins, [n]."""
+    """Velocity of each DOF's link relative to its parent along the axis, at the joint's two origins, [n]."""
     child, parent = at_start.topology.dof_link, at_start.topology.dof_parent_link
     dofs = np.arange(at_start.topology.num_dofs)
     rows = [

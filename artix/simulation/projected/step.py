@@ -47,13 +47,13 @@ Array = jax.Array
 
 
 class Outcome(NamedTuple):
-    """What a step leads to."""
+    """The result of a step."""
 
     state: State
     drift: Array | None
-    """Drifts of joints, [L, 3]; ``None`` where they are not kept."""
+    """Drifts of joints, [L, 3]; ``None`` if they are not kept."""
     anchors: FrictionAnchors | None
-    """What friction remembers; ``None`` without a ground."""
+    """Friction anchors for the next step; ``None`` without a ground."""
     report: StepReport
 
 
@@ -71,11 +71,11 @@ def physx_step(
 
     Args:
       articulation: the articulation.
-      state: where it is.
-      control: what acts on it.
-      dt: the step [s].
-      options: which solver, and how many sweeps.
-      drift: of its joints, [L, 3], to keep; see :func:`artix.step_with_joint_drift`.
+      state: its state.
+      control: forces and targets.
+      dt: length of the step [s].
+      options: the solver and the numbers of sweeps.
+      drift: drifts of its joints, [L, 3]; see :func:`artix.simulation.step_with_joint_drift`.
       touching: its contacts with the ground.
     """
     state = clamp_joint_velocities(articulation, state)
@@ -140,7 +140,7 @@ def physx_step(
 
 
 def _corrected(at_start: StepStart, free: Unconstrained) -> Unconstrained:
-    """Gives a floating articulation the momentum that external forces alone would have given it."""
+    """Gives a floating articulation the momentum that results from the external forces only."""
     if static_topology(at_start).fixed_base:
         return free
     bodies = (at_start.mass, world_inertias(at_start), at_start.center)
@@ -159,7 +159,7 @@ def _within_limits(articulation: Articulation, configuration: Configuration) -> 
 def _end(
     articulation: Articulation, moved: State, at_start: StepStart, free: Unconstrained, solution: Solution, dt: Array
 ) -> tuple[State, Array]:
-    """The state after the step, of which ``moved`` has the positions, and the links' velocities [L, 6] in it."""
+    """The state after the step, with the positions of ``moved``, and the links' velocities [L, 6]."""
     base = static_topology(at_start).num_base_dofs
     velocity = free.velocity + solution.change
     motion = free.motion + link_motion(at_start, solution.change)
