@@ -95,6 +95,9 @@ class Environment:
         self.randomization = tuple(randomization)
         self._static = Task(self)
         most = self.solver_options.max_contacts_per_geometry
+        # Episodes do not begin with ``artix.settled_contact_memory``. Every robot draws a new start in every control
+        # step, whether it needs one or not, so all control steps would take two physics steps more. Those of the
+        # first control step find the impulses.
         self._no_contacts = None if ground is None else artix.ContactMemory.none(articulation, ground, most)
         jax.eval_shape(lambda: self._drawn(jax.random.key(0)))  # refuses unknown leaves
 

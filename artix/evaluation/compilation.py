@@ -21,6 +21,8 @@ _log = logging.getLogger("artix")
 
 #: Larger programs are left to XLA.
 MAX_OPERATIONS = 200_000
+#: No more scalars are built to find out: derivatives build many that turn out not to be needed.
+_MAX_BUILT = 2 * MAX_OPERATIONS
 
 
 _switch: ContextVar[bool | None] = ContextVar("artix_kernels", default=None)
@@ -183,11 +185,19 @@ def key_of(program: Program) -> bytes:
 
 
 def scalars_of(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
-    """The scalar program of a program whose operands have these levels."""
+    """The scalar program of a program whose operands have these levels.
+
+    Raises:
+      UnsupportedOperation: there is no rule for one of its operations.
+      TooManyOperations: it is too large for a kernel.
+    """
     all_levels = [0] * len(program.jaxpr.in_avals)
     for index, level in zip(program.traced, levels, strict=True):
         all_levels[index] = level
-    return scalarize(program.jaxpr, all_levels, program.known, max_operations=MAX_OPERATIONS)
+    scalars = scalarize(program.jaxpr, all_levels, program.known, max_operations=_MAX_BUILT)
+    if scalars.size > MAX_OPERATIONS:
+        raise TooManyOperations(f"{scalars.size:,} scalars, which are more than {MAX_OPERATIONS:,}")
+    return scalars
 
 
 def refuse(what: str, why: str) -> None:

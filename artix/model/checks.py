@@ -48,10 +48,10 @@ def check_type(name: str, value: object, kind: type) -> None:
         raise TypeError(f"{name}: expected artix.{kind.__name__}, found {found}")
 
 
-def check_state(articulation: Articulation, state: State) -> None:
-    """Checks the shapes and dtypes of a state against its articulation; see :func:`check_vector`."""
+def check_state(articulation: Articulation, state: State, name: str = "state") -> None:
+    """Checks the shapes and dtypes of a state, called ``name``, against its articulation; see :func:`check_vector`."""
     check_type("articulation", articulation, Articulation)
-    check_type("state", state, State)
+    check_type(name, state, State)
     tree, dtype = articulation.topology, articulation.dtype
     if dtype not in _DTYPES:
         raise TypeError(
@@ -60,10 +60,10 @@ def check_state(articulation: Articulation, state: State) -> None:
         )
     n = tree.num_dofs
     check_vector("articulation.link_mass", articulation.link_mass, (tree.num_links,), dtype, "L")
-    check_vector("state.root_pose", state.root_pose, (7,), dtype, "position, quaternion xyzw")
-    check_vector("state.root_velocity", state.root_velocity, (6,), dtype, "linear, angular")
-    check_vector("state.joint_position", state.joint_position, (n,), dtype, "n joint DOFs")
-    check_vector("state.joint_velocity", state.joint_velocity, (n,), dtype, "n joint DOFs")
+    check_vector(f"{name}.root_pose", state.root_pose, (7,), dtype, "position, quaternion xyzw")
+    check_vector(f"{name}.root_velocity", state.root_velocity, (6,), dtype, "linear, angular")
+    check_vector(f"{name}.joint_position", state.joint_position, (n,), dtype, "n joint DOFs")
+    check_vector(f"{name}.joint_velocity", state.joint_velocity, (n,), dtype, "n joint DOFs")
 
 
 #: Replaces a step of zero length [s]: its effects are below rounding, and division by it stays finite.

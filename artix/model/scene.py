@@ -7,7 +7,7 @@ from typing import Any
 
 from artix.math import struct
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state, static_topology
+from artix.model.checks import check_state, check_type, static_topology
 from artix.model.geometry import GeometryStructure
 from artix.model.geometry_pairs import checked_shapes
 from artix.model.states import neutral_state
@@ -53,13 +53,16 @@ class Scene(struct.PyTreeNode):
 
         Raises:
           ValueError: there is no member, a name has a slash, a shape is unknown or cannot touch, both shapes of a pair
-            belong to one member, a pair is given twice, or gravity differs.
-          TypeError: a member is padded, or dtypes differ.
+            belong to one member, or a pair is given twice.
+          TypeError: the members are not articulations by name, one is padded, or dtypes differ.
         """
+        if not isinstance(members, Mapping):
+            raise TypeError(f"members: expected a dictionary of articulations, found {type(members).__name__}")
         names, articulations = tuple(members), tuple(members.values())
         if not names:
             raise ValueError("a scene needs at least one articulation")
         for name, member in members.items():
+            check_type(f"members[{name!r}]", member, Articulation)
             if "/" in name:
                 raise ValueError(f"the member's name {name!r} has a slash, which separates it from those of its shapes")
             static_topology(member, f"{name!r} is padded; put the articulation that was padded into the scene")
@@ -137,7 +140,7 @@ class Scene(struct.PyTreeNode):
                 f"states: no state of {', '.join(missing)}; scene.neutral_states() has one for each member"
             )
         for name in self.names:
-            check_state(self[name], states[name])
+            check_state(self[name], states[name], f"states[{name!r}]")
         return tuple(states[name] for name in self.names)
 
     def check_names(self, what: str, given: Mapping[str, Any]) -> None:

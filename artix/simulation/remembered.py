@@ -7,9 +7,8 @@ from typing import TypeVar
 
 import jax.numpy as jnp
 
-from artix.constraints.contact_points import Contacts
 from artix.contact.ground import Ground
-from artix.contact.ground_contacts import contacts_with_ground
+from artix.contact.ground_contacts import GroundContacts, contacts_with_ground
 from artix.contact.link_contacts import contacts_of_pairs
 from artix.contact.selection import Choice
 from artix.kinematics.solve import kinematics
@@ -83,12 +82,11 @@ def _touches_of(
     """The contacts, and which candidates they are; ``None`` if nothing can touch."""
     members = articulation.articulations if isinstance(articulation, Scene) else (articulation,)
     kins = [kinematics(*member) for member in zip(members, states, strict=True)]
-    grounds: list[Contacts | None] = [None] * len(members)
+    grounds: list[GroundContacts | None] = [None] * len(members)
     between, choices = None, []
     if ground is not None:
         for k in grounded(articulation):
-            found = contacts_with_ground(members[k], kins[k], ground, options.max_contacts_per_geometry)
-            grounds[k] = found.contacts
+            grounds[k] = found = contacts_with_ground(members[k], kins[k], ground, options.max_contacts_per_geometry)
             choices.append(found.choice)
     pairs = pairs_of(articulation)
     if len(pairs):

@@ -10,6 +10,7 @@ import jax
 from artix.contact.ground import Ground
 from artix.evaluation.devices import scan
 from artix.model.articulation import Articulation, State
+from artix.model.checks import check_type
 from artix.model.scene import Scene
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import Control, SolverOptions
@@ -17,6 +18,7 @@ from artix.simulation.remembered import no_memory
 from artix.simulation.scene import (
     Controls,
     States,
+    by_member,
     check_scene_solver,
     scene_step,
     scene_step_with_contact_memory,
@@ -114,9 +116,10 @@ def scene_rollout(
     """
     if num_steps is None and not jax.tree.leaves(controls):
         raise ValueError("give num_steps, or controls with a leading axis over the steps")
+    check_type("scene", scene, Scene)
     check_scene_solver(options)
     steps = (scene_step, scene_step_with_contact_memory)
-    return _rollout(steps, scene, dict(states), controls, dt, options, num_steps, ground)
+    return _rollout(steps, scene, by_member("states", states), controls, dt, options, num_steps, ground)
 
 
 def _rollout(
@@ -196,12 +199,18 @@ def settled_contact_memory(
             "there are no contacts to remember: settled_contact_memory needs solver='implicit', and a ground or pairs "
             "of shapes"
         )
-    given = jax.lax.stop_gradient((articulation, state, control, dt, ground))
+    # What is known stays known, so that this is the program of the steps that follow.
+    given = jax.tree.map(
+        lambda leaf: jax.lax.stop_gradient(leaf) if isinstance(leaf, jax.core.Tracer) else leaf,
+        (articulation, state, control, dt, ground),
+    )
 
     def again(found: ContactMemory, _: None) -> tuple[ContactMemory, None]:
         here, start, forces, time, floor = given
         take_step: Any = scene_step_with_contact_memory if isinstance(here, Scene) else step_with_contact_memory
-        return take_step(here, start, found, forces, time, options, ground=floor)[1], None
+        # The state is not needed, but without it this would be a program of its own to compile.
+        whole = take_step(here, start, found, forces, time, options, ground=floor)
+        return jax.lax.optimization_barrier(whole)[1], None
 
     return scan(again, memory, length=repetitions)[0]
 

@@ -11,7 +11,7 @@ from artix.contact.ground import Ground
 from artix.evaluation import quantity
 from artix.math import struct
 from artix.model.articulation import State
-from artix.model.checks import as_time
+from artix.model.checks import as_time, check_type
 from artix.model.scene import Scene
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import Control, SolverOptions, check_control
@@ -98,7 +98,7 @@ def scene_step(
       >>> print(ends["a"].root_velocity[:1], ends["b"].root_velocity[:1])  # they change velocities
       [0.] [1.]
     """
-    return _scene_step(scene, dict(states), _as_dict(controls), as_time(scene.articulations[0], dt), options, ground)
+    return _scene_step(*_arguments(scene, states, controls, dt, options, ground))
 
 
 @quantity
@@ -134,8 +134,7 @@ def scene_step_and_report(
       >>> print(report.members["left"].joint_acceleration.shape, report.link_contacts)
       (2,) None
     """
-    time = as_time(scene.articulations[0], dt)
-    return _scene_step_and_report(scene, dict(states), _as_dict(controls), time, options, ground)
+    return _scene_step_and_report(*_arguments(scene, states, controls, dt, options, ground))
 
 
 @quantity
@@ -195,19 +194,18 @@ def scene_step_with_contact_memory(
       ...     scene, scene.neutral_states(), memory, None, 0.005, ground=ground
       ... )
     """
-    time = as_time(scene.articulations[0], dt)
-    return _scene_step_with_memory(scene, dict(states), memory, _as_dict(controls), time, options, ground)
+    return _scene_step_with_memory(*_arguments(scene, states, controls, dt, options, ground), memory)
 
 
 @quantity
 def _scene_step_with_memory(
     scene: Scene,
     states: States,
-    memory: ContactMemory,
     controls: Controls,
     dt: Array,
     options: SolverOptions,
     ground: Ground | None,
+    memory: ContactMemory,
 ) -> tuple[States, ContactMemory]:
     given = _checked(scene, states, controls, options)
 
@@ -220,8 +218,28 @@ def _scene_step_with_memory(
     return _by_name(scene, ends), memory
 
 
-def _as_dict(controls: Controls | None) -> dict[str, Control]:
-    return {} if controls is None else dict(controls)
+def _arguments(
+    scene: Scene,
+    states: Mapping[str, State],
+    controls: Controls | None,
+    dt: float | Array,
+    options: SolverOptions,
+    ground: Ground | None,
+) -> tuple[Scene, States, Controls, Any, SolverOptions, Ground | None]:
+    """The arguments of a step, once they are of the right types."""
+    check_type("scene", scene, Scene)
+    check_type("options", options, SolverOptions)
+    if ground is not None:
+        check_type("ground", ground, Ground)
+    given = {} if controls is None else by_member("controls", controls)
+    return scene, by_member("states", states), given, as_time(scene.articulations[0], dt), options, ground
+
+
+def by_member(what: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A dictionary by the members' names; raises ``TypeError`` for anything else."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what}: expected a dictionary by the names of the members, found {type(given).__name__}")
+    return dict(given)
 
 
 def _by_name(scene: Scene, values: Any) -> dict[str, Any]:
@@ -242,6 +260,6 @@ def _checked(scene: Scene, states: States, controls: Controls, options: SolverOp
     scene.check_states(states)
     scene.check_names("controls", controls)
     given = [controls.get(name, Control()) for name in scene.names]
-    for articulation, control in zip(scene.articulations, given, strict=True):
-        check_control(articulation, control)
+    for name, articulation, control in zip(scene.names, scene.articulations, given, strict=True):
+        check_control(articulation, control, f"controls[{name!r}]")
     return given

@@ -21,7 +21,7 @@ from artix.viewer.servers import private_server
 def save_html(
     path: str | os.PathLike[str],
     robots: Robots,
-    states: State,
+    states: State | Mapping[str, State],
     dt: float,
     *,
     ground: Ground | None = None,
@@ -36,9 +36,9 @@ def save_html(
 
     Args:
       path: the file.
-      robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.
+      robots: one articulation, whose arrays may have a leading axis [N] of robots, a fleet or an :class:`artix.Scene`.
       states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
-        for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
+        for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n]; of a scene, by member.
       dt: time from one frame to the next [s].
       ground: planes and height fields to draw; without it, a floor is drawn below the robots.
       series: curves to plot over time below the motion, by name: one curve [T] or several [T, C].

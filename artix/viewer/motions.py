@@ -14,7 +14,8 @@ import artix
 from artix import Articulation, Fleet, State, Topology
 from artix.viewer.visuals import static_topology
 
-Robots = Articulation | Fleet
+#: What the viewer shows: robots of one kind, a fleet, or several articulations in one world.
+Robots = Articulation | Fleet | artix.Scene
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +47,11 @@ class Motion:
       states: every leaf with leading axes [T, N].
     """
 
-    robots: Robots
+    robots: Articulation | Fleet
     states: State
 
     @classmethod
-    def of(cls, robots: Robots, states: State) -> Motion:
+    def of(cls, robots: Articulation | Fleet, states: State) -> Motion:
         """Makes a motion from states with any of the allowed leading axes.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ AXIS_COLORS = ((0.85, 0.2, 0.2), (0.2, 0.65, 0.25), (0.2, 0.35, 0.85))
 def render_png(
     path: str | os.PathLike[str],
     robots: Robots,
-    states: State,
+    states: State | Mapping[str, State],
     *,
     frames: Sequence[int] = (-1,),
     size: tuple[int, int] = (800, 600),

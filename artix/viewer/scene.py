@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+import artix
 from artix import Ground, State
 from artix.viewer.ground_shapes import is_level
 from artix.viewer.load_visuals import visuals_of
@@ -118,25 +119,27 @@ class Scene:
 
 def make_scene(
     robots: Robots,
-    states: State,
+    states: State | Mapping[str, State],
     dt: float,
     *,
     visuals: Sequence[Visual] | Mapping[str, Sequence[Visual]] | None = None,
     ground: Ground | None = None,
     layout: Layout | None = None,
     show: Collection[str] = ("visual",),
-    contacts: ContactsToShow | None = None,
+    contacts: ContactsToShow | Mapping[str, ContactsToShow] | None = None,
     commands: npt.ArrayLike | None = None,
 ) -> Scene:
     """Builds a scene of robots, their motion, and everything that is drawn with it.
 
     Args:
-      robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.
+      robots: one articulation, whose arrays may have a leading axis [N] of robots, a fleet, or an :class:`artix.Scene`,
+        whose members are drawn where they are.
       states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
-        for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
+        for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n]; of a scene, by member: [n] or
+        [T, n].
       dt: time from one frame to the next [s].
-      visuals: what to draw, as :func:`load_visuals` reads it; for a fleet, a dictionary by topology name. By default
-        :func:`visuals_of` each robot.
+      visuals: what to draw, as :func:`load_visuals` reads it; for a fleet, a dictionary by topology name, for a scene
+        by member. By default :func:`visuals_of` each robot.
       ground: planes and height fields to draw; without it, a floor is drawn below the robots.
       layout: ``"grid"`` puts robots side by side, all on the floor where there is no ground. ``"overlaid"`` leaves
         them where they are, the first solid and the others translucent. By default a grid; overlaid on ground that is
@@ -144,10 +147,11 @@ def make_scene(
       show: the layers to show, out of :data:`LAYERS`.
       contacts: the contacts of each frame, as ``step_and_report`` returns them; leaves with leading axes [T], or [T, N]
         for a batch. Alternatively a pair of arrays, points [m] and forces [N] in world axes, of shape [T, K, 3] or
-        [T, N, K, 3]; a fleet whose kinds have different numbers of contacts pads them with zeros to a common K. Forces
-        are drawn as arrows; a force equal to the robot's weight is as long as the robot.
+        [T, N, K, 3]; a fleet whose kinds have different numbers of contacts pads them with zeros to a common K. For a
+        scene, a dictionary by member. Forces are drawn as arrows; a force equal to the robot's weight is as long as the
+        robot.
       commands: commanded velocities, forward and left [m/s] and yaw [rad/s], in axes that turn with the heading: shape
-        [T, 3], or [T, N, 3] for a batch. They are drawn as arrows above the robots.
+        [T, 3], or [T, N, 3] for a batch, not for a scene. They are drawn as arrows above the robots.
 
     Raises:
       ValueError: states, contacts or commands have other shapes, a state is not finite, ``dt`` is not positive, a layer
@@ -166,6 +170,12 @@ def make_scene(
         raise ValueError(f"show: unknown layers {unknown}; choose from: {', '.join(LAYERS)}")
     if layout not in (None, "grid", "overlaid"):
         raise ValueError(f"layout must be 'grid' or 'overlaid'; found {layout!r}")
+    if isinstance(robots, artix.Scene):
+        if layout is not None or commands is not None:
+            raise ValueError("a scene has neither layout nor commands: its members are where they are")
+        return _scene_of_members(robots, states, dt, visuals, ground, show, contacts)
+    if isinstance(states, Mapping) or isinstance(contacts, Mapping):
+        raise ValueError("states and contacts by name are those of an artix.Scene")
     motion = Motion.of(robots, states)
     kinds = motion.kinds()
     crowds = [_crowd(kind, visuals, number, kinds[:number]) for number, kind in enumerate(kinds)]
@@ -198,6 +208,50 @@ def make_scene(
         segments=tuple(segments),
         marks=tuple(marks),
     )
+
+
+def _scene_of_members(
+    world: artix.Scene,
+    states: State | Mapping[str, State],
+    dt: float,
+    visuals: Sequence[Visual] | Mapping[str, Sequence[Visual]] | None,
+    ground: Ground | None,
+    show: Collection[str],
+    contacts: ContactsToShow | Mapping[str, ContactsToShow] | None,
+) -> Scene:
+    """Several articulations in one world."""
+    by_member: dict[str, Any] = {"states": states, "visuals": visuals or {}, "contacts": contacts or {}}
+    for what, given in by_member.items():
+        if not isinstance(given, Mapping):
+            raise ValueError(f"{what} of a scene: expected a dictionary by member, found {type(given).__name__}")
+        world.check_names(what, given)
+    missing = [name for name in world.names if name not in by_member["states"]]
+    if missing:
+        raise ValueError(f"states of a scene: no state of {', '.join(missing)}")
+    crowds, overlays = list[Crowd](), list[Scene]()
+    for number, name in enumerate(world.names):
+        robot, drawn = world[name], by_member["visuals"].get(name)
+        shapes = colored(visuals_of(robot) if drawn is None else drawn, number)
+        touch = by_member["contacts"].get(name)
+        can_touch = any(not shape.sensor for shape in world.topologies[number].geometries)
+        own = [layer for layer in show if can_touch or layer != "support_polygon"]
+        part = make_scene(robot, by_member["states"][name], dt, visuals=shapes, ground=ground, show=own, contacts=touch)
+        if number and part.num_frames != overlays[0].num_frames:
+            raise ValueError(f"states of {name!r} have {part.num_frames} frames, others {overlays[0].num_frames}")
+        crowds.append(dataclasses.replace(part.crowds[0], name=name))
+        overlays.append(part)
+
+    def named(kind: str) -> tuple[Any, ...]:
+        """The overlays of all members, whose names tell them apart."""
+        return tuple(
+            dataclasses.replace(one, name=f"{name}_{one.name}")
+            for name, part in zip(world.names, overlays, strict=True)
+            for one in getattr(part, kind)
+        )
+
+    whole = scene_of(crowds, dt=float(dt), ground=ground)
+    overlaid = {"arrows": named("arrows"), "segments": named("segments"), "marks": named("marks")}
+    return dataclasses.replace(whole, layers=frozenset(show), **overlaid)  # type: ignore[arg-type]  # By name.
 
 
 def _crowd(

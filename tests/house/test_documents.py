@@ -115,8 +115,9 @@ def test_the_examples_of_the_page_on_derivatives_run():
 
 
 @pytest.mark.slow
-def test_the_examples_about_shapes_and_ground_run(capsys):
+def test_the_examples_about_shapes_and_ground_run(capsys, tmp_path, monkeypatch):
     pytest.importorskip("mujoco")
+    monkeypatch.chdir(tmp_path)
     namespace = run_code_of("docs/contact.md", 5)
     out = capsys.readouterr().out
     assert (

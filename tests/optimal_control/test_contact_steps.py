@@ -49,7 +49,9 @@ def test_it_jumps():
     """Half a second from standing to rest at an apex 28 cm higher, through contact, the leg's limit and take-off."""
     problem = optimal_control.Problem(hopper(), jnp.array([0.32, -0.3, 0.0, 0.0]), effort, apex)
     guess = jnp.full((50, 1), -2 * 9.81).at[10:25].add(-15.0)
-    found = jax.jit(lambda u: optimal_control.solve(problem, u, iterations=10))(guess)
+    # At the optimum the leg rests at its limit without a force, where rounding decides on a side of the kink: five
+    # iterations leave a predicted decrease of 6e-27, and more would only try the sides.
+    found = jax.jit(lambda u: optimal_control.solve(problem, u, iterations=5))(guess)
     assert found.converged
     np.testing.assert_allclose(found.states[-1, 0], 0.6, atol=5e-3)
     np.testing.assert_allclose(found.states[-1, 2], 0.0, atol=5e-2)

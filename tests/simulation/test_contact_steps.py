@@ -229,6 +229,32 @@ def test_a_quadruped_stands_still() -> None:
 
 
 @pytest.mark.slow
+def test_a_humanoid_stands_still() -> None:
+    """In float32, on both feet, for ten seconds after five to settle."""
+    a, ground = artix.robots.load("humanoid").astype("float32"), Ground.flat(friction=0.8).astype("float32")
+    n = a.topology.num_dofs
+    drives = a.drive.replace(stiffness=jnp.full(n, 2000.0, "float32"), damping=jnp.full(n, 50.0, "float32"))
+    a, state = a.replace(drive=drives), artix.neutral_state(a)
+    low = jnp.min(artix.geometry_distances(a, state, ground))
+    state = state.replace(root_pose=state.root_pose.at[2].add(1e-3 - low))
+    options = artix.SolverOptions(max_contacts_per_geometry=4)
+    path = artix.rollout(a, state, None, 0.005, options, num_steps=3000, ground=ground)
+    assert np.max(np.abs(path.root_pose[1000:] - path.root_pose[1000])) <= 1e-6
+    assert np.max(np.abs(path.joint_position[1000:] - path.joint_position[1000])) <= 1e-6
+
+
+def test_reports_count_what_is_left_out() -> None:
+    """Of the eight corners of a box that lies on the ground four touch."""
+    a, ground = box("float64"), Ground.flat().astype("float64")
+    state = placed_on(a, 0.0, 0.1 - 1e-6)
+    for most, left in ((None, 0), (4, 0), (1, 3)):
+        options = artix.SolverOptions(max_contacts_per_geometry=most)
+        contacts = artix.step_and_report(a, state, None, 0.005, options, ground=ground)[1].contacts
+        assert contacts.omitted == left
+        assert contacts.geometries == contacts.links == (0,) * (most or 8)
+
+
+@pytest.mark.slow
 def test_gradients_of_a_landing_quadruped() -> None:
     """Forward and reverse, by targets, state, friction and masses, against differences in float64."""
     a, state, control = standing_quadruped("float64", height=2e-3)
@@ -332,6 +358,24 @@ def test_energy_of_a_fall() -> None:
     gained = np.maximum(np.diff(energy), 0)
     assert np.sum(gained) <= 1e-2 * (energy[0] - energy[-1])
     assert energy[-1] < energy[0]
+
+
+@pytest.mark.exhaustive
+def test_energy_of_a_humanoid_that_falls() -> None:
+    """On its feet, without drives, for two seconds: what undoing penetration adds is bounded by its speed."""
+    a, ground = artix.robots.load("humanoid").astype("float64"), Ground.flat(friction=0.8).astype("float64")
+    state = artix.neutral_state(a)
+    low = jnp.min(artix.geometry_distances(a, state, ground))
+    state = state.replace(root_pose=state.root_pose.at[2].add(0.1 - low))
+    state = state.replace(root_velocity=jnp.array([0.3, 0.1, 0.0, 0.2, 0.3, 0.1]))
+    gains = []
+    for speed in (1.0, 0.1):
+        options = artix.SolverOptions(max_contacts_per_geometry=4, max_separation_speed=speed)
+        path = artix.rollout(a, state, None, 0.002, options, num_steps=1000, ground=ground)
+        energy = jax.jit(jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s)))(path)
+        gains.append(float(np.sum(np.maximum(np.diff(energy), 0))))
+        assert energy[0] - energy[-1] > 500
+    assert gains[1] < 20 < gains[0]
 
 
 def tied_legs(dtype) -> artix.Articulation:

@@ -131,7 +131,19 @@ def test_forces_are_arrows_as_long_as_a_robot_for_its_weight(quadruped, standing
     point, force = jnp.zeros((1, 2, 3)), jnp.array([[[0.0, 0.0, weight], [0.0, 0.0, 0.0]]])
     blank = jnp.zeros((1, 2))
     contacts = artix.ContactReport(
-        (1, 2), point, point, blank, force, force, blank, blank > 0, blank > 0, jnp.zeros((1, 18, 3)), jnp.zeros(1)
+        links=(1, 2),
+        geometries=(0, 1),
+        point=point,
+        normal=point,
+        gap=blank,
+        force=force,
+        impulse=force,
+        slip=blank,
+        sticks=blank > 0,
+        slides=blank > 0,
+        link_force=jnp.zeros((1, 18, 3)),
+        omitted=jnp.zeros(1, jnp.int32),
+        residual=jnp.zeros(1),
     )
     scene = viewer.make_scene(quadruped, tiled(standing, 1), 0.1, contacts=contacts)
     lengths = np.linalg.norm(scene.arrows[0].vectors[0], axis=1)
@@ -209,3 +221,30 @@ def test_neither_viser_nor_trimesh_is_loaded_before_it_is_used():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_members_of_a_scene_are_where_they_are(cart, quadruped):
+    """Each in its own colour and under its own name, with its forces; bad arguments are named."""
+    scene = artix.Scene.of({"dog": quadruped, "one": cart, "other": cart})
+    states = {name: tiled(state, 3) for name, state in scene.neutral_states().items()}
+    away = states["one"].root_pose.at[:, 0].set(5.0)
+    states["one"] = states["one"].replace(root_pose=away)
+    force = (np.zeros((3, 1, 3)), np.full((3, 1, 3), 2.0))
+    shown = viewer.make_scene(scene, states, 0.1, contacts={"one": force}, show=("visual", "center_of_mass"))
+    assert [crowd.name for crowd in shown.crowds] == ["dog", "one", "other"]
+    assert shown.num_frames == 3
+    for crowd in shown.crowds:
+        poses = jax.vmap(lambda state, name=crowd.name: artix.link_poses(scene[name], state))(states[crowd.name])
+        np.testing.assert_allclose(crowd.poses[:, 0], poses, atol=1e-6)
+        assert crowd.opacities.tolist() == [1.0]
+    assert [arrows.name for arrows in shown.arrows] == ["one_contact_forces"]
+    assert [marks.name for marks in shown.marks] == ["dog_center_of_mass", "one_center_of_mass", "other_center_of_mass"]
+    assert viewer.draw_scene(shown, size=(40, 30)).shape == (30, 40, 4)
+    with pytest.raises(ValueError, match="no state of one, other"):
+        viewer.make_scene(scene, {"dog": states["dog"]}, 0.1)
+    with pytest.raises(ValueError, match="contacts: no member called cat; choose from: dog, one, other"):
+        viewer.make_scene(scene, states, 0.1, contacts={"cat": force})
+    with pytest.raises(ValueError, match="states of 'one' have 1 frames, others 3"):
+        viewer.make_scene(scene, states | {"one": artix.neutral_state(cart)}, 0.1)
+    with pytest.raises(ValueError, match=r"states and contacts by name are those of an artix\.Scene"):
+        viewer.make_scene(cart, states, 0.1)

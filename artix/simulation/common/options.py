@@ -9,7 +9,7 @@ import jax
 
 from artix.math import struct
 from artix.model.articulation import Articulation
-from artix.model.checks import check_vector
+from artix.model.checks import check_type, check_vector
 
 Array = jax.Array
 
@@ -73,7 +73,7 @@ class SolverOptions:
         one surface; the nearest are kept. ``None`` for all, which are 8 for a box.
       max_link_contacts: with ``"implicit"``, the largest number of contacts between links of one articulation; the
         nearest are kept. ``None`` for all candidates. Each contact adds three rows; candidates that are left out cost
-        little. For a humanoid standing on both feet, more than 4 make the step too large for a kernel.
+        little. For a humanoid standing on both feet, 4 double the operations of the step.
       allowed_penetration: with a ground and ``"implicit"``, the depth [m] to which rigid contacts may penetrate without
         being pushed out. If it is below the rounding error of gaps, a box rests only on those of its corners that
         happen to be lowest.
@@ -147,8 +147,12 @@ class SolverOptions:
             raise ValueError("external_forces_every_iteration needs solver='tgs', which has substeps")
 
 
-def check_control(articulation: Articulation, control: Control) -> None:
-    """Checks the shapes and dtypes of a control; see :func:`artix.model.checks.check_vector`."""
+def check_control(articulation: Articulation, control: Control, called: str = "control") -> None:
+    """Checks the shapes and dtypes of a control, which errors call ``called``.
+
+    See :func:`artix.model.checks.check_vector`.
+    """
+    check_type(called, control, Control)
     tree = articulation.topology
     for name, shape, meaning in (
         ("joint_force", (tree.num_dofs,), "n joint DOFs"),
@@ -158,4 +162,4 @@ def check_control(articulation: Articulation, control: Control) -> None:
     ):
         value = getattr(control, name)
         if value is not None:
-            check_vector(f"control.{name}", value, shape, articulation.dtype, meaning)
+            check_vector(f"{called}.{name}", value, shape, articulation.dtype, meaning)

@@ -48,6 +48,7 @@ class ContactReport(struct.PyTreeNode):
 
     Attributes:
       links: index of the link of each contact, static, length K.
+      geometries: index of the shape of each contact, static, length K.
       point: point of contact on the link, in world axes, [K, 3] [m].
       normal: normal from the ground towards the link, in world axes, [K, 3].
       gap: distance, negative for penetration, [K] [m].
@@ -57,6 +58,8 @@ class ContactReport(struct.PyTreeNode):
       sticks: whether friction holds the contact, [K].
       slides: whether the contact touches and slides, [K]. A contact that neither sticks nor slides is open.
       link_force: sum of the forces on each link, [L, 3] [N].
+      omitted: number of touching candidates that were left out, see ``SolverOptions.max_contacts_per_geometry``, [],
+        int32.
       residual: largest violation of Signorini's and Coulomb's laws by the impulses, [] [N s].
 
     Examples:
@@ -71,6 +74,7 @@ class ContactReport(struct.PyTreeNode):
     """
 
     links: tuple[int, ...] = struct.field(pytree_node=False)
+    geometries: tuple[int, ...] = struct.field(pytree_node=False)
     point: Array
     normal: Array
     gap: Array
@@ -80,6 +84,7 @@ class ContactReport(struct.PyTreeNode):
     sticks: Array
     slides: Array
     link_force: Array
+    omitted: Array
     residual: Array
 
 

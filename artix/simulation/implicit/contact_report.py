@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.contact_points import Contacts, contact_frames, contact_points
+from artix.constraints.contact_points import contact_frames, contact_points
+from artix.contact.ground_contacts import GroundContacts
 from artix.kinematics.solve import Kinematics, kinematics, link_centers
 from artix.math import spatial
 from artix.math.arrays import matmul
@@ -69,13 +70,13 @@ def contact_reports(
     reports: list[ContactReport | None] = []
     wrenches: list[list[Array]] = [[] for _ in articulations]
     first = 0
-    for k, ground in enumerate(touches.grounds):
+    for k, found in enumerate(touches.found):
         report = None
-        if ground is not None:
-            part = done.part(slice(first, first + len(ground.gap)))
-            report, wrench = _ground_report(articulations[k], kins[k], ground, part)
+        if found is not None:
+            count = len(found.geometries)
+            report, wrench = _ground_report(articulations[k], kins[k], found, done.part(slice(first, first + count)))
             wrenches[k].append(wrench)
-            first += len(ground.gap)
+            first += count
         reports.append(report)
     between = None
     if touches.between is not None:
@@ -105,8 +106,9 @@ def _done(touches: Touches, rows: ContactRows, impulse: Array, velocity: Array, 
 
 
 def _ground_report(
-    articulation: Articulation, kin: Kinematics, contacts: Contacts, done: _Done
+    articulation: Articulation, kin: Kinematics, found: GroundContacts, done: _Done
 ) -> tuple[ContactReport, Array]:
+    contacts = found.contacts
     links = np.array(contacts.links, int)
     place = contact_points(articulation, kin, links, contacts.point)
     lever = place - link_centers(articulation, kin)[:, links]
@@ -115,6 +117,7 @@ def _ground_report(
     on_links = matmul(onto, wrench)
     report = ContactReport(
         links=contacts.links,
+        geometries=found.geometries,
         point=(place + kin.reference[:, None]).T,
         normal=contacts.normal,
         gap=contacts.gap,
@@ -124,6 +127,7 @@ def _ground_report(
         sticks=done.sticks,
         slides=done.slides,
         link_force=on_links[:, :3],
+        omitted=found.omitted,
         residual=jnp.max(jnp.abs(done.imbalance), initial=0),
     )
     return report, on_links

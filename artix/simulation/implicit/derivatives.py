@@ -10,9 +10,10 @@ with ones on the diagonal of A. The equation is solved with the step's number of
 backwards with the transpose for a gradient. The two therefore agree to rounding even if the sweeps have not converged.
 
 The three rows of a contact are coupled, and matrices replace ``slope`` and ``1 - slope r``. Sweeps may not converge for
-sliding contacts, and converge too slowly for many feet on stiff legs, so with contacts A is factorised. A is singular
-if rows are redundant (four feet of a table). A small regularisation, removed by proximal iterations, then finds a
-solution.
+sliding contacts, and converge too slowly for many feet on stiff legs. So where there are both contacts and hard
+relations, A is factorised. Contacts without hard relations have sparse equations instead, see
+:mod:`artix.simulation.implicit.contact_derivatives`. A is singular if rows are redundant (four feet of a table). A
+small regularisation, removed by proximal iterations, then finds a solution.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import numpy as np
 
 from artix.math.arrays import matmul, take
 from artix.simulation.common.sweep import Sweep, implicit_sweep
+from artix.simulation.implicit.contact_derivatives import ContactEquations
 from artix.simulation.implicit.contact_newton import law_derivatives
 from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates
 from artix.simulation.implicit.derivatives import ActingBounds
@@ -113,12 +114,8 @@ def acting_bounds(
     sweeps: Sweeps, impulses: Impulses, bounds: Bounds, velocity: Array, dt: Array
 ) -> tuple[ActingBounds, Array]:
     """The equation for the changes of all rows' impulses, and the rows' effects, [R, nv]."""
-    own, places = sweeps.dofs(velocity), np.array(sweeps.places, int)
-
-    def law(own: Array) -> Array:
-        return bound_imbalance(bounds.dofs, impulses.dofs, own, sweeps.over(dt))
-
-    slope, response = -jax.jvp(law, (own,), (jnp.ones_like(own),))[1], bounds.dofs.response
+    places, response = np.array(sweeps.places, int), bounds.dofs.response
+    slope = _slope_of_dofs(sweeps, impulses, bounds, velocity, dt)
     effects, others = [bounds.dofs.effect], []
     if bounds.distances is not None:
         response = jnp.concatenate([response, bounds.distances.response])
@@ -127,8 +124,7 @@ def acting_bounds(
         others.append(bounds.distances.direction)
     by_contact = None
     if bounds.contacts is not None:
-        rates = contact_rates(bounds.contacts.each, impulses.contacts, bounds.contacts.links.of(velocity))
-        by_contact = law_derivatives(bounds.contacts.each, impulses.contacts, rates)
+        by_contact = _law_derivatives(bounds.contacts, impulses, velocity)
         effects.append(bounds.contacts.effect)
         others.append(bounds.contacts.direction)
     effect = jnp.concatenate(effects)
@@ -136,3 +132,30 @@ def acting_bounds(
     if others:
         coupling = jnp.concatenate([coupling, matmul(effect, jnp.concatenate(others).T)], axis=1)
     return ActingBounds(coupling, slope, response, by_contact), effect
+
+
+def contact_equations(
+    sweeps: Sweeps, impulses: Impulses, bounds: Bounds, velocity: Array, dt: Array, matrix: Array
+) -> ContactEquations:
+    """The equations of all changes where there are contacts, and DOFs move by the step's linear system alone."""
+    assert bounds.contacts is not None
+    slope = _slope_of_dofs(sweeps, impulses, bounds, velocity, dt)
+    by_contact = _law_derivatives(bounds.contacts, impulses, velocity)
+    own = 1 - slope * bounds.dofs.response
+    return ContactEquations(matrix, np.array(sweeps.places, int), own, slope, bounds.contacts, *by_contact)
+
+
+def _slope_of_dofs(sweeps: Sweeps, impulses: Impulses, bounds: Bounds, velocity: Array, dt: Array) -> Array:
+    """How the impulses of DOFs answer their velocities, [n]."""
+    own = sweeps.dofs(velocity)
+
+    def law(own: Array) -> Array:
+        return bound_imbalance(bounds.dofs, impulses.dofs, own, sweeps.over(dt))
+
+    return -jax.jvp(law, (own,), (jnp.ones_like(own),))[1]
+
+
+def _law_derivatives(contacts: ContactRows, impulses: Impulses, velocity: Array) -> tuple[Array, Array]:
+    """See :func:`law_derivatives`."""
+    rates = contact_rates(contacts.each, impulses.contacts, contacts.links.of(velocity))
+    return law_derivatives(contacts.each, impulses.contacts, rates)

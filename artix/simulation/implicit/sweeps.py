@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from artix.math.tangents import directional_derivative, is_zero, value_and_chang
 from artix.model.padding import Tree
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
+from artix.simulation.implicit.contact_derivatives import Changes, elimination_order
 from artix.simulation.implicit.contact_newton import newton_change
 from artix.simulation.implicit.contact_rows import (
     ContactRow,
@@ -32,7 +33,7 @@ from artix.simulation.implicit.impulses import (
     solve_bounds,
     solve_distance,
 )
-from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, acting_bounds, imbalances
+from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, acting_bounds, contact_equations, imbalances
 from artix.simulation.implicit.members import dof_order, dof_places
 
 Array = jax.Array
@@ -83,32 +84,62 @@ def sweep_over_bounds(
 
 def follow_bounds(
     trees: Sequence[Tree],
-    bounds: Bounds,
-    dt: Array,
     options: SolverOptions,
     found: Swept,
-    d_bounds: Bounds,
-    d_dt: Array,
     d_velocity: Array,
+    now: tuple[Bounds, Array],
+    change: tuple[Bounds, Array],
 ) -> Swept:
     """The tangent of the result of the sweeps.
 
     Args:
       trees: the topologies of the articulations.
-      bounds: the bounds.
-      dt: length of the step [s].
       options: options of the solver.
       found: the result of the sweeps.
-      d_bounds: tangent of the bounds.
-      d_dt: tangent of the length of the step.
       d_velocity: tangent of the velocity at fixed impulses, [nv].
+      now: the bounds, and the length of the step [s].
+      change: tangents of both.
     """
+    (bounds, dt), (d_bounds, d_dt) = now, change
     order, sweeps = _order(trees, options)
     if order is None:
         return _followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
-    now = found._replace(velocity=found.velocity[order])
-    change = _followed(sweeps, _ordered(order, bounds), dt, now, d_bounds, d_dt, d_velocity[order])
-    return change._replace(velocity=jnp.zeros_like(d_velocity).at[order].set(change.velocity))
+    in_order = found._replace(velocity=found.velocity[order])
+    tangent = _followed(sweeps, _ordered(order, bounds), dt, in_order, d_bounds, d_dt, d_velocity[order])
+    return tangent._replace(velocity=jnp.zeros_like(d_velocity).at[order].set(tangent.velocity))
+
+
+def follow_contacts(
+    trees: Sequence[Tree],
+    options: SolverOptions,
+    found: Swept,
+    matrix: Array,
+    given: Array,
+    now: tuple[Bounds, Array],
+    change: tuple[Bounds, Array],
+) -> Swept:
+    """The same where there are contacts and no hard relations, by equations that have the pattern of the tree.
+
+    Args:
+      trees: as for :func:`follow_bounds`.
+      options: as for :func:`follow_bounds`.
+      found: as for :func:`follow_bounds`.
+      matrix: of the step's linear system, [nv, nv].
+      given: change of the generalised impulse [nv] besides those of the bounds.
+      now: as for :func:`follow_bounds`.
+      change: as for :func:`follow_bounds`.
+    """
+    (bounds, dt), (d_bounds, d_dt) = now, change
+    sweeps = _order(trees, options)[1]
+
+    def missing(now: tuple[Bounds, Array]) -> Array:
+        return imbalances(sweeps, found.impulses, now[0], found.velocity, now[1])
+
+    d_dofs, none, d_contacts = _parts(bounds, value_and_change(missing, now, (d_bounds.laws(), d_dt))[1])
+    equations = contact_equations(sweeps, found.impulses, bounds, found.velocity, dt, matrix)
+    static: Any = trees
+    tangent = equations.solve(elimination_order(static), Changes(given, d_dofs, d_contacts))
+    return _tangent(found, tangent.velocity, tangent.dofs, none, tangent.contacts)
 
 
 def _order(trees: Sequence[Tree], options: SolverOptions) -> tuple[Array | None, Sweeps]:
@@ -174,11 +205,15 @@ def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds
     now, d_now = (bounds, found.velocity, dt), (d_bounds.laws(), d_velocity, d_dt)
     acting, effects = acting_bounds(sweeps, found.impulses, *now)
     change = impulse_changes(acting, value_and_change(missing, now, d_now)[1], sweeps.repetitions)
-    d_dofs, d_lengths, d_contacts = _parts(bounds, change)
-    zero, none = jnp.zeros_like(d_dofs), jnp.zeros_like(d_lengths)
+    return _tangent(found, d_velocity + matmul(change, effects), *_parts(bounds, change))
+
+
+def _tangent(found: Swept, velocity: Array, dofs: Array, distances: Array, contacts: Array) -> Swept:
+    """The tangent of the result, from the changes of the velocity and of the impulses."""
+    zero, none = jnp.zeros_like(dofs), jnp.zeros_like(distances)
     # The equations determine only the total of a DOF's impulses, and nothing else is used.
-    d_impulses = Impulses(BoundImpulses(d_dofs, zero, zero, zero, zero), (d_lengths, none), d_contacts)
-    return Swept(d_velocity + matmul(change, effects), d_impulses, jnp.zeros_like(found.corrections))
+    impulses = Impulses(BoundImpulses(dofs, zero, zero, zero, zero), (distances, none), contacts)
+    return Swept(velocity, impulses, jnp.zeros_like(found.corrections))
 
 
 def _sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:

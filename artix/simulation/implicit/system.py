@@ -59,6 +59,8 @@ class ImplicitSystem(NamedTuple):
     """Response to impulses without the hard relations."""
     hard: HardRows | None
     """The hard relations; ``None`` without any."""
+    matrix: Array
+    """The system's matrix, of which the response is the inverse, [nv, nv]."""
 
 
 class Prepared(NamedTuple):
@@ -142,7 +144,8 @@ def implicit_system(
         response = Response(None, inverse)
         hard = hard_rows(articulation, state, at_start, loops, inverse, acting.dt, ERROR_REDUCTION)
     missing = missing_impulse(articulation, state, acting, None)
-    return ImplicitSystem(generalized_velocity(articulation, state) - response.to(missing), response, hard)
+    velocity = generalized_velocity(articulation, state) - response.to(missing)
+    return ImplicitSystem(velocity, response, hard, matrix + jnp.diag(diagonal))
 
 
 def unlimited_velocity(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> Array:

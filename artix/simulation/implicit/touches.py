@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.constraints.contact_points import Contacts
+from artix.contact.ground_contacts import GroundContacts
 from artix.contact.link_contacts import LinkContacts
 from artix.contact.shape_pairs import ShapePairs
 from artix.math import struct
@@ -16,16 +17,21 @@ Array = jax.Array
 class Touches(struct.PyTreeNode):
     """All K contacts: those with the ground, articulation by articulation, then those between links."""
 
-    grounds: tuple[Contacts | None, ...]
-    """Contacts of each articulation with the ground."""
+    found: tuple[GroundContacts | None, ...]
+    """Contacts of each articulation with the ground, and the shapes they belong to."""
     between: LinkContacts | None
     """Contacts between links. Their points are relative to the first articulation's reference point."""
     pairs: ShapePairs = struct.field(pytree_node=False)
     """The pairs of shapes that can touch each other."""
 
+    @property
+    def grounds(self) -> tuple[Contacts | None, ...]:
+        """Contacts of each articulation with the ground."""
+        return tuple(None if found is None else found.contacts for found in self.found)
+
     def is_external(self, number: int) -> bool:
         """Whether an articulation can touch anything other than itself."""
-        return self.grounds[number] is not None or (len(self.grounds) > 1 and self.between is not None)
+        return self.found[number] is not None or (len(self.grounds) > 1 and self.between is not None)
 
     @property
     def normal(self) -> Array:

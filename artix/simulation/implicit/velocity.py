@@ -14,17 +14,16 @@ import jax
 import jax.numpy as jnp
 
 from artix.kinematics.velocities import generalized_velocity
-from artix.math.arrays import matmul
 from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_bounds import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.laws import Bounds
-from artix.simulation.implicit.members import dof_places, joined, parted
+from artix.simulation.implicit.members import dof_places, joined, parted, side_by_side
 from artix.simulation.implicit.response import Response
 from artix.simulation.implicit.rows import all_bound_rows
-from artix.simulation.implicit.sweeps import Swept, follow_bounds, sweep_over_bounds
+from artix.simulation.implicit.sweeps import Swept, follow_bounds, follow_contacts, sweep_over_bounds
 from artix.simulation.implicit.system import Acting, Prepared, missing_impulse
 from artix.simulation.implicit.touches import Touches
 
@@ -37,7 +36,8 @@ def bounded_velocity(parts: Sequence[Prepared], touching: Touching | None, optio
     articulations, states, acting = zip(*((one.articulation, one.state, one.acting) for one in parts), strict=True)
     given = (articulations, states, acting, None if touching is None else touching.touches)
     velocity, responses = joined([one.system.velocity for one in parts]), tuple(one.system.response for one in parts)
-    return _swept(options, velocity, responses, remembered, given)
+    matrix = side_by_side([one.system.matrix for one in parts], [len(one.system.velocity) for one in parts])
+    return _swept(options, velocity, responses, remembered, given, matrix)
 
 
 _Given: TypeAlias = tuple[tuple[Articulation, ...], tuple[State, ...], tuple[Acting, ...], Touches | None]
@@ -50,7 +50,9 @@ def _swept(
     responses: tuple[Response, ...],
     remembered: ContactMemory | None,
     given: _Given,
+    matrix: Array,
 ) -> Swept:
+    """The result of the sweeps; only the derivative uses the ``matrix`` of the linear system."""
     trees, dt = [one.topology for one in given[0]], given[2][0].dt
     bounds, response = _bounds(options, responses, given), Response.joined(responses)
     if response.left is None:
@@ -63,8 +65,8 @@ def _swept(
 @functools.partial(_swept.defjvp, symbolic_zeros=True)
 def _swept_jvp(options: SolverOptions, primals, tangents):
     """Tangents of the unbounded velocity and the response are not used: the equation accounts for them."""
-    (velocity, responses, remembered, given), d_given = primals, tangents[3]
-    found = _swept(options, velocity, responses, remembered, given)
+    (velocity, responses, remembered, given, matrix), d_given = primals, tangents[3]
+    found = _swept(options, velocity, responses, remembered, given, matrix)
     trees = [one.topology for one in given[0]]
     sizes = [tree.nv for tree in trees]
     velocities = parted(found.velocity, sizes)
@@ -79,15 +81,19 @@ def _swept_jvp(options: SolverOptions, primals, tangents):
             return joined(taken)
         return joined(taken) - contact_impulse(articulations, states, contacts, found.impulses.contacts)
 
-    dense = tuple(Response(None, response.matrix) for response in responses)
+    missing = value_and_change(missing_at, given, d_given)[1]
+    if given[3] is not None:
+        follow = functools.partial(follow_contacts, trees, options, found, matrix, -missing)
+    else:
+        # Sweeps find the change; they need the effects of rows as changes of the velocity.
+        responses = tuple(Response(None, response.matrix) for response in responses)
+        parts = zip(responses, parted(missing, sizes), strict=True)
+        follow = functools.partial(follow_bounds, trees, options, found, joined([-one.to(part) for one, part in parts]))
 
     def bounds(now: _Given) -> tuple[Bounds, Array]:
-        return _bounds(options, dense, now), now[2][0].dt
+        return _bounds(options, responses, now), now[2][0].dt
 
-    missing = parted(value_and_change(missing_at, given, d_given)[1], sizes)
-    d_velocity = joined([-matmul(response.weight, one) for response, one in zip(dense, missing, strict=True)])
-    (rows, dt), (d_rows, d_dt) = value_and_change(bounds, given, d_given)
-    return found, follow_bounds(trees, rows, dt, options, found, d_rows, d_dt, d_velocity)
+    return found, follow(*value_and_change(bounds, given, d_given))
 
 
 def _bounds(options: SolverOptions, responses: tuple[Response, ...], given: _Given) -> Bounds:

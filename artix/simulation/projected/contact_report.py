@@ -67,6 +67,7 @@ def contact_report(
     links = at_start.topology.num_links
     return ContactReport(
         links=contacts.links,
+        geometries=touching.found.geometries,
         point=(place + touching.reference[:, None]).T,
         normal=contacts.normal,
         gap=contacts.gap,
@@ -76,6 +77,7 @@ def contact_report(
         sticks=touches & ~slips,
         slides=touches & slips,
         link_force=contact_wrenches(rows, impulses, dt, links)[:, :3],
+        omitted=touching.found.omitted,
         residual=jnp.max(jnp.abs(missed), initial=0),
     )
 

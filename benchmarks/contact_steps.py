@@ -1,0 +1,68 @@
+"""Steps on level ground beside MJX's: ``python -m benchmarks.contact_steps``.
+
+A quadruped on four spheres and a humanoid on two boxes, eight contacts, as their tasks have them: drives, dry friction,
+joint limits, steps of 4 ms. MJX takes one Newton iteration (Playground's setting) on the same model; artix begins with
+the contacts of the step before, and takes what the tasks ask for. Rows take turns, so that other load on the machine
+affects all of them alike. Take ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import artix
+from artix import envs
+from benchmarks.environments import best_times, mujoco_model
+
+
+def rows_of(task: str, batch: int) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
+    """What is measured of a task's robot: compiled functions of a batch, and their arguments."""
+    from mujoco import mjx
+
+    environment = envs.make(task)
+    robot, ground = environment.articulation, environment.ground
+    dt, options = environment.physics_dt, environment.solver_options
+    control = artix.Control(drive_target=jnp.zeros(robot.topology.num_dofs, robot.dtype))
+    start = jax.jit(jax.vmap(environment.reset))(jax.random.split(jax.random.key(0), batch))
+    state, memory = start.articulation_state, start.info["contact_memory"]
+    model = mjx.put_model(mujoco_model(environment))
+    data = mjx.make_data(model)
+    data = data.replace(qpos=data.qpos.at[2].set(state.root_pose[0, 2]))
+
+    def pushed(key: jax.Array) -> Any:
+        return data.replace(qvel=0.1 * jax.random.normal(key, data.qvel.shape))
+
+    def on_ground(state: artix.State, memory: artix.ContactMemory) -> Any:
+        return artix.step_with_contact_memory(robot, state, memory, control, dt, options, ground=ground)
+
+    functions: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        "artix": (on_ground, (state, memory)),
+        "artix, no ground": (lambda state: artix.step(robot, state, control, dt, options), (state,)),
+        "MJX": (lambda data: mjx.step(model, data), (jax.vmap(pushed)(jax.random.split(jax.random.key(1), batch)),)),
+    }
+    return {name: (jax.jit(jax.vmap(function)), arguments) for name, (function, arguments) in functions.items()}
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=["quadruped_velocity", "humanoid_stand"])
+    parser.add_argument("--batches", type=int, nargs="+", default=[1024, 4096])
+    options = parser.parse_args()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, JAX {jax.__version__}, load {os.getloadavg()[0]:.1f}")
+    print("| task | batch | | us a step of one robot | first call [s] |\n|---|---|---|---|---|")
+    for task in options.tasks:
+        for batch in options.batches:
+            for name, (first, least) in best_times(rows_of(task, batch), seconds=4.0).items():
+                print(f"| {task} | {batch:,} | {name} | {1e6 * least / batch:.3f} | {first:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
