@@ -19,6 +19,7 @@ from artix.evaluation.operation import levels_of, program_p
 from artix.evaluation.program import Program
 from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_program import Op, ScalarProgram, array_operand
+from artix.evaluation.scalar_schedule import fewest_live
 from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
 from artix.model.articulation import Articulation
 from artix.model.scene import Scene
@@ -158,7 +159,7 @@ def _cost(program: Program, axes: Axes) -> OperationCost:
         return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, missing)
     if scalars.size == 0:
         return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, "it only moves numbers")
-    return cost_of(scalars, program.name, kernels.lanes_of(scalars))
+    return cost_of(fewest_live(scalars), program.name, kernels.lanes_of(scalars))
 
 
 def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:

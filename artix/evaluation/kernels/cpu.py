@@ -96,7 +96,7 @@ class Functions:
         self._module = Module()
         self._suffix, self._linkage = ("", "internal") if rows is None else (f"_{rows.program}", "hidden")
         self.state = State(len(plan.program.arguments), len(plan.program.results), before)
-        self._ahead = ReadAhead(plan, [argument for argument in plan.next_rows if not self._is_numbered(argument)])
+        self._ahead = ReadAhead(*plan.rows_ahead(self._is_numbered))
 
     @property
     def _declarations(self) -> dict[str, str]:
@@ -214,7 +214,7 @@ class Functions:
         plan, lists = self._plan, self._plan.lists
         width = plan.width if part.level else 1
         code = self._instructions(module, width)
-        ahead = self._ahead.requests(part, code)
+        ahead = self._ahead.requests(code) if part.level == 1 else None
         if ahead is not None:
             module.declarations.update(DECLARATIONS)
         for number in part.operations:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -96,6 +97,15 @@ class Plan:
     def size(self) -> int:
         """Bytes of a task's memory."""
         return self._size
+
+    def rows_ahead(self, is_scattered: Callable[[int], bool]) -> tuple[dict[int, int], dict[int, int], int, int]:
+        """What :class:`~artix.evaluation.kernels.read_ahead.ReadAhead` takes, without arguments of scattered rows."""
+        sizes = {}
+        for argument in self.next_rows:
+            shape, dtype, _ = self.program.arguments[argument]
+            if not is_scattered(argument):
+                sizes[argument] = math.prod(shape) * BYTES[kind_of(dtype)]
+        return sizes, self.next_rows, self.width, sum(len(part.operations) for part in self.parts if part.level == 1)
 
     def scalar_slot(self, number: int) -> int:
         """The slot of a scalar of level 0."""

@@ -7,12 +7,10 @@ parameters batched waited for them two fifths of the time (float32, batch 4,096,
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 
 from artix.evaluation.kernels.code import Value
 from artix.evaluation.kernels.llvm_ir import Instructions
-from artix.evaluation.kernels.plan import Part, Plan, kind_of
-from artix.evaluation.scalar_program import BYTES
 
 _LINE = 64
 """Bytes of a cache line."""
@@ -27,23 +25,15 @@ class ReadAhead:
     """The requests of a kernel, in order; each operation that depends on the robot is followed by its share.
 
     Args:
-      plan: the kernel's plan.
-      arguments: arguments whose rows follow each other.
+      sizes: bytes per robot of arguments whose rows follow each other.
+      slots: for each of them, where the kernel's memory keeps the address of the next block's rows.
+      width: robots per block.
+      num_operations: number of operations that depend on the robot.
     """
 
-    def __init__(self, plan: Plan, arguments: list[int]) -> None:
-        self.sizes: dict[int, int] = {}
-        """Bytes per robot, by argument."""
-        for argument in arguments:
-            shape, dtype, _ = plan.program.arguments[argument]
-            self.sizes[argument] = math.prod(shape) * BYTES[kind_of(dtype)]
-        self._slots = plan.next_rows
-        self._lines = [
-            (plan.next_rows[argument], byte)
-            for argument, size in self.sizes.items()
-            for byte in range(0, size * plan.width, _LINE)
-        ]
-        self._total = sum(len(part.operations) for part in plan.parts if part.level == 1)
+    def __init__(self, sizes: Mapping[int, int], slots: Mapping[int, int], width: int, num_operations: int) -> None:
+        self.sizes, self._slots, self._total = sizes, slots, num_operations
+        self._lines = [(slots[key], byte) for key, size in sizes.items() for byte in range(0, size * width, _LINE)]
         self._made = self._operations = 0
 
     def start_of_block(self, argument: int, rows: Value, memory: Value, following: Value, exists: Value) -> None:
@@ -52,9 +42,9 @@ class ReadAhead:
         after = exists.where(rows.offset(following * self.sizes[argument]), memory)
         memory.offset(self._slots[argument]).store(after, align=8)
 
-    def requests(self, part: Part, code: Instructions) -> _Requests | None:
-        """The requests of a part of the program, ``None`` if it makes none; parts come in their order."""
-        return _Requests(self, code) if self._lines and part.level == 1 else None
+    def requests(self, code: Instructions) -> _Requests | None:
+        """The requests of the next part of the program that depends on the robot; ``None`` if there are none."""
+        return _Requests(self, code) if self._lines else None
 
     def due(self) -> list[tuple[int, int]]:
         """What to request after one more operation: slots of addresses, and offsets in bytes."""
