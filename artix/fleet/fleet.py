@@ -16,7 +16,7 @@ from artix.evaluation.compilation import kernels_are_on
 from artix.fleet.arguments import batches_of, common_dtype, joined_states, member_topology, num_parts, static_options
 from artix.fleet.batches import vmap_in_blocks
 from artix.fleet.by_kind import compiled_by_kind
-from artix.fleet.kinds import MOST_KINDS, each_part_alike, kinds_of, members_of
+from artix.fleet.kinds import MAX_KINDS, each_part_alike, kinds_of, members_of
 from artix.model.articulation import Articulation, State
 from artix.model.padded_articulation import pad_articulation
 from artix.model.padding import Padding
@@ -85,7 +85,7 @@ class Fleet:
             raise ValueError(f"layout must be 'kinds' or 'padded'; found {layout!r}")
         if layout == "kinds" and padding is not None:
             raise ValueError("a fleet with a padding has layout='padded'; leave the padding out, or the layout")
-        if padding is not None or len(set(topologies.values())) > MOST_KINDS:
+        if padding is not None or len(set(topologies.values())) > MAX_KINDS:
             layout = layout or "padded"
         self.layout: Layout = layout or "kinds"
         if padding is None and (len(set(topologies.values())) > 1 or layout == "padded"):

@@ -18,7 +18,7 @@ Array = jax.Array
 
 #: Fleets with more topologies are evaluated with their trees as data. Each kind costs a compilation; trees that are
 #: data take as long to compile as 12 to 15 kinds (six links each, mass matrix and step).
-MOST_KINDS = 16
+MAX_KINDS = 16
 
 
 class Kind(NamedTuple):
@@ -26,8 +26,8 @@ class Kind(NamedTuple):
 
     Attributes:
       articulation: their articulation. Leaves that differ between members have a leading axis of members.
-      differs: of each leaf, whether it has that axis.
-      members: their numbers in the fleet.
+      differs: whether each leaf has that axis.
+      members: the indices of the members in the fleet.
     """
 
     articulation: Articulation
@@ -36,13 +36,13 @@ class Kind(NamedTuple):
 
     @property
     def is_operand(self) -> list[bool]:
-        """Of each leaf, whether it is an operand of the kind's program; the others are constants."""
+        """Whether each leaf is an operand of the kind's program; the others are constants."""
         is_traced = [isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self.articulation)]
         return list(map(operator.or_, self.differs, is_traced))
 
     @property
     def differs_of_operands(self) -> list[bool]:
-        """Of each leaf that is an operand, whether it differs between members."""
+        """Whether each leaf that is an operand differs between members."""
         return [differs for differs, flag in zip(self.differs, self.is_operand, strict=True) if flag]
 
 
@@ -51,7 +51,7 @@ def kinds_of(members: Sequence[Articulation], index: np.ndarray) -> list[Kind]:
 
     Args:
       members: the different articulations.
-      index: which of them each member of the fleet is, [N].
+      index: for each member of the fleet, which of the articulations it is, [N].
     """
     by_topology: dict[Topology, list[int]] = {}
     for number in dict.fromkeys(index.tolist()):
@@ -71,7 +71,7 @@ def kinds_of(members: Sequence[Articulation], index: np.ndarray) -> list[Kind]:
 
 
 def members_of(index: np.ndarray, *leaves: Any) -> Array:
-    """The leaves of different members as that of all; by NumPy, as JAX would compile a program for each shape."""
+    """Stacks the leaves of different members for all members, by NumPy: JAX would compile a program for each shape."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         return jnp.stack(leaves)[index]
     return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves])[index])

@@ -28,13 +28,13 @@ Controls = Mapping[str, Control]
 
 
 class SceneReport(struct.PyTreeNode):
-    """What a step of a scene tells besides the next states.
+    """The report of a step of a scene.
 
     Attributes:
-      members: the report of each member by name; contacts with the ground are in it, those between links are not.
+      members: the report of each member by name. It includes contacts with the ground, but not those between links.
         Residuals are those of the whole scene.
-      link_contacts: between links of all members; ``None`` where no shapes touch each other. Its numbers of links and
-        shapes are those of ``scene.link_names`` and ``scene.geometry_names``.
+      link_contacts: contacts between links of all members; ``None`` if the scene has no pairs of shapes. Links and
+        shapes are numbered as in ``scene.link_names`` and ``scene.geometry_names``.
 
     Examples:
       >>> builder = artix.ArticulationBuilder(name="ball")
@@ -72,9 +72,10 @@ def scene_step(
     Args:
       scene: the members; every parameter may be traced, batched and differentiated.
       states: the state of each member, by name.
-      controls: forces and targets by the members' names; a member that is not in it has none. ``None`` for none at all.
+      controls: forces and targets of members, by name. Members that are left out get none; ``None`` for none at all.
       dt: the step [s].
-      options: solver and iterations, ``solver="implicit"`` alone; static. ``max_link_contacts`` is for the whole scene.
+      options: solver and iterations; static. The solver must be ``"implicit"``, and ``max_link_contacts`` is the number
+        for the whole scene.
       ground: what the members may touch; ``None`` for nothing.
 
     Returns:
@@ -164,14 +165,14 @@ def scene_step_with_contact_memory(
     *,
     ground: Ground | None = None,
 ) -> tuple[States, ContactMemory]:
-    """A :func:`scene_step` whose contacts begin with the impulses of the step before.
+    """A :func:`scene_step` whose contacts start from the impulses of the previous step.
 
-    What rests on something else needs it to come to rest to the last digit; see :func:`artix.step_with_contact_memory`.
+    Bodies that rest on others need it to come fully to rest; see :func:`artix.step_with_contact_memory`.
 
     Args:
       scene: as for :func:`scene_step`.
       states: as for :func:`scene_step`.
-      memory: of the step before; to begin with ``ContactMemory.none(scene, ground)``.
+      memory: the memory after the previous step; start with ``ContactMemory.none(scene, ground)``.
       controls: as for :func:`scene_step`.
       dt: as for :func:`scene_step`.
       options: as for :func:`scene_step`.
@@ -181,14 +182,14 @@ def scene_step_with_contact_memory(
       The states a step later, and the memory that belongs to them.
 
     Raises:
-      ValueError: as :func:`scene_step`, or the memory is of another number of contacts.
-      TypeError: as :func:`scene_step`.
+      ValueError: as for :func:`scene_step`, or the memory has a different number of contacts.
+      TypeError: as for :func:`scene_step`.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")
       >>> scene, ground = artix.Scene.of({"one": quadruped, "other": quadruped}), artix.Ground.flat(friction=0.8)
       >>> memory = artix.ContactMemory.none(scene, ground)
-      >>> print(memory.impulse.shape)  # of eight feet
+      >>> print(memory.impulse.shape)  # eight feet
       (8, 3)
       >>> states, memory = artix.scene_step_with_contact_memory(
       ...     scene, scene.neutral_states(), memory, None, 0.005, ground=ground
@@ -226,7 +227,7 @@ def _arguments(
     options: SolverOptions,
     ground: Ground | None,
 ) -> tuple[Scene, States, Controls, Any, SolverOptions, Ground | None]:
-    """The arguments of a step, once they are of the right types."""
+    """Checks the types of a step's arguments and returns them."""
     check_type("scene", scene, Scene)
     check_type("options", options, SolverOptions)
     if ground is not None:
@@ -255,7 +256,7 @@ def check_scene_solver(options: SolverOptions) -> None:
 
 
 def _checked(scene: Scene, states: States, controls: Controls, options: SolverOptions) -> list[Control]:
-    """The controls in the members' order, once all arguments are found to be right."""
+    """Checks all arguments and returns the controls in the members' order."""
     check_scene_solver(options)
     scene.check_states(states)
     scene.check_names("controls", controls)

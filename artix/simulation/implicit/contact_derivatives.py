@@ -184,8 +184,8 @@ def _refined(apply, solve, right: Changes) -> Changes:
     """The solution of the equations, by proximal iterations that begin with that of the regularised ones."""
     x = solve(right)
     for _ in range(_PROXIMAL_ITERATIONS - 1):
-        lacking = jax.tree.map(jnp.subtract, right, apply(x))
-        x = jax.tree.map(jnp.add, x, solve(lacking))
+        missing = jax.tree.map(jnp.subtract, right, apply(x))
+        x = jax.tree.map(jnp.add, x, solve(missing))
     return x
 
 
