@@ -16,7 +16,7 @@ from artix.evaluation.compilation import kernels_are_on
 from artix.fleet.arguments import batches_of, common_dtype, joined_states, member_topology, num_parts, static_options
 from artix.fleet.batches import vmap_in_blocks
 from artix.fleet.by_kind import compiled_by_kind
-from artix.fleet.kinds import MAX_KINDS, each_part_alike, kinds_of, members_of
+from artix.fleet.kinds import MAX_KINDS, each_part_alike, kinds_of, members_of, rows_by_topology
 from artix.model.articulation import Articulation, State
 from artix.model.padded_articulation import pad_articulation
 from artix.model.padding import Padding
@@ -188,7 +188,7 @@ class Fleet:
     @property
     def kinds(self) -> tuple[np.ndarray, ...]:
         """The members of each topology: their numbers, ascending, topologies in the order of their first members."""
-        return tuple(kind.members for kind in kinds_of(self._different, self._index))
+        return tuple(rows for _, rows in rows_by_topology(self._different, self._index))
 
     def _checked(
         self, state: State, arguments: Any, options: dict[str, Any]

@@ -53,12 +53,8 @@ def kinds_of(members: Sequence[Articulation], index: np.ndarray) -> list[Kind]:
       members: the different articulations.
       index: for each member of the fleet, which of the articulations it is, [N].
     """
-    by_topology: dict[Topology, list[int]] = {}
-    for number in dict.fromkeys(index.tolist()):
-        by_topology.setdefault(members[number].topology, []).append(number)
     kinds = []
-    for numbers in by_topology.values():
-        rows = np.flatnonzero(np.isin(index, numbers))
+    for numbers, rows in rows_by_topology(members, index):
         place = {number: position for position, number in enumerate(numbers)}
         which = np.array([place[number] for number in index[rows].tolist()])
         # ``robot.replace(link_mass=...)`` keeps all other leaves, which then remain constants of the kind's program.
@@ -68,6 +64,14 @@ def kinds_of(members: Sequence[Articulation], index: np.ndarray) -> list[Kind]:
         structure = jax.tree.structure(members[numbers[0]])
         kinds.append(Kind(jax.tree.unflatten(structure, joined), differs, rows))
     return kinds
+
+
+def rows_by_topology(members: Sequence[Articulation], index: np.ndarray) -> list[tuple[list[int], np.ndarray]]:
+    """For each kind of :func:`kinds_of`, which of the articulations have its topology, and its members in the fleet."""
+    by_topology: dict[Topology, list[int]] = {}
+    for number in dict.fromkeys(index.tolist()):
+        by_topology.setdefault(members[number].topology, []).append(number)
+    return [(numbers, np.flatnonzero(np.isin(index, numbers))) for numbers in by_topology.values()]
 
 
 def members_of(index: np.ndarray, *leaves: Any) -> Array:
