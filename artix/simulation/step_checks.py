@@ -16,7 +16,6 @@ def checked_control(
     """Checks all arguments and returns the control."""
     control = Control() if control is None else control
     check_state(articulation, state)
-    check_type("control", control, Control)
     check_type("options", options, SolverOptions)
     if ground is not None:
         check_type("ground", ground, Ground)
