@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -44,7 +46,8 @@ def keep_zeros(articulation: Articulation, varied: Articulation) -> Articulation
       >>> print(states.joint_position.shape)
       (64, 2)
     """
-    if jax.tree.structure(articulation) != jax.tree.structure(varied):
+    structure: Any = jax.tree.structure(articulation)
+    if structure != jax.tree.structure(varied):
         raise ValueError("keep_zeros: the articulations differ in topology; vary parameters of the same robot")
     merged = jax.tree_util.tree_map_with_path(_keep_zeros, articulation, varied)
     return merged.replace(
