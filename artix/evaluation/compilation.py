@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from artix.evaluation import kernels
 from artix.evaluation.disk import KernelFiles
+from artix.evaluation.long_calls import long_call
 from artix.evaluation.program import Program
 from artix.evaluation.scalar_builder import TooManyOperations, UnsupportedOperation
 from artix.evaluation.scalar_program import ScalarProgram
@@ -141,6 +142,7 @@ def cpu_kernel_of_rows(listed: Sequence[ListedProgram], width: int, results_are_
         return _load_or_build(programs, how, build)
 
 
+@long_call
 def _load_or_build(programs: Sequence[Program], how: str, build: Callable[[], bytes]) -> str | None:
     """The name of a kernel, which is loaded, or built first; ``None`` if there is none."""
     missing = kernels.available()

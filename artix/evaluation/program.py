@@ -17,6 +17,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from artix.evaluation.clean_context import clean_context
+from artix.evaluation.long_calls import long_call
 from artix.evaluation.simplification import simplified
 
 Array = jax.Array
@@ -178,6 +179,7 @@ class Program:
         return derived
 
 
+@long_call
 def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJaxpr, Any]:
     """The jaxpr of a function of arrays and the types of its results, independent of the caller's context."""
     before, _tracing.active = _tracing.active, True

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
+from artix.evaluation.long_calls import long_call
 from artix.evaluation.scalar_builder import ZERO, LargeArgument, ScalarBuilder, Value, kind_of
 from artix.evaluation.scalar_evaluation import Evaluator
 from artix.evaluation.scalar_order import to_program
@@ -20,6 +19,7 @@ from artix.evaluation.scalar_transpose import transposed
 _MAX_ENTRIES = 1_000
 
 
+@long_call
 def scalarize(
     program: ClosedJaxpr,
     levels: Sequence[int],
@@ -43,12 +43,13 @@ def scalarize(
     """
     builder = ScalarBuilder(max_operations, len(levels) - len(known))
     values, arguments = _given(builder, program.in_avals, levels, known)
-    with np.errstate(all="ignore"), _no_collections():
+    with np.errstate(all="ignore"):
         references = _references(builder, program, values)
         types = [(aval.shape, np.dtype(aval.dtype)) for aval in program.out_avals]
         return to_program(builder, arguments, references, types)
 
 
+@long_call
 def scalarize_transpose(
     program: ClosedJaxpr,
     num_values: int,
@@ -78,7 +79,7 @@ def scalarize_transpose(
     builder = ScalarBuilder(max_operations, len(levels) - len(known))
     types = [*program.in_avals[:num_values], *(program.out_avals[index] for index in used)]
     given, arguments = _given(builder, types, levels, known)
-    with np.errstate(all="ignore"), _no_collections():
+    with np.errstate(all="ignore"):
         values: list[Value] = [*given[:num_values]]
         values += [np.zeros(aval.shape, aval.dtype) for aval in program.in_avals[num_values:]]
         for number, index in enumerate(linear):
@@ -125,15 +126,3 @@ def _references(builder: ScalarBuilder, program: ClosedJaxpr, values: Sequence[V
     results = Evaluator(builder).call(program, values)
     outputs = zip(results, program.out_avals, strict=True)
     return [builder.references(value, kind_of(aval.dtype)) for value, aval in outputs]
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Suspends garbage collection, which would take a third of the time; scalars form no cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

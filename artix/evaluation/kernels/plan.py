@@ -15,12 +15,12 @@ from artix.evaluation.scalar_program import BYTES, Kind, Op, ScalarProgram
 
 _KINDS = {"bool": Kind.BOOL, "int32": Kind.INT32, "float32": Kind.FLOAT32, "float64": Kind.FLOAT64}
 
-#: Operations of a function into which a level is split, and functions of a module. LLVM's register allocation takes time
-#: that grows faster than the size of a function, and spills more than the few values that pass through memory where a
-#: program is split. Modules are compiled in parallel. In functions of 200 operations in place of at most four functions,
-#: a step of a humanoid (30,000 operations, float32, AVX-512, November 2026) compiles in 1.3 instead of 2.0 s of CPU time
-#: and takes 0.88 times as long, the gradient of a quadruped's step on the ground (54,000) 2.3 instead of 4.2 s and 0.72
-#: times as long. Functions of 100 operations are slower.
+#: Operations of a function into which a level is split, and functions of a module. The time of LLVM's register
+#: allocator grows faster than the size of a function, and a large function spills more values than pass through memory
+#: where few are alive. Modules are compiled in parallel. In functions of 200 operations instead of at most four
+#: functions, a step of a humanoid (30,000 operations, float32, AVX-512, November 2026) compiles in 1.3 instead of 2.0 s
+#: of CPU time and takes 0.88 times as long; the gradient of a quadruped's step on the ground (54,000 operations)
+#: compiles in 2.3 instead of 4.2 s and takes 0.72 times as long. Functions of 100 operations are slower.
 PART_OPERATIONS, MODULE_PARTS = 200, 16
 
 
