@@ -18,7 +18,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 from artix.evaluation.clean_context import clean_context
 from artix.evaluation.long_calls import long_call
-from artix.evaluation.simplification import simplified
+from artix.evaluation.simplification import closed, simplified
 
 Array = jax.Array
 Type = jax.ShapeDtypeStruct
@@ -258,7 +258,7 @@ def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Pr
     def selected() -> ClosedJaxpr:
         whole = program.jaxpr
         is_used = [index in indices for index in range(len(program.result_types))]
-        return ClosedJaxpr(dce_jaxpr(whole.jaxpr, is_used, instantiate=True)[0], whole.consts)
+        return closed(dce_jaxpr(whole.jaxpr, is_used, instantiate=True)[0], whole.consts)
 
     results = [program.result_types[index] for index in indices]
     options: Any = {"key": key, **program.switches}

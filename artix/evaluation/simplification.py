@@ -30,7 +30,12 @@ def simplified(program: ClosedJaxpr) -> ClosedJaxpr:
     results = [_renamed(variable, new_names) for variable in jaxpr.outvars]
     shorter = jaxpr.replace(eqns=equations, outvars=results)
     needed, _ = dce_jaxpr(shorter, [True] * len(results), instantiate=True)
-    return ClosedJaxpr(needed, program.consts)
+    return closed(needed, program.consts)
+
+
+def closed(jaxpr: Any, constants: Any) -> ClosedJaxpr:
+    """A jaxpr with its constants, which since JAX 0.12 every jaxpr has."""
+    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, constants)
 
 
 def _renamed(variable: Any, new_names: dict[Any, Any]) -> Any:
@@ -69,7 +74,7 @@ def _key(equation: Any) -> Any:
 def _operand_key(variable: Any) -> Any:
     if not isinstance(variable, Literal):
         return variable
-    value: Any = variable.val  # type: ignore[attr-defined]
+    value: Any = variable.val
     return variable.aval, np.asarray(value).tobytes()  # Bytes tell -0.0 from 0.0.
 
 

@@ -169,5 +169,6 @@ def test_few_equations_are_differentiated() -> None:
     derivative = program.derivative(
         [k for k in operands if program.argument_types[program.traced[k]].dtype.kind == "f"]
     )
-    assert len(program.jaxpr.jaxpr.eqns) <= 0
-    assert len(derivative.jaxpr.jaxpr.eqns) <= 0
+    # With JAX 0.10 and 0.12: 2,586 and 2,264, and 8,677 and 6,881. Not simplified, the derivative has 20,700.
+    assert len(program.jaxpr.jaxpr.eqns) <= 2_700
+    assert len(derivative.jaxpr.jaxpr.eqns) <= 9_100
