@@ -17,10 +17,10 @@ from artix.evaluation.batch_axes import Axes, groups_of, merged
 from artix.evaluation.compilation import scalars_of
 from artix.evaluation.operation import levels_of, program_p
 from artix.evaluation.program import Program
+from artix.evaluation.scalar_builder import TooManyOperations, UnsupportedOperation
 from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_program import Op, ScalarProgram, array_operand
 from artix.evaluation.scalar_schedule import fewest_live
-from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
 from artix.model.articulation import Articulation
 from artix.model.scene import Scene
 from artix.model.states import neutral_state
