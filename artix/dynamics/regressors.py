@@ -40,7 +40,7 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
       TypeError: the arrays have different dtypes.
 
     Examples:
-      >>> acceleration = jnp.array([0.0, 0.0, 9.81, 0.0, 0.0, 0.0])  # held still: less that of gravity
+      >>> acceleration = jnp.array([0.0, 0.0, 9.81, 0.0, 0.0, 0.0])  # held still: zero minus gravity
       >>> regressor = artix.dynamics.body_regressor(jnp.zeros(6), acceleration)
       >>> parameters = jnp.zeros(10).at[0].set(2.0).at[1].set(0.2)  # 2 kg, the centre of mass 0.1 m along x
       >>> print(regressor @ parameters)
@@ -72,7 +72,7 @@ def link_body_regressors(articulation: Articulation, state: State, acceleration:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
       >>> regressors = artix.dynamics.link_body_regressors(arm, state, jnp.zeros(7))
-      >>> wrenches = jnp.einsum("lij,lj->li", regressors, artix.dynamic_parameters(arm))  # on each link alone
+      >>> wrenches = jnp.einsum("lij,lj->li", regressors, artix.dynamic_parameters(arm))  # on each link by itself
       >>> print(regressors.shape, wrenches.shape)
       (9, 6, 10) (9, 6)
     """
