@@ -215,7 +215,7 @@ def impulse_dynamics(
       iterations: number of proximal iterations, at least 1.
 
     Returns:
-      The velocity after the impact and the impulses.
+      The velocity after the impact [m/s, rad/s] and the impulses [N s, N m s].
 
     Raises:
       ValueError: an array has the wrong shape, or ``iterations`` is less than 1.

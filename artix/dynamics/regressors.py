@@ -62,7 +62,7 @@ def link_body_regressors(articulation: Articulation, state: State, acceleration:
       acceleration: generalised acceleration, shape [nv].
 
     Returns:
-      Shape [L, 6, 10].
+      Shape [L, 6, 10], force rows [N] before torque rows [N m], in the axes of each link.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -126,7 +126,7 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
       acceleration: generalised acceleration, shape [nv].
 
     Returns:
-      Shape [nv, 10 L]; the ten columns of a fixed root are zero.
+      Shape [nv, 10 L]; its product with the parameters is in N m or N. The ten columns of a fixed root are zero.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -171,7 +171,7 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [3, 4 L].
+      Shape [3, 4 L], in world axes.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -200,7 +200,7 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Shape [10 L].
+      Shape [10 L]; its product with the parameters is in J.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -231,7 +231,7 @@ def potential_energy_regressor(articulation: Articulation, state: State) -> Arra
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [10 L].
+      Shape [10 L]; its product with the parameters is in J.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
