@@ -136,8 +136,8 @@ def delassus_matrix(
       damping: added to the diagonal.
 
     Returns:
-      The acceleration of the rows per unit force on each [1/kg for linear rows], shape [R, R]; symmetric, and positive definite if the rows
-      are independent.
+      The acceleration of the rows per unit force on each [1/kg for linear rows], shape [R, R]; symmetric, and positive
+      definite if the rows are independent.
 
     Raises:
       ValueError: an array has the wrong shape.
