@@ -127,8 +127,8 @@ def test_operations_on_the_ground(robot: str) -> None:
 @pytest.mark.parametrize(
     "robot",
     [
-        *(pytest.param(robot, marks=pytest.mark.slow) for robot in ("quadruped", "humanoid")),
-        *(pytest.param(robot, marks=pytest.mark.exhaustive) for robot in ("arm", "chain")),
+        pytest.param("quadruped", marks=pytest.mark.slow),
+        *(pytest.param(robot, marks=pytest.mark.exhaustive) for robot in ("arm", "humanoid", "chain")),
     ],
 )
 def test_operations(robot: str) -> None:

@@ -13,6 +13,8 @@ import pytest
 from tests.support.users_types import users_types
 
 ROOT = Path(__file__).parents[2]
+#: They train and optimise for more than 20 s, by code that slow tests run as well.
+LONG_NOTEBOOKS = ("model_predictive_control", "train_a_walker", "trajectory_optimization")
 
 
 def code_of(document: str, least: int = 1) -> str:
@@ -50,6 +52,7 @@ def test_what_the_documents_link_to_is_there():
             assert "://" in link or made or (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_first_page_run():
     assert run_code_of("docs/index.md", 2)["M"].shape == (64, 18, 18)
 
@@ -147,8 +150,14 @@ def test_the_examples_of_the_stepping_page_run(capsys):
     assert abs(float(namespace["solution"].ys.joint_position[-1, 0]) - 0.8) < 0.2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "notebook",
+    [
+        pytest.param(path, marks=pytest.mark.exhaustive if path.stem in LONG_NOTEBOOKS else pytest.mark.slow)
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+    ],
+    ids=lambda path: path.stem,
+)
 def test_the_notebooks_run(notebook):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")

@@ -305,9 +305,14 @@ def test_incoming_joint_forces_know_the_loop_joints() -> None:
 SWEEPS = ("pgs", "tgs")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", SWEEPS)
-@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize(
+    ("fixed_base", "solver"),
+    [
+        pytest.param(fixed, solver, marks=pytest.mark.slow if fixed == (solver == "pgs") else pytest.mark.exhaustive)
+        for fixed in (True, False)
+        for solver in SWEEPS
+    ],
+)
 def test_sweeps_find_the_forces_of_the_converged_solver(solver: str, fixed_base: bool) -> None:
     """At rest: in motion, sweeps know the rows at the start of the step alone, as PhysX's do."""
     _, a = oracles.spherical_model(3, fixed_base=fixed_base)
