@@ -14,7 +14,7 @@ from tests.support.users_types import users_types
 
 ROOT = Path(__file__).parents[2]
 #: They train and optimise for more than 20 s, by code that slow tests run as well.
-LONG_NOTEBOOKS = ("model_predictive_control", "train_a_walker", "trajectory_optimization")
+LONG_NOTEBOOKS = ("contact_and_friction", "model_predictive_control", "train_a_walker", "trajectory_optimization")
 
 
 def code_of(document: str, least: int = 1) -> str:

@@ -399,8 +399,13 @@ def _straight(dtype):
     return pendulum(2, dtype=dtype, couple=couple, drive=stiff, limits=[(0.0, 0.0)], friction=1.0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", ["implicit", *SWEEPS])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        *(pytest.param(solver, marks=pytest.mark.slow) for solver in ("implicit", "tgs")),
+        pytest.param("pgs", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_singular_closures_have_finite_states_and_gradients(solver: str) -> None:
     dtype, options = "float32", SolverOptions(solver=solver)
     a = _straight(dtype)
