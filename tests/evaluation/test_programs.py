@@ -169,7 +169,14 @@ def test_the_table_covers_the_public_functions() -> None:
         "is_same_configuration",
         "transport",
     }
-    small |= {"lock_joints", "attach_articulation", "mimic_map", "builder_from_articulation", "vmap_in_blocks"}
+    small |= {
+        "lock_joints",
+        "attach_articulation",
+        "mimic_map",
+        "builder_from_articulation",
+        "vmap_in_blocks",
+        "keep_zeros",
+    }
     small |= {
         "explain",
         "quantity",
