@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import os
 import tempfile
 import textwrap
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import artix
 from artix import envs, optimal_control, viewer
 from artix.cli.recordings import episode
 from artix.cli.training_files import LEARNED, config_of, load_header, load_policy
+from artix.envs.tasks.humanoid import HumanoidStand
 
 #: The largest recording, with the player [bytes].
 MAX_BYTES = 2_000_000
@@ -49,7 +51,7 @@ def landing() -> Recording:
     """**A humanoid lands on its feet.** It falls from a quarter of a metre. Drives hold its legs, but nothing keeps its
     balance. The arrows are the ground's forces; the plot is their sum divided by its weight.
     """
-    task, ground = envs.make("humanoid_stand"), artix.Ground.flat(friction=0.8)
+    task, ground = HumanoidStand(), artix.Ground.flat(friction=0.8)
     robot = task.articulation
     start = artix.neutral_state(robot)
     start = start.replace(
@@ -95,8 +97,10 @@ def kinds() -> Recording:
             return artix.step(robot, state, None, 0.005), jnp.zeros((8, 3)), jnp.zeros((8, 3))
         control = artix.Control(drive_target=stance) if robot.topology.num_dofs else None
         state, report = artix.step_and_report(robot, state, control, 0.005, ground=ground)
-        fill = [(0, 8 - len(report.contacts.links)), (0, 0)]  # Fewer points of a quadruped can touch than of a crate.
-        return state, jnp.pad(report.contacts.point, fill), jnp.pad(report.contacts.force, fill)
+        contacts = report.contacts
+        assert contacts is not None
+        fill = [(0, 8 - len(contacts.links)), (0, 0)]  # Fewer points of a quadruped can touch than of a crate.
+        return state, jnp.pad(contacts.point, fill), jnp.pad(contacts.force, fill)
 
     found = [fleet.evaluate(advance, start)]
     for _ in range(299):
@@ -126,7 +130,10 @@ def reach() -> Recording:
     return Recording(arm, states, 0.025, options, frames=(30, 239))
 
 
-RECORDINGS: tuple[Callable[[], Recording], ...] = (walk, landing, kinds, reach)
+#: ``ARTIX_GALLERY=0`` leaves them out, for a quick build.
+RECORDINGS: tuple[Callable[[], Recording], ...] = (
+    () if os.environ.get("ARTIX_GALLERY") == "0" else (walk, landing, kinds, reach)
+)
 
 
 @functools.cache

@@ -47,7 +47,7 @@ def _find(path: str) -> Any:
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:length]))
+            found: Any = importlib.import_module(".".join(parts[:length]))
         except ImportError:
             continue
         for part in parts[length:]:

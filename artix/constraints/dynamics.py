@@ -39,7 +39,7 @@ class ConstrainedAcceleration(NamedTuple):
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
-      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # only its x
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> state = artix.neutral_state(pendulum)
       >>> result = artix.constrained_forward_dynamics(pendulum, state, jnp.zeros(2), constraints)
@@ -62,7 +62,7 @@ class Impact(NamedTuple):
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
-      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # only its x
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
       >>> impact = artix.impulse_dynamics(pendulum, swinging, constraints)
@@ -215,7 +215,7 @@ def impulse_dynamics(
       iterations: number of proximal iterations, at least 1.
 
     Returns:
-      The velocity after the impact and the impulses.
+      The velocity after the impact [m/s, rad/s] and the impulses [N s, N m s].
 
     Raises:
       ValueError: an array has the wrong shape, or ``iterations`` is less than 1.
@@ -224,7 +224,7 @@ def impulse_dynamics(
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
-      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # only its x
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
       >>> impact = artix.impulse_dynamics(pendulum, swinging, constraints)
@@ -249,7 +249,7 @@ class ConstrainedForces(NamedTuple):
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
-      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # only its x
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> state = artix.neutral_state(pendulum)
       >>> result = artix.constraints.constrained_inverse_dynamics(pendulum, state, jnp.zeros(2), constraints)

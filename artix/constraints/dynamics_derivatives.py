@@ -64,7 +64,7 @@ class ImpactDerivatives(NamedTuple):
       >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])
       >>> state = artix.neutral_state(pendulum)
       >>> derivatives = artix.constraints.impulse_dynamics_derivatives(pendulum, state, constraints)
-      >>> print(derivatives.velocity_by_velocity)  # what the shoulder had is gone
+      >>> print(derivatives.velocity_by_velocity)  # afterwards the shoulder is at rest, whatever it did before
       [[0.    0.   ]
        [2.499 1.   ]]
     """

@@ -116,7 +116,7 @@ class Constraints(struct.PyTreeNode):
           constraints: the descriptors, at least one.
 
         Raises:
-          KeyError: no link or frame has such a name.
+          KeyError: no link or frame has this name.
           ValueError: there is no constraint, or both ends of one are on the same link.
         """
         if not constraints:

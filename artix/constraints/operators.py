@@ -136,8 +136,8 @@ def delassus_matrix(
       damping: added to the diagonal.
 
     Returns:
-      The acceleration of the rows per unit force on each, shape [R, R]; symmetric, and positive definite if the rows
-      are independent.
+      The acceleration of the rows per unit force on each [1/kg for linear rows], shape [R, R]; symmetric, and positive
+      definite if the rows are independent.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -146,7 +146,7 @@ def delassus_matrix(
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
-      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # only its x
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> print(artix.constraints.delassus_matrix(pendulum, artix.neutral_state(pendulum), constraints))  # [1/kg]
       [[3.424]]
@@ -200,7 +200,7 @@ def operational_space_inertia(
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
-      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # its x alone
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # only its x
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> state = artix.neutral_state(pendulum)
       >>> print(artix.constraints.operational_space_inertia(pendulum, state, constraints))  # felt at the tip [kg]

@@ -83,7 +83,7 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
       state: its configuration and velocity.
 
     Returns:
-      For each link the sums over itself and all links below it, linear part first, shape [L, 6, 6] each.
+      For each link the sums over itself and all links below it, linear part first, in world axes, shape [L, 6, 6] each.
 
     Raises:
       ValueError: an array of the state has the wrong shape.

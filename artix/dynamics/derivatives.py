@@ -161,7 +161,7 @@ def gravity_derivatives(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [nv, nv]; for revolute and prismatic joints the Hessian of the potential energy.
+      Shape [nv, nv] [N m/rad, N/m]; for revolute and prismatic joints the Hessian of the potential energy.
 
     Raises:
       ValueError: an array of the state has the wrong shape.

@@ -69,7 +69,7 @@ def inverse_dynamics(
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> state = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))  # level
-      >>> print(artix.inverse_dynamics(pendulum, state, jnp.zeros(2)))  # at rest: gravity alone
+      >>> print(artix.inverse_dynamics(pendulum, state, jnp.zeros(2)))  # at rest: only gravity
       [19.62   4.905]
       >>> print(artix.inverse_dynamics(pendulum, state, jnp.array([2.0, 0.0])))  # lifted at 2 rad/s^2
       [24.954  6.572]

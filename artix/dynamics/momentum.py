@@ -201,7 +201,7 @@ def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) ->
       state: its configuration and velocity.
 
     Returns:
-      Shape [6, nv].
+      Shape [6, nv], linear rows first, in world axes [kg/s, kg m/s, kg m^2/s].
 
     Raises:
       ValueError: an array of the state has the wrong shape.

@@ -40,7 +40,7 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
       TypeError: the arrays have different dtypes.
 
     Examples:
-      >>> acceleration = jnp.array([0.0, 0.0, 9.81, 0.0, 0.0, 0.0])  # held still: less that of gravity
+      >>> acceleration = jnp.array([0.0, 0.0, 9.81, 0.0, 0.0, 0.0])  # held still: zero minus gravity
       >>> regressor = artix.dynamics.body_regressor(jnp.zeros(6), acceleration)
       >>> parameters = jnp.zeros(10).at[0].set(2.0).at[1].set(0.2)  # 2 kg, the centre of mass 0.1 m along x
       >>> print(regressor @ parameters)
@@ -62,7 +62,7 @@ def link_body_regressors(articulation: Articulation, state: State, acceleration:
       acceleration: generalised acceleration, shape [nv].
 
     Returns:
-      Shape [L, 6, 10].
+      Shape [L, 6, 10], force rows [N] before torque rows [N m], in the axes of each link.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -72,7 +72,7 @@ def link_body_regressors(articulation: Articulation, state: State, acceleration:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
       >>> regressors = artix.dynamics.link_body_regressors(arm, state, jnp.zeros(7))
-      >>> wrenches = jnp.einsum("lij,lj->li", regressors, artix.dynamic_parameters(arm))  # on each link alone
+      >>> wrenches = jnp.einsum("lij,lj->li", regressors, artix.dynamic_parameters(arm))  # on each link by itself
       >>> print(regressors.shape, wrenches.shape)
       (9, 6, 10) (9, 6)
     """
@@ -126,7 +126,7 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
       acceleration: generalised acceleration, shape [nv].
 
     Returns:
-      Shape [nv, 10 L]; the ten columns of a fixed root are zero.
+      Shape [nv, 10 L]; its product with the parameters is in N m or N. The ten columns of a fixed root are zero.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -171,7 +171,7 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [3, 4 L].
+      Shape [3, 4 L], in world axes.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -200,7 +200,7 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Shape [10 L].
+      Shape [10 L]; its product with the parameters is in J.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -231,7 +231,7 @@ def potential_energy_regressor(articulation: Articulation, state: State) -> Arra
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [10 L].
+      Shape [10 L]; its product with the parameters is in J.
 
     Raises:
       ValueError: an array of the state has the wrong shape.

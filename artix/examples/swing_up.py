@@ -1,7 +1,7 @@
 """Swing-up of a double pendulum by gradient descent through its simulation (single shooting).
 
 The motors are too weak to lift the pendulum in one go: the shoulder would need 20 N m to hold both rods level and has
-8, so the optimiser must discover that it has to rock. The unknowns are torques at a few knots in time. Several random
+8, so the optimiser must discover that rocking helps. The unknowns are torques at a few knots in time. Several random
 starts are optimised at once under ``jax.vmap``, and the best is kept.
 """
 

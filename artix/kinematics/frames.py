@@ -139,7 +139,7 @@ def frame_jacobian(
       >>> print(jacobian[0])  # metres along x per radian of the shoulder, of the elbow
       [-2. -1.]
       >>> push = jnp.array([10.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-      >>> print(jacobian.T @ push)  # what the joints feel of 10 N there
+      >>> print(jacobian.T @ push)  # its forces on the joints
       [-20. -10.]
     """
     check_axes(axes)

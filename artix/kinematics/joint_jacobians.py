@@ -95,7 +95,7 @@ def joint_jacobians_rate(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Shape [6, nv].
+      Shape [6, nv], linear rows first, world axes.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -124,7 +124,7 @@ def joint_jacobians_second_rate(articulation: Articulation, state: State, accele
       acceleration: generalised acceleration, shape [nv].
 
     Returns:
-      Shape [6, nv].
+      Shape [6, nv], linear rows first, world axes.
 
     Raises:
       ValueError: an array has the wrong shape.

@@ -26,6 +26,9 @@ Array = jax.Array
 def so3_exp(vector: Array) -> Array:
     """Unit quaternion [4] (xyzw) of a rotation vector [3] [rad]; Pinocchio's ``exp3_quat``.
 
+    Raises:
+      ValueError: the vector has another shape.
+
     Examples:
       >>> print(artix.lie.so3_exp(jnp.array([0.0, 0.0, jnp.pi / 2])))  # a quarter turn about z, xyzw
       [0.    0.    0.707 0.707]
@@ -40,6 +43,9 @@ def so3_log(quaternion: Array) -> Array:
 
     The vector is discontinuous at a half turn; its derivatives are finite even there.
 
+    Raises:
+      ValueError: the quaternion has another shape.
+
     Examples:
       >>> print(artix.lie.so3_log(jnp.array([0.0, 0.0, 1.0, 1.0]) / jnp.sqrt(2.0)))  # a quarter turn about z
       [0.    0.    1.571]
@@ -51,6 +57,9 @@ def so3_log(quaternion: Array) -> Array:
 @compiled
 def so3_right_jacobian(vector: Array) -> Array:
     """J_r [3, 3]: angular velocity in the moving frame = J_r(v) dv/dt for ``so3_exp(v)``; Pinocchio's ``Jexp3``.
+
+    Raises:
+      ValueError: the vector has another shape.
 
     Examples:
       >>> vector = jnp.array([0.3, -0.2, 0.5])
@@ -65,6 +74,9 @@ def so3_right_jacobian(vector: Array) -> Array:
 @compiled
 def so3_left_jacobian(vector: Array) -> Array:
     """J_l [3, 3], the transpose of J_r: angular velocity in the fixed frame = J_l(v) dv/dt for ``so3_exp(v)``.
+
+    Raises:
+      ValueError: the vector has another shape.
 
     Examples:
       >>> vector = jnp.array([0.0, 0.0, jnp.pi / 2])
@@ -81,6 +93,9 @@ def so3_left_jacobian(vector: Array) -> Array:
 def so3_right_jacobian_inverse(vector: Array) -> Array:
     """The inverse [3, 3] of :func:`so3_right_jacobian`, Pinocchio's ``Jlog3``; singular at a full turn.
 
+    Raises:
+      ValueError: the vector has another shape.
+
     Examples:
       >>> vector = jnp.array([0.3, -0.2, 0.5])
       >>> inverse = artix.lie.so3_right_jacobian_inverse(vector)
@@ -95,6 +110,9 @@ def so3_right_jacobian_inverse(vector: Array) -> Array:
 def so3_left_jacobian_inverse(vector: Array) -> Array:
     """The inverse [3, 3] of :func:`so3_left_jacobian`; singular at a full turn.
 
+    Raises:
+      ValueError: the vector has another shape.
+
     Examples:
       >>> vector = jnp.array([0.3, -0.2, 0.5])
       >>> inverse = artix.lie.so3_left_jacobian_inverse(vector)
@@ -108,6 +126,9 @@ def so3_left_jacobian_inverse(vector: Array) -> Array:
 @compiled
 def se3_exp(twist: Array) -> Array:
     """Pose [7] that a constant twist [6] (linear, then angular, in the moving frame) reaches; Pinocchio's ``exp6``.
+
+    Raises:
+      ValueError: the twist has another shape.
 
     Examples:
       >>> twist = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, jnp.pi / 2])  # forwards, turning left by a quarter
@@ -125,6 +146,9 @@ def se3_log(pose: Array) -> Array:
 
     Its rotation is the shortest one, and discontinuous at a half turn.
 
+    Raises:
+      ValueError: the pose has another shape.
+
     Examples:
       >>> pose = jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0])  # a metre along z
       >>> print(artix.lie.se3_log(pose))
@@ -138,6 +162,9 @@ def se3_log(pose: Array) -> Array:
 @compiled
 def se3_right_jacobian(twist: Array) -> Array:
     """J_r [6, 6]: twist in the moving frame = J_r(v) dv/dt for ``se3_exp(v)``; Pinocchio's ``Jexp6``.
+
+    Raises:
+      ValueError: the twist has another shape.
 
     Examples:
       >>> twist = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
@@ -155,6 +182,9 @@ def se3_right_jacobian(twist: Array) -> Array:
 def se3_left_jacobian(twist: Array) -> Array:
     """J_l [6, 6]: twist in the fixed frame = J_l(v) dv/dt for ``se3_exp(v)``.
 
+    Raises:
+      ValueError: the twist has another shape.
+
     Examples:
       >>> twist = jnp.array([0.1, 0.2, 0.3, 0.0, 0.0, 0.5])
       >>> adjoint = artix.lie.se3_left_jacobian(twist) @ artix.lie.se3_right_jacobian_inverse(twist)
@@ -171,6 +201,9 @@ def se3_left_jacobian(twist: Array) -> Array:
 def se3_right_jacobian_inverse(twist: Array) -> Array:
     """The inverse [6, 6] of :func:`se3_right_jacobian`, Pinocchio's ``Jlog6``; singular at a full turn.
 
+    Raises:
+      ValueError: the twist has another shape.
+
     Examples:
       >>> twist = jnp.array([0.1, 0.2, 0.3, 0.4, 0.0, 0.5])
       >>> inverse = artix.lie.se3_right_jacobian_inverse(twist)
@@ -186,6 +219,9 @@ def se3_right_jacobian_inverse(twist: Array) -> Array:
 @compiled
 def se3_left_jacobian_inverse(twist: Array) -> Array:
     """The inverse [6, 6] of :func:`se3_left_jacobian`; singular at a full turn.
+
+    Raises:
+      ValueError: the twist has another shape.
 
     Examples:
       >>> twist = jnp.array([0.1, 0.2, 0.3, 0.0, 0.0, 0.5])

@@ -1,4 +1,4 @@
-"""Refuses arguments by name: shapes and dtypes while JAX traces, values wherever they are known by then."""
+"""Refuses arguments by name: shapes and dtypes while JAX traces, and values if they are known by then."""
 
 from __future__ import annotations
 

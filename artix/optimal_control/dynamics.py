@@ -192,7 +192,7 @@ class DiscreteDynamics(struct.PyTreeNode):
         return TangentLinearization(end, matrix[:, :ndx], matrix[:, ndx:], nothing[:, 0], nothing)
 
     def _smooth(self, time: int | Array) -> tuple[artix.Articulation, artix.Constraints | None, Array | None]:
-        """Arguments of smooth dynamics: the articulation, what may stand, and the damping that decides what does."""
+        """Arguments of smooth dynamics: the articulation, the constraints of all feet, the damping that frees some."""
         schedule = self.contact_schedule
         if schedule is None:
             return self.articulation, None, None
@@ -231,7 +231,7 @@ def discrete_dynamics(
       The dynamics: ``f(x, u, t)`` with ``pack``, ``unpack``, ``integrate``, ``difference`` and ``linearize_tangent``.
 
     Raises:
-      KeyError: no joint has such a name.
+      KeyError: no joint has this name.
       TypeError: ``actuated`` is a single string, or the schedule has another dtype than the articulation.
       ValueError: ``dt`` is not positive, a joint is fixed or named twice, there is a schedule as well as a ground or
         options, or the schedule was made for another articulation.
@@ -245,7 +245,7 @@ def discrete_dynamics(
     """
     if contact_schedule is not None and (ground is not None or options is not None):
         raise ValueError(
-            "a contact schedule holds what stands by constraints; ground and options are for the step's own contact: "
+            "a contact schedule keeps feet on the ground by constraints; ground and options are for simulated contact: "
             "give one or the other"
         )
     check_positive("dt", dt, "s")

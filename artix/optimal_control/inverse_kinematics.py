@@ -82,7 +82,7 @@ def inverse_kinematics(
       The configuration with the least weighted error, and whether that error is small enough.
 
     Raises:
-      KeyError: no link or frame has such a name.
+      KeyError: no link or frame has this name.
       TypeError: an array has another dtype than the articulation.
       ValueError: there is no frame, a frame occurs twice, an array has the wrong shape, or a known quaternion is zero.
 

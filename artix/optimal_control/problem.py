@@ -273,7 +273,7 @@ def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Proble
 def _check_bounds(problem: Problem, nu: int, dtype: Any) -> None:
     lower, upper = problem.control_lower, problem.control_upper
     if (lower is None) != (upper is None):
-        raise ValueError("control_lower and control_upper: give both, or neither; use infinities for what is free")
+        raise ValueError("control_lower and control_upper: give both or neither; infinite entries are unbounded")
     if lower is None or upper is None:
         return
     for name, bound in (("control_lower", lower), ("control_upper", upper)):

@@ -53,6 +53,9 @@ def pose_difference(start: Array, end: Array) -> Array:
 def frame_position(articulation: artix.Articulation, state: artix.State, frame: str, target: Array) -> Array:
     """Position of a frame's origin relative to a target, in world axes [m], shape [3]; see :func:`frame_pose`.
 
+    Raises:
+      KeyError: no link or frame has this name.
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.neutral_state(arm)
@@ -65,6 +68,10 @@ def frame_position(articulation: artix.Articulation, state: artix.State, frame: 
 
 def center_of_mass(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
     """Position of the articulation's centre of mass relative to a target, in world axes [m], shape [3].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -79,6 +86,10 @@ def center_of_mass(articulation: artix.Articulation, state: artix.State, target:
 def centroidal_momentum(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
     """Momentum minus a target: linear [kg m/s], then angular about the centre of mass [kg m^2/s], in world axes, [6].
 
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> forward = jnp.zeros(6).at[0].set(5.0)
@@ -90,6 +101,10 @@ def centroidal_momentum(articulation: artix.Articulation, state: artix.State, ta
 
 def posture(articulation: artix.Articulation, state: artix.State, nominal: artix.State) -> Array:
     """The displacement from a nominal configuration, as :func:`artix.difference` measures it, shape [nv].
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")

@@ -65,7 +65,7 @@ class ContactSchedule(struct.PyTreeNode):
           The schedule. Forces on its rows are in world axes, force then torque.
 
         Raises:
-          KeyError: no link or frame has such a name.
+          KeyError: no link or frame has this name.
           TypeError: ``frames`` is a single string.
           ValueError: a frame occurs twice, or ``active`` does not have shape [T, K], or has values besides 0 and 1.
 

@@ -90,7 +90,7 @@ def solve(
             "by problem.replace(...=None)"
         )
     if problem.has_bounds and riccati == "parallel":
-        raise ValueError("riccati='parallel' cannot keep bounds; use 'sequential', or replace the bounds by costs")
+        raise ValueError("riccati='parallel' does not support bounds; use 'sequential', or replace the bounds by costs")
     if states is None:
         if multiple_shooting:
             raise ValueError("multiple_shooting needs a first guess of the states, too")

@@ -54,6 +54,9 @@ def compute_dense_jacobian(
     Returns:
       The cache, the number of rows and the number of columns.
 
+    Raises:
+      ValueError: the cache was made for another articulation.
+
     Examples:
       >>> from artix import physx
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -70,6 +73,9 @@ def compute_dense_jacobian(
 
 def compute_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
     """``computeMassMatrix``: :func:`artix.mass_matrix`, without armature, into ``cache.mass_matrix``.
+
+    Raises:
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx
@@ -89,6 +95,9 @@ def compute_gravity_compensation(
     """``computeGravityCompensation``: :func:`artix.gravity_compensation` into ``cache.gravity_compensation_force``.
 
     ``physx_compat=True`` ignores ``gravity_scale``, as PhysX ignores ``eDISABLE_GRAVITY`` here.
+
+    Raises:
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx
@@ -113,6 +122,10 @@ def compute_coriolis_compensation(
     It uses ``cache.joint_velocity`` and the root's velocity from the simulation. ``physx_compat=True`` first scales all
     joint velocities by one factor so that none exceeds ``max_joint_velocity``, and leaves the scaled ones in the cache.
 
+    Raises:
+      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
+      TypeError: an array in it has another dtype than the articulation.
+
     Examples:
       >>> from artix import physx
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -134,6 +147,10 @@ def compute_generalized_external_force(
     The result, in ``cache.joint_force``, is ``-sum_i J_i^T w_i`` for a fixed base; a floating root is free and carries
     no force. ``physx_compat=True`` adds the gyroscopic torques of all links at the root's angular velocity, as PhysX
     does for a floating base.
+
+    Raises:
+      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
+      TypeError: an array in it has another dtype than the articulation.
 
     Examples:
       >>> from artix import physx
@@ -160,6 +177,10 @@ def compute_joint_force(
     the root free for a floating base. For the full equation of motion use :func:`artix.inverse_dynamics`.
     ``physx_compat`` is as for :func:`compute_generalized_external_force`.
 
+    Raises:
+      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
+      TypeError: an array in it has another dtype than the articulation.
+
     Examples:
       >>> from artix import physx
       >>> pole = artix.robots.load("cart_pole")
@@ -182,6 +203,10 @@ def compute_joint_acceleration(
     The result, in ``cache.joint_acceleration``, is that of :func:`artix.forward_dynamics` with gravity, velocities and
     armature. Drives, limits, friction, damping, tendons and link forces do not act, and a floating root carries no
     force. ``physx_compat`` is as for :func:`compute_coriolis_compensation`.
+
+    Raises:
+      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
+      TypeError: an array in it has another dtype than the articulation.
 
     Examples:
       >>> from artix import physx
@@ -218,6 +243,10 @@ def compute_centroidal_momentum_matrix(
     The results are ``cache.centroidal_momentum_matrix`` and ``cache.centroidal_momentum_bias``. PhysX requires a
     floating base, and the mass matrix and Coriolis compensation in the cache beforehand; artix requires neither.
 
+    Raises:
+      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
+      TypeError: an array in it has another dtype than the articulation.
+
     Examples:
       >>> from artix import physx
       >>> robot = artix.robots.load("quadruped")
@@ -235,6 +264,9 @@ def compute_centroidal_momentum_matrix(
 
 def compute_generalized_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
     """``computeGeneralizedMassMatrix``: the joints' inertia with a floating root free, ``cache.mass_matrix`` [n, n].
+
+    Raises:
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx
@@ -256,6 +288,9 @@ def compute_generalized_gravity_force(
     A floating root is free and falls with its links, so the result is then zero unless ``gravity_scale`` differs
     between links. ``physx_compat`` is as for :func:`artix.physx.generalized.generalized_gravity_force`.
 
+    Raises:
+      ValueError: the cache was made for another articulation.
+
     Examples:
       >>> from artix import physx
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -276,6 +311,10 @@ def compute_coriolis_and_centrifugal_force(
 
     The result is in ``cache.joint_force``; a floating root is free. ``physx_compat`` is as for
     :func:`compute_coriolis_compensation`.
+
+    Raises:
+      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
+      TypeError: an array in it has another dtype than the articulation.
 
     Examples:
       >>> from artix import physx

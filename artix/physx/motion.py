@@ -93,6 +93,10 @@ def set_root_linear_velocity(
     A non-zero velocity wakes the articulation, and so does ``autowake``. A fixed base stores the velocity and does not
     move; in PhysX its links' velocities follow until the next step.
 
+    Raises:
+      ValueError: the velocity has the wrong shape.
+      TypeError: it has another dtype than the articulation.
+
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
@@ -120,6 +124,10 @@ def set_root_angular_velocity(
     simulation: ArticulationSimulation, velocity: Array, *, autowake: bool | Array = True
 ) -> ArticulationSimulation:
     """``setRootAngularVelocity``: world axes [rad/s], shape [3]; otherwise as :func:`set_root_linear_velocity`.
+
+    Raises:
+      ValueError: the velocity has the wrong shape.
+      TypeError: it has another dtype than the articulation.
 
     Examples:
       >>> from artix import physx

@@ -172,10 +172,10 @@ def make_scene(
         raise ValueError(f"layout must be 'grid' or 'overlaid'; found {layout!r}")
     if isinstance(robots, artix.Scene):
         if layout is not None or commands is not None:
-            raise ValueError("a scene has neither layout nor commands: its members are where they are")
+            raise ValueError("layout and commands do not apply to a scene: its members have positions of their own")
         return _scene_of_members(robots, states, dt, visuals, ground, show, contacts)
     if isinstance(states, Mapping) or isinstance(contacts, Mapping):
-        raise ValueError("states and contacts by name are those of an artix.Scene")
+        raise ValueError("states and contacts by name need an artix.Scene")
     motion = Motion.of(robots, states)
     kinds = motion.kinds()
     crowds = [_crowd(kind, visuals, number, kinds[:number]) for number, kind in enumerate(kinds)]

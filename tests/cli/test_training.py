@@ -92,6 +92,7 @@ def test_play_prints_statistics(trained, capsys):
     assert all(word in out for word in ("4 episodes", "return", "terminated", "final/distance"))
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_checkpoint(tmp_path, monkeypatch, capsys):
     whole = ppo.train
 

@@ -38,6 +38,9 @@ def _mark(robot: str) -> pytest.MarkDecorator:
     return pytest.mark.exhaustive if robot == "panda" else pytest.mark.slow
 
 
+EVERYDAY = ("panda", True)
+
+
 #: One of them every day.
 ON_PINOCCHIO = pytest.mark.parametrize(
     ("robot", "fixed_base"),
@@ -45,7 +48,7 @@ ON_PINOCCHIO = pytest.mark.parametrize(
         pytest.param(
             robot,
             fixed,
-            marks=() if (robot, fixed) == ("spherical", True) else _mark(robot),
+            marks=() if (robot, fixed) == EVERYDAY else _mark(robot),
         )
         for robot in CASES
         for fixed in (True, False)
@@ -112,6 +115,7 @@ def test_against_pinocchio(robot: str, fixed_base: bool) -> None:
     np.testing.assert_allclose(found["jacobian"] @ (after + 0.3 * before), 0, atol=1e-9)
 
 
+@pytest.mark.slow
 @ON_PINOCCHIO
 def test_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> None:
     # Pinocchio 4.1's derivatives of a weld in world-aligned axes with a position gain miss the differences of its own

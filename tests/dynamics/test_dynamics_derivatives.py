@@ -87,6 +87,7 @@ def test_first_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> No
         assert relative(have, wanted) <= 1e-9
 
 
+@pytest.mark.slow
 @BASES
 @pytest.mark.parametrize(
     "robot", ["panda", *(pytest.param(name, marks=pytest.mark.slow) for name in ("anymal_b", "helical", "spherical"))]
@@ -176,6 +177,7 @@ def test_linearization(fixed_base: bool) -> None:
     assert relative(jnp.concatenate(found, axis=1), wanted) <= 1e-9
 
 
+@pytest.mark.slow
 @BASES
 def test_factors_and_solves(fixed_base: bool) -> None:
     a = small_tree(fixed_base)

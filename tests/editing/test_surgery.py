@@ -65,6 +65,7 @@ def model_with_frames(seed: int, *, fixed_base: bool):
     return model, a
 
 
+@pytest.mark.slow
 @BASES
 def test_locked_joints_against_pinocchio(fixed_base: bool) -> None:
     model, a = model_with_frames(4, fixed_base=fixed_base)

@@ -52,6 +52,7 @@ def close(found, wanted, atol):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=atol), data(found), data(wanted))
 
 
+@pytest.mark.slow
 def test_one_seed_has_one_result(fleet):
     reset, step = fleet
     same(step(reset(keys()), actions()), step(reset(keys()), actions()))

@@ -110,6 +110,7 @@ def test_launches_of_a_program() -> None:
     assert (call.kind, call.times, call.bytes) == ("custom-call kernel", 7, 32)
 
 
+@pytest.mark.slow
 def test_missing_wheels_are_named(tmp_path: Path) -> None:
     if assembler() is not None:
         pytest.skip("they are here")

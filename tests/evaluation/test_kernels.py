@@ -463,6 +463,7 @@ def test_several_kernels_side_by_side_in_one_program():
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.slow
 def test_object_code_runs_in_another_process(tmp_path):
     builder = Builder()
     x, y = builder.argument((2,), "float32", 1).tolist()

@@ -19,6 +19,7 @@ import artix
 from artix.examples import many_hosts
 
 
+@pytest.mark.slow
 def test_masses_are_found() -> None:
     robot = artix.robots.load("double_pendulum", dtype="float64")
     mesh = Mesh(np.array(jax.devices("cpu")), ("robots",))

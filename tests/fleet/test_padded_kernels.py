@@ -84,7 +84,7 @@ def test_kernels_equal_xla_and_the_members(name: str, dtype: str) -> None:
         np.testing.assert_allclose(leaf, other, rtol=0, atol=tolerance * (1 + np.max(np.abs(other))))
 
 
-@pytest.mark.parametrize("function", [values, gradient])
+@pytest.mark.parametrize("function", [pytest.param(values, marks=pytest.mark.slow), gradient])
 def test_they_are_kernels(function) -> None:
     one = artix.robots.load("double_pendulum")
     assert is_kernel(function, one, artix.neutral_state(one), jnp.zeros(one.topology.nv, one.dtype))

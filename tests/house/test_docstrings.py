@@ -18,6 +18,15 @@ from website.reference import entries
 ROOMS = {room: importlib.import_module(f"artix.{room}") for room in ("envs", "optimal_control", "viewer")}
 NAMES = {"artix": artix, "jax": jax, "jnp": jnp, **ROOMS}
 
+#: Examples that take long, beside those of whole rooms.
+SLOW = {
+    "artix.editing.surgery.lock_joints",
+    "artix.envs.autoreset.autoreset",
+    "artix.evaluation.compilation.use_kernels",
+    "artix.viewer.pictures.draw_scene",
+    "artix.viewer.pictures.render_png",
+}
+
 #: What shows robots in a browser, with a package that is an extra.
 WITH_SERVER = {"artix.viewer.html.scene_html", "artix.viewer.player.Viewer", "artix.viewer.sliders.Poser"}
 
@@ -35,7 +44,7 @@ def parameters() -> list:
     slow = tuple(f"artix.{room}." for room in rooms)
 
     def is_slow(name: str) -> bool:
-        return name.startswith(slow) or name.rpartition(".")[2][0].isupper()
+        return name.startswith(slow) or name.rpartition(".")[2][0].isupper() or name in SLOW
 
     marks = {example.name: [pytest.mark.slow] if is_slow(example.name) else [] for example in examples()}
     return [pytest.param(example, id=example.name, marks=marks[example.name]) for example in examples()]

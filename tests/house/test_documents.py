@@ -13,6 +13,8 @@ import pytest
 from tests.support.users_types import users_types
 
 ROOT = Path(__file__).parents[2]
+#: They train and optimise for more than 20 s, by code that slow tests run as well.
+LONG_NOTEBOOKS = ("contact_and_friction", "model_predictive_control", "train_a_walker", "trajectory_optimization")
 
 
 def code_of(document: str, least: int = 1) -> str:
@@ -41,15 +43,24 @@ def test_the_examples_of_the_readme_run(capsys, tmp_path, monkeypatch):
     assert run_code_of("README.md", 2)["M"].shape[0] == 3000
 
 
+def anchors_of(page: Path) -> set[str]:
+    """The anchors of a page's headings, as MkDocs and GitHub name them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[ -]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+
+
 def test_what_the_documents_link_to_is_there():
     for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]:
-        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
-            made = re.match(
-                r"(reference|tutorials)/|gallery\.md$", link
-            )  # with the site, whose strict build looks at them
-            assert "://" in link or made or (page.parent / link).exists(), f"{page.name} links to {link}"
+        for link, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text(encoding="utf-8")):
+            if "://" in link or re.match(r"(reference|tutorials)/|gallery\.md$", link):
+                continue  # the strict build of the site looks at its own pages
+            target = page.parent / link if link else page
+            assert target.exists(), f"{page.name} links to {link}"
+            if anchor and target.suffix == ".md":
+                assert anchor in anchors_of(target), f"{page.name} links to {link}#{anchor}"
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_first_page_run():
     assert run_code_of("docs/index.md", 2)["M"].shape == (64, 18, 18)
 
@@ -147,8 +158,14 @@ def test_the_examples_of_the_stepping_page_run(capsys):
     assert abs(float(namespace["solution"].ys.joint_position[-1, 0]) - 0.8) < 0.2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "notebook",
+    [
+        pytest.param(path, marks=pytest.mark.exhaustive if path.stem in LONG_NOTEBOOKS else pytest.mark.slow)
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+    ],
+    ids=lambda path: path.stem,
+)
 def test_the_notebooks_run(notebook):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")

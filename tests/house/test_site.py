@@ -69,19 +69,20 @@ def test_every_page_is_in_the_navigation():
     assert not missing
 
 
-@pytest.mark.slow
-def test_the_site_builds(tmp_path):
+@pytest.mark.parametrize(
+    "num_recordings", [pytest.param(0, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.exhaustive)]
+)
+def test_the_site_builds(tmp_path, num_recordings):
     """Strictly: a link to nowhere, a page outside the navigation or an unknown name is an error."""
     for module in ("mkdocs", "material", "mkdocstrings", "nbconvert", "viser"):
         pytest.importorskip(module)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ARTIX_GALLERY": str(num_recordings)}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     gallery = (tmp_path / "gallery" / "index.html").read_text(encoding="utf-8")
     recordings = sorted((tmp_path / "gallery").glob("*.html"))
-    assert len(recordings) == 5  # with the page itself
+    assert len(recordings) == num_recordings + 1  # with the page itself
     for recording in recordings:
         if recording.name != "index.html":
             assert recording.stat().st_size < 2e6

@@ -114,7 +114,7 @@ def test_models_of_gymnasium():
     check(models)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_models_of_dm_control():
     models = files("dm_control")
     assert len(models) == 19
@@ -138,6 +138,7 @@ def test_models_of_mjlab():
     check({str(path.relative_to(root)): path for path in sorted(root.rglob("*.xml")) if path.name != "scene.xml"})
 
 
+@pytest.mark.slow
 def test_what_is_refused_without_skip():
     """The table of docs/formats.md."""
     expected = {

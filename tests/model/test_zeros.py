@@ -39,7 +39,9 @@ def _scaled(robot: artix.Articulation, seed: int) -> artix.Articulation:
     return jax.tree.map(scale, robot)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "step" else name for name in FUNCTIONS]
+)
 def test_few_more_operations_than_of_a_known_robot(name: str) -> None:
     robot = artix.robots.load("quadruped")
     state = artix.neutral_state(robot)
@@ -48,7 +50,7 @@ def test_few_more_operations_than_of_a_known_robot(name: str) -> None:
     assert sum(known.operations) < sum(varied.operations) < 1.25 * sum(known.operations)
 
 
-@pytest.mark.parametrize("name", ["inverse_dynamics", "step"])
+@pytest.mark.parametrize("name", ["inverse_dynamics", pytest.param("step", marks=pytest.mark.slow)])
 def test_values_and_derivatives_are_those_of_the_varied_robot(name: str) -> None:
     robot = artix.robots.load("quadruped").astype("float64")
     varied = _scaled(robot, 0)

@@ -29,7 +29,7 @@ WRONG = {
     "a start that is not finite": ({"start": jnp.array([0.0, np.nan])}, r"problem.start: expected finite numbers"),
     "a start in single precision": ({"start": np.zeros(2, np.float32)}, r"problem.start: expected dtype float64"),
     "references for the knots alone": ({"references": jnp.zeros(5)}, r"problem.references: expected a leading axis"),
-    "one bound": ({"control_lower": jnp.zeros(1)}, r"give both, or neither"),
+    "one bound": ({"control_lower": jnp.zeros(1)}, r"give both or neither"),
     "bounds reversed": (
         {"control_lower": jnp.ones(1), "control_upper": -jnp.ones(1)}, r"control_lower: expected no entry above"
     ),

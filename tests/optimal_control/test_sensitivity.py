@@ -12,8 +12,9 @@ from tests.optimal_control.test_solvers import pendulum_problem, slider_problem,
 BOUND = {"with bounds": jnp.array([-8.0, -3.0]), "without": None}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", BOUND)
+@pytest.mark.parametrize(
+    "kind", [pytest.param("with bounds", marks=pytest.mark.slow), pytest.param("without", marks=pytest.mark.exhaustive)]
+)
 def test_the_gradient_of_a_solution_is_that_of_differences(kind):
     base, steps = pendulum_problem(0.05), 15
     robot = base.dynamics.articulation

@@ -108,6 +108,7 @@ def test_recorded_blocks(fleet: artix.Fleet, operations: tuple[ComputeType, ...]
             assert_close(block, packed(recorded, size), tolerance, f"{operation.name}, {physx_mechanisms.NAMES[index]}")
 
 
+@pytest.mark.slow
 def test_centroidal_regions(fleet: artix.Fleet, sample: int) -> None:
     """The four regions follow each other in one buffer; blocks of fixed bases stay zero."""
     state = fleet_state(fleet, sample)

@@ -85,7 +85,10 @@ def _errors(name: str, found: dict, groups: tuple[str, ...] = ("st_", "dep", "id
 INVERSE_DYNAMICS = ("id", "dep0")
 
 
-@pytest.mark.parametrize("name", ["d_disable_gravity", pytest.param("d_universal", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name",
+    ["a_pendulum2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("d_disable_gravity", "d_universal"))],
+)
 def test_recorded_inverse_dynamics_through_the_cache(name: str) -> None:
     """A floating and a fixed base, alone; defects where PhysX has them, on request."""
     data = {key: jnp.asarray(mechanisms.recorded(name)[key]) for key in ("in_qdd", "in_tau", "in_ext")}

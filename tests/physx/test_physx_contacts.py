@@ -116,8 +116,9 @@ def test_impulses() -> None:
     np.testing.assert_allclose(report.incoming_joint_force, 0, atol=1e-9)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", ["pgs", "tgs"])
+@pytest.mark.parametrize(
+    "solver", [pytest.param("pgs", marks=pytest.mark.slow), pytest.param("tgs", marks=pytest.mark.exhaustive)]
+)
 def test_gradients(solver: str) -> None:
     """Of a rollout of a sliding sphere by its speed, its friction and its mass against differences."""
     robot, ground = build("sphere_roll"), artix.Ground.flat(friction=0.0)

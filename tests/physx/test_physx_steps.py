@@ -26,9 +26,9 @@ RUNS = {
     "tgs_i4": ("tgs", 4, 1, False),
 }
 EVERY_RUN = [(name, run) for name in physx.NAMES for run in physx.specification(name)["runs"]]
-EVERYDAY = {("a_pendulum2", "tgsx"), ("e_combo", "tgs_i4"), ("h_spatial_tendon_limits", "pgs")}
+EVERYDAY = {("a_pendulum2", "tgsx"), ("h_spatial_tendon_limits", "pgs")}
 #: Beside one run of every mechanism by PGS.
-SLOW = {("f_mimic_mixed", "pgs_i4"), ("g_fixed_tendon_branch", "tgs")}
+SLOW = {("e_combo", "tgs_i4"), ("f_mimic_mixed", "pgs_i4"), ("g_fixed_tendon_branch", "tgs")}
 
 
 def mark_of(name: str, run: str) -> tuple:

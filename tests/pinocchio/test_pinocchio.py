@@ -35,8 +35,8 @@ ROBOTS = {
     "baxter": "baxter_description/urdf/baxter.urdf",
     "z1": "z1_description/urdf/z1.urdf",
 }
-#: Every robot costs two compilations per base; three are among the slow tests, the rest among the exhaustive ones.
-SLOW = {("panda", True), ("go2", False), ("anymal_b", False)}
+#: Every robot costs two compilations per base; two are among the slow tests, the rest among the exhaustive ones.
+SLOW = {("go2", False), ("anymal_b", False)}
 
 
 def _mark(robot: str, fixed_base: bool) -> pytest.MarkDecorator:

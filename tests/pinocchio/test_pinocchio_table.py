@@ -19,7 +19,15 @@ from tests.support.models import state_at  # noqa: E402
 
 EVERY_DAY = table.EVERY_DAY
 #: What other everyday tests compare, too.
-SOMETIMES = ("Derivatives of dynamics", "Second derivatives", *constraint_rows.SECTIONS, "Configuration space")
+SOMETIMES = (
+    "Kinematics",
+    "Inverse dynamics",
+    "Mass matrix, factorisation, forward dynamics",
+    "Derivatives of dynamics",
+    "Second derivatives",
+    *constraint_rows.SECTIONS,
+    "Configuration space",
+)
 #: Everything has its gradients checked once a week; these often.
 OFTEN = ("Regressors",)
 SECTIONS = [section for section in table.TABLE if section != "Indices of the tree" and table.compared(section)]

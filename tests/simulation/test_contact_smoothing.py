@@ -59,6 +59,7 @@ def test_refusals(kind: str) -> None:
         SolverOptions(contact_smoothing=-1.0)
 
 
+@pytest.mark.slow
 def test_three_points_resist_spin_as_a_disc() -> None:
     """A disc of radius R under even pressure has the torque ``2/3 mu N R``, and so have three points at 2/3 R."""
     radius, friction, inertia = 0.05, 0.6, 0.004

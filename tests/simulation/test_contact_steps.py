@@ -243,6 +243,7 @@ def test_a_humanoid_stands_still() -> None:
     assert np.max(np.abs(path.joint_position[1000:] - path.joint_position[1000])) <= 1e-6
 
 
+@pytest.mark.slow
 def test_reports_count_what_is_left_out() -> None:
     """Of the eight corners of a box that lies on the ground four touch."""
     a, ground = box("float64"), Ground.flat().astype("float64")

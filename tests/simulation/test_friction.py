@@ -74,8 +74,9 @@ def _position_after(articulation: Articulation, state: State, options: SolverOpt
     return artix.rollout(articulation, state, None, 0.04 / count, options, num_steps=count).joint_position[-1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fixed_base", [True, False])
+@pytest.mark.parametrize(
+    "fixed_base", [pytest.param(True, marks=pytest.mark.slow), pytest.param(False, marks=pytest.mark.exhaustive)]
+)
 def test_all_solvers_converge_to_one_motion_of_a_tree_with_friction(fixed_base: bool) -> None:
     """Friction that acted twice would keep TGS with forces in every iteration 1e-3 rad away, whatever the step."""
     tree = _brushed_tree(fixed_base=fixed_base)

@@ -305,9 +305,14 @@ def test_incoming_joint_forces_know_the_loop_joints() -> None:
 SWEEPS = ("pgs", "tgs")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", SWEEPS)
-@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize(
+    ("fixed_base", "solver"),
+    [
+        pytest.param(fixed, solver, marks=pytest.mark.slow if fixed == (solver == "pgs") else pytest.mark.exhaustive)
+        for fixed in (True, False)
+        for solver in SWEEPS
+    ],
+)
 def test_sweeps_find_the_forces_of_the_converged_solver(solver: str, fixed_base: bool) -> None:
     """At rest: in motion, sweeps know the rows at the start of the step alone, as PhysX's do."""
     _, a = oracles.spherical_model(3, fixed_base=fixed_base)
@@ -394,8 +399,13 @@ def _straight(dtype):
     return pendulum(2, dtype=dtype, couple=couple, drive=stiff, limits=[(0.0, 0.0)], friction=1.0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", ["implicit", *SWEEPS])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        *(pytest.param(solver, marks=pytest.mark.slow) for solver in ("implicit", "tgs")),
+        pytest.param("pgs", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_singular_closures_have_finite_states_and_gradients(solver: str) -> None:
     dtype, options = "float32", SolverOptions(solver=solver)
     a = _straight(dtype)

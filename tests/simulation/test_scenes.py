@@ -130,7 +130,7 @@ def test_a_pendulum_hits_a_ball() -> None:
     assert names == [f"pendulum/{pendulum.topology.link_names[-1]}", "ball/body"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_ball_lands_on_a_linkage() -> None:
     """Its loop joint stays closed, and the ball's momentum changes by what the contact reports and by its weight."""
     builder = artix.builder_from_articulation(four_bar())

@@ -248,7 +248,7 @@ def test_derivatives_beside_drives_at_their_limits(sweeps: int) -> None:
         np.testing.assert_allclose(forward, (moved[0] - moved[1]) / 2e-7, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_second_derivatives_beside_drives_at_their_limits() -> None:
     """Of converged sweeps, against central differences of the gradient, in states and parameters; and symmetric."""
     articulation, states, options = _crowded(400)
@@ -366,7 +366,7 @@ def test_the_gradient_of_a_pendulum(solver: str) -> None:
 
 @pytest.mark.parametrize(
     "solver",
-    [pytest.param(s, marks=pytest.mark.exhaustive if s == "tgs" else pytest.mark.slow) for s in SOLVERS],
+    [pytest.param(s, marks=pytest.mark.slow if s == "pgs" else pytest.mark.exhaustive) for s in SOLVERS],
 )
 def test_gradients_are_finite_where_nothing_is_smooth(solver: str) -> None:
     """At rest on every limit, with a tendon of no length, an envelope that is used up and friction that sticks."""

@@ -103,6 +103,7 @@ def test_a_recording_is_drawn_and_moves(open_page, tmp_path):
     page.wait(lambda colors: (first & ~purple(colors)).sum() > 150)
 
 
+@pytest.mark.exhaustive
 def test_a_fleet_of_64_is_drawn_in_its_colours_with_the_forces_on_it(open_page, tmp_path):
     quadruped, path = artix.robots.load("quadruped"), tmp_path / "fleet.html"
     fleet = artix.Fleet([quadruped, artix.robots.load("cart_pole")] * 32)
@@ -113,6 +114,7 @@ def test_a_fleet_of_64_is_drawn_in_its_colours_with_the_forces_on_it(open_page, 
     page.wait(lambda colors: purple(colors).sum() > 300 and red(colors).sum() > 300)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_a_slider_moves_a_robot_of_meshes(open_page):
     """An ANYmal from example-robot-data: keys in the browser move its joints, and its pixels."""

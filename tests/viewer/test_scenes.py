@@ -246,5 +246,5 @@ def test_members_of_a_scene_are_where_they_are(cart, quadruped):
         viewer.make_scene(scene, states, 0.1, contacts={"cat": force})
     with pytest.raises(ValueError, match="states of 'one' have 1 frames, others 3"):
         viewer.make_scene(scene, states | {"one": artix.neutral_state(cart)}, 0.1)
-    with pytest.raises(ValueError, match=r"states and contacts by name are those of an artix\.Scene"):
+    with pytest.raises(ValueError, match=r"states and contacts by name need an artix\.Scene"):
         viewer.make_scene(cart, states, 0.1)
