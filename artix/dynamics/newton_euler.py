@@ -99,7 +99,9 @@ def body_wrenches(articulation: Articulation, kin: Kinematics, external_force: A
 
 
 def link_sums(tree: Tree, forces: Array) -> Array:
-    """Sums forces on the links [6, L] over each body: [6, B]."""
+    """Sums forces (or other rows) on the links [k, L] over each body: [k, B]."""
+    if tree.link_is_live is not None:
+        return jnp.where(tree.link_is_live, forces, jnp.zeros_like(forces))
     return masked_sum(forces, tree.link_in_body) if tree.has_rigid_links else forces
 
 

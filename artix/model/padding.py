@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import struct
-from artix.model.forests import pointer_table
 from artix.model.padded_arrays import pack_bits, padded, unpack_bits
 from artix.model.topology import Topology
 
@@ -25,7 +24,8 @@ class Padding:
     Attributes:
       links: largest number of links (PhysX's ``maxLinks``).
       dofs: largest number of joint degrees of freedom (``maxDofs``).
-      rounds: rounds of pointer jumping, ceil(log2(depth + 1)) for a tree of links of that depth below the root.
+      reach: largest number of places between a link and its parent in the order of the links. ``links - 1`` serves every
+        tree; chains need 1, and breadth-first order keeps it about as small as the number of limbs.
       rigid_links: largest number of links attached by fixed joints.
       frames: largest number of additional frames.
       mimics: largest number of mimic joints.
@@ -48,7 +48,7 @@ class Padding:
 
     links: int
     dofs: int
-    rounds: int
+    reach: int
     rigid_links: int = 0
     frames: int = 0
     mimics: int = 0
@@ -68,7 +68,7 @@ class Padding:
         return cls(
             links=topology.num_links,
             dofs=topology.num_dofs,
-            rounds=len(_pointers(topology)),
+            reach=max((link - above for link, above in enumerate(topology.parent[1:], start=1)), default=1),
             rigid_links=topology.num_links - topology.num_bodies,
             frames=len(topology.frame_names),
             mimics=len(topology.mimic_dofs),
@@ -109,12 +109,12 @@ class PaddedTopology(struct.PyTreeNode):
 
     Every link is a body of its own; a link on a fixed joint is a body without DOFs. If links were merged into bodies,
     the grouping would be data, and summing over it would cost more than the merged bodies save. Padded links are
-    massless and attached to the root, padded DOFs move nothing, and results for both are exactly zero. Arrays that only
-    need zero padding name the sizes of their axes in their type annotation.
+    massless and attached to the link before them, padded DOFs move nothing, and results for both are exactly zero.
+    Arrays that only need zero padding name the sizes of their axes in their type annotation.
 
-    Facts that hold for every tree that fits are constants of the program: parents come before their children, and DOFs
-    follow the order of their links. This rules out half of the entries of a mask and half of the places that a gather
-    may read, and more where few links are rigid.
+    Facts that hold for every tree that fits are constants of the program: parents come at most ``reach`` places before
+    their children, and DOFs follow the order of their links. This rules out half of the entries of a mask and most of
+    the places that a gather may read, in particular where few links are rigid.
 
     Examples:
       >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")], layout="padded")
@@ -126,8 +126,7 @@ class PaddedTopology(struct.PyTreeNode):
     padding: Padding = struct.field(pytree_node=False)
     base_is_free: Array
     link_is_live: Array
-    parent: Annotated[Array, "links"]
-    pointers: Array
+    parent: Array
     body_axis: Array
     dofs_of_link: Array
     body_is_revolute: Array
@@ -190,8 +189,8 @@ class PaddedTopology(struct.PyTreeNode):
 
     # --- each link is a body ------------------------------------------------------------------------------------
 
-    has_rigid_links: ClassVar[bool] = True
-    """True, so that sums over bodies mask out the padded links, which belong to no body."""
+    has_rigid_links: ClassVar[bool] = False
+    """False: no body has several links."""
 
     @property
     def link_body(self) -> np.ndarray:
@@ -204,11 +203,6 @@ class PaddedTopology(struct.PyTreeNode):
         return np.arange(self.num_links)
 
     @property
-    def link_in_body(self) -> Array:
-        """The identity, with zero rows for padded links."""
-        return self.link_is_live[:, None] & np.eye(self.num_links, dtype=bool)
-
-    @property
     def link_is_rigid(self) -> np.ndarray:
         """False: no link is part of another's body."""
         return np.zeros(self.num_links, bool)
@@ -219,7 +213,6 @@ class PaddedTopology(struct.PyTreeNode):
         return np.zeros((0, self.num_links), int)
 
     body_parent_link = property(lambda self: self.body_parent)
-    body_ancestors = property(lambda self: self.link_ancestors)
     dof_body = property(lambda self: self.dof_link)
     dof_moves_body = property(lambda self: self.dof_moves_link)
 
@@ -228,20 +221,34 @@ class PaddedTopology(struct.PyTreeNode):
     @property
     def body_parent(self) -> Array:
         """The parent of each body, 0 for body 0, [L]."""
-        return jnp.clip(self.parent, 0, np.maximum(np.arange(self.num_links, dtype=np.int32) - 1, 0))
+        links = np.arange(self.num_links, dtype=np.int32)
+        return jnp.clip(self.parent, np.maximum(links - self.padding.reach, 0), np.maximum(links - 1, 0))
 
     @property
-    def body_pointers(self) -> Array:
-        """Pointer-jumping table of bodies 1 .. L-1 relative to body 0, [rounds, L-1]."""
-        # The ancestor 2**k levels above link l has at most the number l - 2**k.
-        most = [np.arange(1, self.num_links, dtype=np.int32) - 2**k for k in range(self.padding.rounds)]
-        return jnp.clip(self.pointers, 0, np.maximum(np.reshape(most, self.pointers.shape), 0))
+    def parent_places(self) -> Array:
+        """``[l - 1, k]``: whether the parent of link l is link l - 1 - k, [L-1, reach]."""
+        above = np.arange(self.num_links - 1, dtype=np.int32)[:, None] - np.arange(self.padding.reach, dtype=np.int32)
+        return (self.parent[1:, None] == above) & (above >= 0)
 
     @property
     def body_dofs(self) -> Array:
         """The DOFs of each body's joint by axis, padded with n, [3, L]."""
-        least = np.maximum(np.arange(self.num_links, dtype=np.int32) - 1 - self.padding.rigid_links, 0)
-        return jnp.clip(self.dofs_of_link, np.minimum(least, self.num_dofs), self.num_dofs)
+        return jnp.clip(self.dofs_of_link, np.minimum(self._dofs_of_links[0], self.num_dofs), self.num_dofs)
+
+    @property
+    def has_one_dof_each(self) -> bool:
+        """Whether every link l but the root has DOF l - 1 and no other, if it is not padded."""
+        return not self.padding.rigid_links and not self.has_spherical and self.num_dofs >= self.num_links - 1
+
+    @property
+    def body_has_dof(self) -> Array:
+        """Where :attr:`body_dofs` is not padded, [3, L]."""
+        return self.dofs_of_link < self.num_dofs
+
+    @property
+    def nearest_body_dofs(self) -> Array:
+        """:attr:`body_dofs`, with any DOF where a body has none, [3, L]."""
+        return jnp.clip(self.dofs_of_link, *(np.clip(bound, 0, self.num_dofs - 1) for bound in self._dofs_of_links))
 
     @property
     def dof_link(self) -> Array:
@@ -266,11 +273,6 @@ class PaddedTopology(struct.PyTreeNode):
         return moves & (np.arange(self.num_links)[None] >= self._links_of_dofs[0][:, None])
 
     @property
-    def bodies_below(self) -> Array:
-        """Column 0 is true; ``[b, 1 + d]``: whether DOF d moves body b, [L, 1 + n]."""
-        return jnp.concatenate([jnp.ones((self.num_links, 1), bool), self.dof_moves_body.T], axis=1)
-
-    @property
     def mass_matrix_halves(self) -> tuple[Array, Array]:
         """Where the upper half (with the diagonal) and the lower half of the mass matrix may not be zero, [nv, nv]."""
         base = self.num_base_dofs
@@ -286,6 +288,13 @@ class PaddedTopology(struct.PyTreeNode):
         least = 1 + dofs // (3 if self.has_spherical else 1)
         most = np.minimum(1 + dofs + self.padding.rigid_links, self.num_links - 1)
         return np.minimum(least, most), most
+
+    @property
+    def _dofs_of_links(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last DOF that each link may have about each axis, [3, L]."""
+        before, axes = np.arange(-1, self.num_links - 1, dtype=np.int32), np.arange(3, dtype=np.int32)[:, None]
+        least = np.maximum(before - self.padding.rigid_links, 0) + 0 * axes
+        return least, 3 * before + axes if self.has_spherical else before + 0 * axes
 
 
 #: A tree known while JAX traces, or a tree as data. Both have the same attributes.
@@ -312,7 +321,7 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
     arrays |= {
         "base_is_free": np.bool_(not topology.fixed_base),
         "link_is_live": padded(np.ones(topology.num_links, bool), (links,)),
-        "pointers": padded(_pointers(topology), (padding.rounds, links - 1)),
+        "parent": np.concatenate([topology.parent, np.arange(topology.num_links, links) - 1]).astype(np.int32),
         "body_axis": by_link(topology.body_axis),
         "dofs_of_link": by_link(body_dofs, dofs).astype(np.int32),
         "body_is_revolute": by_link(topology.body_is_revolute),
@@ -330,8 +339,3 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         "mimic_dofs": padded(np.array(topology.mimic_dofs, int).reshape(-1, 2), (padding.mimics, 2), fill=dofs),
     }
     return PaddedTopology(padding=padding, **jax.tree.map(jnp.asarray, arrays))
-
-
-def _pointers(topology: Topology) -> np.ndarray:
-    """Pointer-jumping table of links 1 .. L-1 relative to link 0, shape [rounds, L-1]."""
-    return pointer_table(np.array(topology.parent[1:], int) - 1)

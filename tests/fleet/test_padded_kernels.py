@@ -104,7 +104,7 @@ def test_a_known_padded_tree_has_the_operations_of_its_values_alone() -> None:
 def test_masks_and_indices_are_those_of_the_tree() -> None:
     tree = random_tree(3, 6, fixed_base=False).topology
     wide = artix.Padding(
-        links=40, dofs=50, rounds=4, rigid_links=9, frames=2, prismatic=True, spherical=True, helical=True
+        links=40, dofs=50, reach=39, rigid_links=9, frames=2, prismatic=True, spherical=True, helical=True
     )
     padded = pad_topology(tree, wide)
     links, dofs = slice(tree.num_links), slice(tree.num_dofs)
