@@ -2,8 +2,9 @@
 
 The topology decides between three algorithms. Where paths have up to ``DEEPEST_PATH`` entries, elimination proceeds
 level by level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees use articulated bodies
-(:mod:`artix.dynamics.articulated_bodies`), and so do padded trees, which are data (:mod:`artix.dynamics.padded_bodies`).
-Matrices with other patterns are split in halves (:mod:`artix.dynamics.halving`).
+(:mod:`artix.dynamics.articulated_bodies`), and so do padded trees, which are data
+(:mod:`artix.dynamics.padded_bodies`). Matrices with other patterns are split in halves
+(:mod:`artix.dynamics.halving`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The articulated-body algorithm on trees that are data, link by link.
 
 The method is that of :mod:`artix.dynamics.articulated_bodies`. There the tree says which entries of the generalised
-velocity can be eliminated together; here each link eliminates its own entries, and an entry that it lacks moves nothing.
+velocity can be eliminated together. Here each link eliminates its own entries; one that it lacks moves nothing.
 """
 
 from __future__ import annotations

@@ -162,7 +162,5 @@ def _live(articulation: Articulation, solution: Array) -> Array:
 
 def _live_entries(tree: Tree) -> Array:
     """Which entries of the generalised velocity a member of a padded fleet has, [nv]."""
-    live = jnp.asarray(tree.dof_is_live)
-    if tree.num_base_dofs == 0:
-        return live
-    return jnp.concatenate([jnp.broadcast_to(tree.base_is_free, (6,)), live])
+    root = jnp.broadcast_to(jnp.asarray(tree.base_is_free), (tree.num_base_dofs,))
+    return jnp.concatenate([root, jnp.asarray(tree.dof_is_live)])

@@ -16,6 +16,7 @@ from artix.math import spatial
 from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation
 from artix.model.padding import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -179,4 +180,4 @@ def _lumped_rows(tree: Tree, center: Array, mass: Array) -> tuple[Array, Array]:
 
 def _sum_of_links(tree: Tree, rows: Array) -> Array:
     """Sums rows [k, L] over the links of each body, [k, B]."""
-    return masked_sum(rows, tree.link_in_body) if tree.has_rigid_links else rows
+    return masked_sum(rows, tree.link_in_body) if isinstance(tree, Topology) and tree.has_rigid_links else rows

@@ -162,7 +162,7 @@ def displaced_bodies(tree: Tree, kin: Kinematics, motions: Motion, displacement:
     """Motions [3, B] of all bodies along a displacement [c]; ``motions`` are those of the DOFs."""
     columns = jnp.concatenate(displacement_motions(tree, kin, motions)) * displacement[None]
     if isinstance(tree, Topology):
-        return Motion.from_rows(masked_sum(columns, take(tree.bodies_below, displacements(tree).sums).T))
+        return Motion.from_rows(masked_sum(columns, tree.bodies_below[:, displacements(tree).sums].T))
     root = jnp.sum(columns[:, :NUM_ROOT], axis=1, keepdims=True)
     return Motion.from_rows(root + path_sum(tree, columns[:, NUM_ROOT:]))
 

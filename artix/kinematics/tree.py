@@ -156,7 +156,7 @@ def body_frames(tree: Tree, root_rotation: Array, root_position: Array, local: A
 
 
 def _next_frame(parent: tuple[Array, Array, Array], item: tuple[Array, Array]) -> tuple[Any, Any]:
-    """A body's quaternion [4], rotation matrix [3, 3] and origin [3], twice, from its parent's and what separates them."""
+    """A body's quaternion [4], rotation matrix [3, 3] and origin [3] from its parent's, twice."""
     (quaternion, rotation, position), (local, offset) = parent, item
     quaternion = spatial.apply(local, quaternion)
     frame = quaternion, spatial.rotation_matrix(quaternion), position + spatial.apply(rotation, offset)

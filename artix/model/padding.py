@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, TypeAlias, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +24,8 @@ class Padding:
     Attributes:
       links: largest number of links (PhysX's ``maxLinks``).
       dofs: largest number of joint degrees of freedom (``maxDofs``).
-      reach: largest number of places between a link and its parent in the order of the links. ``links - 1`` serves every
-        tree; chains need 1, and breadth-first order keeps it about as small as the number of limbs.
+      reach: largest distance between a link and its parent in the order of the links. ``links - 1`` serves every tree;
+        a chain needs 1, and other robots about as many as they have limbs, since links are ordered breadth-first.
       rigid_links: largest number of links attached by fixed joints.
       frames: largest number of additional frames.
       mimics: largest number of mimic joints.
@@ -188,9 +188,6 @@ class PaddedTopology(struct.PyTreeNode):
         return self.padding.helical
 
     # --- each link is a body ------------------------------------------------------------------------------------
-
-    has_rigid_links: ClassVar[bool] = False
-    """False: no body has several links."""
 
     @property
     def link_body(self) -> np.ndarray:
