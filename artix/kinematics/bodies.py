@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.kinematics.recursions import of_parents
 from artix.kinematics.tree import by_body
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
@@ -117,7 +118,11 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
     """The joints of bodies 1 .. B-1, from the placements of the links in their bodies."""
     tree = articulation.topology
     frames = Placement.from_poses(articulation.joint_parent_pose).take(tree.body_link[1:])
-    joint = placements.take(tree.body_parent_link[1:]) @ frames
+    if isinstance(tree, Topology):
+        parents = placements.take(tree.body_parent_link[1:])
+    else:
+        parents = Placement(*(of_parents(tree, part) for part in placements))
+    joint = parents @ frames
     rest = spatial.right_product_matrix(joint.rotation)
     turned = jnp.stack([spatial.times_unit(rest, k) for k in range(3)])
     axes = jnp.asarray(tree.body_axis, articulation.dtype)[:, 1:]

@@ -1,8 +1,9 @@
 """Recursions along trees that are data, link by link.
 
-Links are in breadth-first order, so a link's parent is at most ``padding.reach`` places before it, and the tree only
-decides which of these places it is. Each recursion carries a window of so many links along. The cost is that of one
-step and ``reach`` selections for each link; products with the masks of a tree would cost the square of their number.
+Links are in breadth-first order, so a link's parent is at most ``padding.reach`` places before it. Each recursion
+carries a window of so many links along, and the tree only decides which of them the parent is, among those that the
+padding admits. A link costs one step and a selection for each of these; products with the masks of a tree would cost
+the square of the number of links.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def outwards(tree: PaddedTopology, step: Callable[[Any, Any], tuple[Any, Any]], 
 
     # Places before the root are never chosen.
     window = jax.tree.map(lambda x: jnp.broadcast_to(x[None], (tree.padding.reach, *x.shape)), root)
-    _, outputs = jax.lax.scan(evaluate, window, (tree.parent_places, _links_first(items)))
+    _, outputs = jax.lax.scan(evaluate, window, (tree.parent_choices, _links_first(items)))
     return _links_last(outputs)
 
 
@@ -72,6 +73,15 @@ def _chosen(is_parent: Array, window: Array) -> Array:
     chosen = window[0]
     for place in range(1, len(window)):
         chosen = jnp.where(is_parent[place], window[place], chosen)
+    return chosen
+
+
+def of_parents(tree: PaddedTopology, x: Array) -> Array:
+    """The entries of x [..., L] that belong to the parents of links 1 .. L-1, [..., L-1]."""
+    chosen, count = x[..., :-1], x.shape[-1] - 1
+    for place in range(1, min(tree.padding.reach, count)):
+        before = jnp.concatenate([x[..., :place], x[..., : count - place]], axis=-1)
+        chosen = jnp.where(tree.parent_choices[:, place], before, chosen)
     return chosen
 
 

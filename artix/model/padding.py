@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
@@ -34,6 +35,8 @@ class Padding:
       spatial_tendons: largest number of spatial tendons.
       attachments: largest total number of attachments of spatial tendons.
       loop_joints: largest number of loop joints.
+      parents: for each link but the root, the links that may be its parent; ``None`` for any within ``reach``. The
+        fewer there are, the faster is the fleet; ``dataclasses.replace(padding, parents=None)`` admits more robots.
       floating: whether any member has a floating base; generalised vectors then have the root's six entries.
       prismatic: whether any member has a prismatic joint.
       spherical: whether any member has a spherical joint.
@@ -57,10 +60,27 @@ class Padding:
     spatial_tendons: int = 0
     attachments: int = 0
     loop_joints: int = 0
+    parents: tuple[tuple[int, ...], ...] | None = None
     floating: bool = True
     prismatic: bool = False
     spherical: bool = False
     helical: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks that each link has admissible parents, at most ``reach`` places before it."""
+        if self.parents is None:
+            return
+        if len(self.parents) != self.links - 1:
+            raise ValueError(
+                f"parents must list those of {self.links - 1} links, all but the root; found {len(self.parents)}; "
+                "parents=None admits all within reach"
+            )
+        for link, own in enumerate(self.parents, start=1):
+            if not own or min(own) < max(link - self.reach, 0) or max(own) >= link:
+                raise ValueError(
+                    f"parents of link {link} must be among links {max(link - self.reach, 0)} to {link - 1} "
+                    f"(reach={self.reach}); found {own}"
+                )
 
     @classmethod
     def of(cls, topology: Topology) -> Padding:
@@ -77,6 +97,7 @@ class Padding:
             spatial_tendons=len(topology.spatial_tendons),
             attachments=sum(len(tendon.links) for tendon in topology.spatial_tendons),
             loop_joints=len(topology.loop_joints),
+            parents=tuple((above,) for above in topology.parent[1:]),
             floating=not topology.fixed_base,
             prismatic=topology.has_prismatic,
             spherical=topology.has_spherical,
@@ -86,15 +107,16 @@ class Padding:
     @classmethod
     def covering(cls, topologies: Sequence[Topology]) -> Padding:
         """The smallest padding that fits all topologies."""
-        needs = [dataclasses.asdict(cls.of(topology)) for topology in topologies]
-        return cls(**{key: max(need[key] for need in needs) for key in needs[0]})
+        needs = [cls.of(topology)._sizes for topology in topologies]
+        links = itertools.zip_longest(*(topology.parent[1:] for topology in topologies))
+        parents = tuple(tuple(sorted({above for above in each if above is not None})) for each in links)
+        return cls(**{key: max(need[key] for need in needs) for key in needs[0]}, parents=parents)
 
     def check_fits(self, topology: Topology) -> None:
         """Raises ``ValueError``, naming each size that is too small, unless the topology fits."""
-        need = dataclasses.asdict(Padding.of(topology))
         too_small = [
             f"{key}={value} (padding has {getattr(self, key)})"
-            for key, value in need.items()
+            for key, value in Padding.of(topology)._sizes.items()
             if value > getattr(self, key)
         ]
         if too_small:
@@ -102,6 +124,25 @@ class Padding:
                 f"articulation {topology.name!r} does not fit the fleet's padding: it needs {', '.join(too_small)}; "
                 "build the fleet with a larger padding"
             )
+        for link, above in enumerate(topology.parent[1:], start=1):
+            if self.parents is not None and above not in self.parents[link - 1]:
+                raise ValueError(
+                    f"articulation {topology.name!r} does not fit the fleet's padding: link {link} "
+                    f"({topology.link_names[link]!r}) has the parent {above}, and the padding admits "
+                    f"{', '.join(map(str, self.parents[link - 1]))}; build the fleet with the padding of all robots "
+                    "that will take part (artix.Padding.covering), or with dataclasses.replace(padding, parents=None)"
+                )
+
+    def nearest_parent(self, link: int) -> int:
+        """The nearest of the links that may be the parent of a link."""
+        return link - 1 if self.parents is None else max(self.parents[link - 1])
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        """All fields of which the largest serves every member."""
+        sizes = dataclasses.asdict(self)
+        del sizes["parents"]
+        return sizes
 
 
 class PaddedTopology(struct.PyTreeNode):
@@ -109,7 +150,7 @@ class PaddedTopology(struct.PyTreeNode):
 
     Every link is a body of its own; a link on a fixed joint is a body without DOFs. If links were merged into bodies,
     the grouping would be data, and summing over it would cost more than the merged bodies save. Padded links are
-    massless and attached to the link before them, padded DOFs move nothing, and results for both are exactly zero.
+    massless and attached to a link before them, padded DOFs move nothing, and results for both are exactly zero.
     Arrays that only need zero padding name the sizes of their axes in their type annotation.
 
     Facts that hold for every tree that fits are constants of the program: parents come at most ``reach`` places before
@@ -209,7 +250,6 @@ class PaddedTopology(struct.PyTreeNode):
         """Empty: no link is part of another's body."""
         return np.zeros((0, self.num_links), int)
 
-    body_parent_link = property(lambda self: self.body_parent)
     dof_body = property(lambda self: self.dof_link)
     dof_moves_body = property(lambda self: self.dof_moves_link)
 
@@ -219,13 +259,29 @@ class PaddedTopology(struct.PyTreeNode):
     def body_parent(self) -> Array:
         """The parent of each body, 0 for body 0, [L]."""
         links = np.arange(self.num_links, dtype=np.int32)
-        return jnp.clip(self.parent, np.maximum(links - self.padding.reach, 0), np.maximum(links - 1, 0))
+        return _within(self.parent, np.maximum(links - self.padding.reach, 0), np.maximum(links - 1, 0))
 
     @property
     def parent_places(self) -> Array:
         """``[l - 1, k]``: whether the parent of link l is link l - 1 - k, [L-1, reach]."""
-        above = np.arange(self.num_links - 1, dtype=np.int32)[:, None] - np.arange(self.padding.reach, dtype=np.int32)
-        return (self.parent[1:, None] == above) & (above >= 0)
+        admitted, above = self._admitted_places
+        # What only one link can be is known.
+        return (self.parent[1:, None] == above) & admitted | (admitted & (np.sum(admitted, axis=1) == 1)[:, None])
+
+    @property
+    def parent_choices(self) -> Array:
+        """:attr:`parent_places`, but true for the nearest admitted parent, which serves unless there is a later one."""
+        admitted, _ = self._admitted_places
+        return self.parent_places | (admitted & (np.cumsum(admitted, axis=1) == 1))
+
+    @property
+    def _admitted_places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Whether the parent of link l may be link l - 1 - k, and the latter's number, [L-1, reach]."""
+        above = np.subtract.outer(np.arange(self.num_links - 1), np.arange(self.padding.reach)).astype(np.int32)
+        admitted = above >= 0
+        for row, own in zip(range(len(above)), self.padding.parents or (), strict=False):
+            admitted[row] = np.isin(above[row], own)
+        return admitted, above
 
     @property
     def body_dofs(self) -> Array:
@@ -245,13 +301,12 @@ class PaddedTopology(struct.PyTreeNode):
     @property
     def nearest_body_dofs(self) -> Array:
         """:attr:`body_dofs`, with any DOF where a body has none, [3, L]."""
-        return jnp.clip(self.dofs_of_link, *(np.clip(bound, 0, self.num_dofs - 1) for bound in self._dofs_of_links))
+        return _within(self.dofs_of_link, *(np.clip(bound, 0, self.num_dofs - 1) for bound in self._dofs_of_links))
 
     @property
     def dof_link(self) -> Array:
         """Link moved by each DOF, [n]."""
-        least, most = self._links_of_dofs
-        return jnp.clip(self.link_of_dof, least, most)
+        return _within(self.link_of_dof, *self._links_of_dofs)
 
     @property
     def dof_parent_link(self) -> Array:
@@ -294,6 +349,11 @@ class PaddedTopology(struct.PyTreeNode):
         return least, 3 * before + axes if self.has_spherical else before + 0 * axes
 
 
+def _within(index: Array, least: np.ndarray, most: np.ndarray) -> Array:
+    """An index within known bounds; known itself where there is only one possibility."""
+    return least if np.array_equal(least, most) else jnp.clip(index, least, most)  # type: ignore[return-value]
+
+
 #: A tree known while JAX traces, or a tree as data. Both have the same attributes.
 Tree: TypeAlias = Topology | PaddedTopology
 
@@ -318,7 +378,9 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
     arrays |= {
         "base_is_free": np.bool_(not topology.fixed_base),
         "link_is_live": padded(np.ones(topology.num_links, bool), (links,)),
-        "parent": np.concatenate([topology.parent, np.arange(topology.num_links, links) - 1]).astype(np.int32),
+        "parent": np.array(
+            [*topology.parent, *map(padding.nearest_parent, range(topology.num_links, links))], np.int32
+        ),
         "body_axis": by_link(topology.body_axis),
         "dofs_of_link": by_link(body_dofs, dofs).astype(np.int32),
         "body_is_revolute": by_link(topology.body_is_revolute),
