@@ -24,7 +24,7 @@ from artix.kinematics.bodies import Inertias
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import inverse_with_pivoting
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array

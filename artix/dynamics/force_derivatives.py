@@ -30,7 +30,7 @@ from artix.kinematics.tree import free_root, subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 
 Array = jax.Array
 

@@ -11,7 +11,7 @@ from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 
 Array = jax.Array
 

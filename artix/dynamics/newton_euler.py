@@ -26,7 +26,7 @@ from artix.math import spatial
 from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.model.padding import PaddedTopology, Tree
+from artix.model.padded_topology import PaddedTopology, Tree
 
 Array = jax.Array
 

@@ -15,7 +15,7 @@ from artix.kinematics.recursions import inwards, outwards
 from artix.kinematics.tree import rows_by_body
 from artix.math import spatial, struct
 from artix.math.arrays import matmul, take
-from artix.model.padding import PaddedTopology
+from artix.model.padded_topology import PaddedTopology
 
 Array = jax.Array
 

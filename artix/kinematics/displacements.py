@@ -20,7 +20,7 @@ from artix.math import spatial
 from artix.math.arrays import masked_sum, take
 from artix.math.tangents import is_zero
 from artix.model.articulation import State
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from artix.model.padding import PaddedTopology
+from artix.model.padded_topology import PaddedTopology
 
 Array = jax.Array
 

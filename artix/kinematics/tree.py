@@ -17,7 +17,7 @@ import numpy as np
 from artix.kinematics.recursions import inwards, outwards
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
-from artix.model.padding import PaddedTopology, Tree
+from artix.model.padded_topology import PaddedTopology, Tree
 from artix.model.topology import Topology
 
 Array = jax.Array

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import artix
-from artix.model.padding import pad_topology
+from artix.model.padded_topology import pad_topology
 from tests.support.models import random_tree
 
 #: Revolute and fixed joints, as most robots have, and joints of every kind.
