@@ -199,12 +199,14 @@ class PaddedTopology(struct.PyTreeNode):
     @property
     def link_ancestors(self) -> Array:
         """``[a, b]``: whether link a is link b or one of its ancestors, [L, L]."""
-        return unpack_bits(self.ancestors, self.num_links) & np.triu(np.ones((self.num_links, self.num_links), bool))
+        return unpack_bits(self.ancestors, self.num_links) & self.padding.possible_ancestors
 
     @property
     def dof_moves_link(self) -> Array:
         """``[d, l]``: whether DOF d moves link l, [n, L]."""
         moves = unpack_bits(self.moves, self.num_links)
+        if self.has_one_dof_each:
+            return moves & self._of_known_links(self.padding.possible_ancestors)
         return moves & (np.arange(self.num_links)[None] >= self._links_of_dofs[0][:, None])
 
     @property
@@ -212,9 +214,15 @@ class PaddedTopology(struct.PyTreeNode):
         """Where the upper half (with the diagonal) and the lower half of the mass matrix may not be zero, [nv, nv]."""
         base = self.num_base_dofs
         above = unpack_bits(self.dofs_above, self.num_dofs)
+        if self.has_one_dof_each:
+            above = above & self._of_known_links(self._of_known_links(self.padding.possible_ancestors).T).T
         above = jnp.pad(above, ((base, 0), (base, 0)), constant_values=True)
         upper = np.triu(np.ones((self.nv, self.nv), bool))
         return above & upper, above.T & ~upper
+
+    def _of_known_links(self, rows: np.ndarray) -> np.ndarray:
+        """Rows [L, ...] of links as rows [n, ...] of DOFs where each link has one; false for DOFs that no link has."""
+        return np.concatenate([rows[1:], np.zeros((self.num_dofs + 1 - len(rows), *rows.shape[1:]), bool)])
 
     @property
     def _links_of_dofs(self) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from artix.model.topology import Topology
 
@@ -124,6 +127,16 @@ class Padding:
                     f"{', '.join(map(str, self.parents[link - 1]))}; build the fleet with the padding of all robots "
                     "that will take part (artix.Padding.covering), or with dataclasses.replace(padding, parents=None)"
                 )
+
+    @cached_property
+    def possible_ancestors(self) -> np.ndarray:
+        """``[a, b]``: whether link a may be link b or one of its ancestors, [L, L]."""
+        possible = np.eye(self.links, dtype=bool)
+        for link in range(1, self.links):
+            nearest = range(max(link - self.reach, 0), link)
+            for above in nearest if self.parents is None else self.parents[link - 1]:
+                possible[:, link] |= possible[:, above]
+        return possible
 
     def nearest_parent(self, link: int) -> int:
         """The nearest of the links that may be the parent of a link."""
