@@ -43,13 +43,13 @@ class PaddedFactors(struct.PyTreeNode):
     @property
     def inverse_diagonal(self) -> Array:
         """1 / D, [nv]; one for entries that the tree lacks."""
-        return _joined(self.tree, self.root.inverses, self.links.inverses, fill=1)
+        return _joined(self.tree, self.root.inverses, self.links.inverses, 1.0)
 
     @property
     def upper(self) -> Array:
         """U, unit upper triangular, [nv, nv]."""
         motions, scaled = (
-            _joined(self.tree, of_root, of_links)
+            _joined(self.tree, of_root, of_links, 0.0)
             for of_root, of_links in (
                 (self.root.motions, self.links.motions),
                 (self.root.forces * self.root.inverses[:, None], self.links.forces * self.links.inverses[:, None]),
@@ -64,13 +64,14 @@ class PaddedFactors(struct.PyTreeNode):
         of_root, of_links = _split(self.tree, rights)
         nothing = jnp.zeros_like(rights, shape=(6, rights.shape[1]))
         below, lefts = inwards(self.tree, _leave, nothing, (self.links, of_links))
-        return _joined(self.tree, _leave(below, (self.root, of_root))[1], lefts)
+        return _joined(self.tree, _leave(below, (self.root, of_root))[1], lefts, rights)
 
     def solve_upper_transposed(self, rights: Array) -> Array:
         """``U^-T x`` for x [nv, m]: accelerations, from those with everything above held."""
         of_root, of_links = _split(self.tree, rights)
         motion, solution = _accelerate(jnp.zeros_like(rights, shape=(6, rights.shape[1])), (self.root, of_root))
-        return _joined(self.tree, solution, outwards(self.tree, _accelerate, motion, (self.links, of_links)))
+        solutions = outwards(self.tree, _accelerate, motion, (self.links, of_links))
+        return _joined(self.tree, solution, solutions, rights)
 
 
 def factorize(tree: PaddedTopology, motions: Array, inertias: Inertias, added: Array) -> PaddedFactors:
@@ -134,10 +135,14 @@ def _split(tree: PaddedTopology, rows: Array) -> tuple[Array, Array]:
     return rows[:base], rows_by_body(tree, jnp.moveaxis(rows[base:], 0, -1))
 
 
-def _joined(tree: PaddedTopology, of_root: Array, of_links: Array, fill: float = 0) -> Array:
-    """The inverse of :func:`_split`: rows [nv, ...], with ``fill`` for DOFs that the tree lacks."""
+def _joined(tree: PaddedTopology, of_root: Array, of_links: Array, elsewhere: Array | float) -> Array:
+    """The inverse of :func:`_split`: rows [nv, ...], with those of ``elsewhere`` for DOFs that the tree lacks."""
     joints, *others = (take(row, tree.dof_link - 1) for row in of_links)
     for column, row in enumerate(others, start=1):
         joints = jnp.where(tree.dof_column == column, row, joints)
-    joints = jnp.where(tree.dof_is_live, joints, jnp.full_like(joints, fill))
-    return jnp.concatenate([of_root, jnp.moveaxis(joints, -1, 0)])
+    joints = jnp.moveaxis(joints, -1, 0)
+    elsewhere = jnp.broadcast_to(jnp.asarray(elsewhere, joints.dtype), (tree.nv, *joints.shape[1:]))[
+        tree.num_base_dofs :
+    ]
+    is_live = tree.dof_is_live.reshape(-1, *(1 for _ in joints.shape[1:]))
+    return jnp.concatenate([of_root, jnp.where(is_live, joints, elsewhere)])
