@@ -13,9 +13,12 @@ from typing import NamedTuple
 
 from artix.evaluation import kernels
 from artix.evaluation.disk import KernelFiles
+from artix.evaluation.long_calls import long_call
 from artix.evaluation.program import Program
+from artix.evaluation.scalar_builder import TooManyOperations, UnsupportedOperation
 from artix.evaluation.scalar_program import ScalarProgram
-from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation, scalarize
+from artix.evaluation.scalar_transpose import NotLinear
+from artix.evaluation.scalarize import scalarize, scalarize_transpose
 
 _log = logging.getLogger("artix")
 
@@ -142,6 +145,7 @@ def cpu_kernel_of_rows(listed: Sequence[ListedProgram], width: int, results_are_
         return _load_or_build(programs, how, build)
 
 
+@long_call
 def _load_or_build(programs: Sequence[Program], how: str, build: Callable[[], bytes]) -> str | None:
     """The name of a kernel, which is loaded, or built first; ``None`` if there is none."""
     missing = kernels.available()
@@ -194,13 +198,28 @@ def scalars_of(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
       UnsupportedOperation: there is no rule for one of its operations.
       TooManyOperations: it is too large for a kernel.
     """
-    all_levels = [0] * len(program.jaxpr.in_avals)
+    all_levels = [0] * len(program.argument_types)
     for index, level in zip(program.traced, levels, strict=True):
         all_levels[index] = level
-    scalars = scalarize(program.jaxpr, all_levels, program.known, max_operations=_MAX_BUILT)
+    scalars = _scalars_of_transpose(program, all_levels)
+    if scalars is None:
+        scalars = scalarize(program.jaxpr, all_levels, program.known, max_operations=_MAX_BUILT)
     if scalars.size > MAX_OPERATIONS:
         raise TooManyOperations(f"{scalars.size:,} scalars, which are more than {MAX_OPERATIONS:,}")
     return scalars
+
+
+def _scalars_of_transpose(program: Program, levels: Sequence[int]) -> ScalarProgram | None:
+    """The scalar program of a transpose, from that of the linear program; ``None`` if JAX has to transpose it."""
+    if program.transposes is None:
+        return None
+    linear, arguments, results = program.transposes
+    try:
+        return scalarize_transpose(
+            linear.jaxpr, linear.num_values, arguments, results, levels, program.known, max_operations=_MAX_BUILT
+        )
+    except NotLinear:
+        return None
 
 
 def refuse(what: str, why: str) -> None:
