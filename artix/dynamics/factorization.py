@@ -2,27 +2,29 @@
 
 The topology decides between three algorithms. Where paths have up to ``DEEPEST_PATH`` entries, elimination proceeds
 level by level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees use articulated bodies
-(:mod:`artix.dynamics.articulated_bodies`). Padded trees, which are data, and matrices with other patterns are split in
-halves (:mod:`artix.dynamics.halving`).
+(:mod:`artix.dynamics.articulated_bodies`), and so do padded trees, which are data
+(:mod:`artix.dynamics.padded_bodies`). Matrices with other patterns are split in halves
+(:mod:`artix.dynamics.halving`).
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple, TypeAlias, TypeGuard
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics import articulated_bodies
+from artix.dynamics import articulated_bodies, padded_bodies
 from artix.dynamics.articulated_bodies import ArticulatedFactors
 from artix.dynamics.elimination import PathFactors, Paths, eliminate
 from artix.dynamics.halving import DenseFactors, factorize_dense
+from artix.dynamics.padded_bodies import PaddedFactors
 from artix.kinematics.bodies import Inertias
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import inverse_with_pivoting
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -35,7 +37,7 @@ Array = jax.Array
 # is 2e-2 by elimination and 5e-4 by articulated bodies.
 DEEPEST_PATH, DEEPEST_PATH_OF_MANY = 11, 20
 
-Factors: TypeAlias = PathFactors | ArticulatedFactors | DenseFactors
+Factors: TypeAlias = PathFactors | ArticulatedFactors | PaddedFactors | DenseFactors
 
 
 class MassProduct(NamedTuple):
@@ -54,10 +56,10 @@ class MassProduct(NamedTuple):
 def factorize_product(tree: Tree, product: MassProduct, *, many: bool = False) -> Factors:
     """The factors of a tree's mass matrix; ``many`` if there will be about as many right-hand sides as DOFs."""
     motions, momenta, inertias, added = product
-    if not _has_paths(tree):
-        return factorize_dense(
-            jnp.asarray(tree.mass_matrix_halves[0], motions.dtype) * matmul(motions.T, momenta), added
-        )
+    if not isinstance(tree, Topology):
+        return padded_bodies.factorize(tree, motions, inertias, added)
+    if tree.nv == 0:
+        return factorize_dense(matmul(motions.T, momenta), added)
     if _is_deep(tree, many):
         return articulated_bodies.factorize(tree, motions, inertias, added)
     return eliminate(Paths.of(tree), matmul(motions.T, momenta), added)
@@ -132,11 +134,6 @@ def _known_inverse(matrix: Array, inverse: Array) -> Array:
 def _known_inverse_jvp(primals, tangents):
     inverse = _known_inverse(*primals)
     return inverse, -matmul(matmul(inverse, tangents[0]), inverse)
-
-
-def _has_paths(tree: Tree) -> TypeGuard[Topology]:
-    """Whether the tree is static and has entries."""
-    return isinstance(tree, Topology) and tree.nv > 0
 
 
 @functools.lru_cache(maxsize=256)

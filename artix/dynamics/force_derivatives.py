@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.inertia import gravity_free_moments, momentum_of_motion
-from artix.dynamics.newton_euler import NewtonEuler
+from artix.dynamics.newton_euler import NewtonEuler, link_sums
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import (
     NUM_ROOT,
@@ -26,11 +26,11 @@ from artix.kinematics.displacements import (
     displacements,
 )
 from artix.kinematics.solve import Kinematics, Motion, link_centers, motion_rates
-from artix.kinematics.tree import free_root
+from artix.kinematics.tree import free_root, subtree_sums
 from artix.math import spatial
-from artix.math.arrays import masked_sum, matmul
+from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 
 Array = jax.Array
 
@@ -182,7 +182,7 @@ def moments_of_momentum(inertias: Inertias, velocity: Motion) -> tuple[Array, Ar
 
 def _sums(tree: Tree, rows: Array) -> Array:
     """Sums of rows [k, B] over the bodies that each unit displacement moves, [k, c]."""
-    return masked_sum(rows, tree.bodies_below[:, displacements(tree).sums])
+    return take(jnp.concatenate(subtree_sums(tree, rows), axis=1), displacements(tree).sums)
 
 
 def _gravity_corrections(articulation: Articulation, kin: Kinematics) -> WorldForces:
@@ -199,7 +199,7 @@ def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array
     force, torque = -external_force[:, :3].T, -external_force[:, 3:].T
     moments = force[:, None] * link_centers(articulation, kin)[None]
     rows = jnp.concatenate([force, torque, moments.reshape(9, -1)])
-    sums = _sums(tree, masked_sum(rows, tree.link_in_body) if tree.has_rigid_links else rows)
+    sums = _sums(tree, link_sums(tree, rows))
     return WorldForces(sums[:3], sums[6:].reshape(3, 3, -1), sums[3:6])
 
 

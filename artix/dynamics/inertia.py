@@ -7,11 +7,11 @@ import jax.numpy as jnp
 
 from artix.kinematics.bodies import Inertias, Lumps, body_lumps, link_lumps, lumped_masses
 from artix.kinematics.solve import Kinematics, Motion
-from artix.kinematics.tree import subtree_sums
+from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
-from artix.math.arrays import masked_sum, take
+from artix.math.arrays import take
 from artix.model.articulation import Articulation
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 
 Array = jax.Array
 
@@ -31,11 +31,6 @@ def link_reference_inertias(articulation: Articulation, kin: Kinematics) -> Iner
 def subtree_inertias(tree: Tree, inertias: Inertias) -> Inertias:
     """Mass moments of each link together with all links below it, from the links' own, about one point (L items)."""
     return Inertias(*(link_subtree_sums(tree, part) for part in inertias))
-
-
-def link_subtree_sums(tree: Tree, x: Array) -> Array:
-    """Sums x [..., L] over each link and all links below it: [..., L]."""
-    return masked_sum(x, tree.link_ancestors.T)
 
 
 def _about_reference(lumps: Lumps, rotation: Array, position: Array) -> Inertias:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import link_reference_inertias, link_subtree_sums, momentum_of_motion
+from artix.dynamics.inertia import link_reference_inertias, momentum_of_motion
 from artix.dynamics.newton_euler import forces_of_motion, gravity_wrenches, link_wrenches
 from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
@@ -18,6 +18,7 @@ from artix.kinematics.solve import (
     kinematics,
     state_velocities,
 )
+from artix.kinematics.tree import link_subtree_sums
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector

@@ -25,7 +25,7 @@ from artix.math.arrays import matmul
 from artix.math.tangents import add, directional_derivative
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 
 Array = jax.Array
 

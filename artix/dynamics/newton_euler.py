@@ -26,7 +26,7 @@ from artix.math import spatial
 from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.model.padding import Tree
+from artix.model.padded_topology import PaddedTopology, Tree
 
 Array = jax.Array
 
@@ -99,7 +99,9 @@ def body_wrenches(articulation: Articulation, kin: Kinematics, external_force: A
 
 
 def link_sums(tree: Tree, forces: Array) -> Array:
-    """Sums forces on the links [6, L] over each body: [6, B]."""
+    """Sums forces (or other rows) on the links [k, L] over each body: [k, B]."""
+    if isinstance(tree, PaddedTopology):
+        return jnp.where(tree.link_is_live, forces, jnp.zeros_like(forces))
     return masked_sum(forces, tree.link_in_body) if tree.has_rigid_links else forces
 
 

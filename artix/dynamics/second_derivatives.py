@@ -41,7 +41,7 @@ from artix.kinematics.solve import Motion, generalized_motions, kinematics, moti
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 
 Array = jax.Array
 

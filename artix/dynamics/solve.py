@@ -10,10 +10,10 @@ from artix.dynamics.inertia import reference_inertias
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
 from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
-from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
+from artix.model.padded_topology import Tree
 
 Array = jax.Array
 
@@ -145,8 +145,8 @@ def mass_product(articulation: Articulation, kin: Kinematics, *, armature: bool 
     added = generalized_armature(articulation)
     added = added if armature else jnp.zeros_like(added)
     if tree.dof_is_live is not None:
-        # Padded entries have zero rows; a one on the diagonal makes them solvable.
-        added = added + (spatial.dot(motions, momenta) + added == 0).astype(added.dtype)
+        # Entries that a member lacks move nothing; a one on the diagonal makes them solvable.
+        added = jnp.where(_live_entries(tree), added, jnp.ones_like(added))
     return MassProduct(motions, momenta, reference_inertias(articulation, kin), added)
 
 
@@ -155,8 +155,12 @@ def _live(articulation: Articulation, solution: Array) -> Array:
     tree = articulation.topology
     if tree.dof_is_live is None:
         return solution
-    live = jnp.asarray(tree.dof_is_live)
-    if tree.num_base_dofs:
-        live = jnp.concatenate([jnp.broadcast_to(tree.base_is_free, (6,)), live])
+    live = _live_entries(tree)
     live = live if solution.ndim == 1 else live[:, None] & live
     return jnp.where(live, solution, jnp.zeros_like(solution))
+
+
+def _live_entries(tree: Tree) -> Array:
+    """Which entries of the generalised velocity a member of a padded fleet has, [nv]."""
+    root = jnp.broadcast_to(jnp.asarray(tree.base_is_free), (tree.num_base_dofs,))
+    return jnp.concatenate([root, jnp.asarray(tree.dof_is_live)])

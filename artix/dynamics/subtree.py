@@ -7,7 +7,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import link_subtree_sums
 from artix.evaluation import quantity
 from artix.kinematics.frames import link_of_frame
 from artix.kinematics.links import live_links
@@ -19,6 +18,7 @@ from artix.kinematics.solve import (
     link_centers,
     root_motion,
 )
+from artix.kinematics.tree import link_subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State

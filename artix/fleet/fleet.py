@@ -33,7 +33,7 @@ class Fleet:
     If all members have one topology, ``fleet.articulation`` is an ordinary articulation whose arrays have a leading
     member axis. Arrays of members of several topologies are padded to common maxima. :meth:`evaluate` then evaluates
     each kind of members by its own program (``layout="kinds"``), or all of them by one program that reads their trees
-    as data (``layout="padded"``). The latter takes some 20 times as long, but a member that fits the padding can take
+    as data (``layout="padded"``). The latter takes 6 to 10 times as long, but a member that fits the padding can take
     another's place without recompilation. Either way, every function of artix works under ``jax.vmap`` over
     ``fleet.articulation`` (with trees as data) and a fleet state.
 

@@ -11,11 +11,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.kinematics.recursions import of_parents
 from artix.kinematics.tree import by_body
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -116,7 +118,11 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
     """The joints of bodies 1 .. B-1, from the placements of the links in their bodies."""
     tree = articulation.topology
     frames = Placement.from_poses(articulation.joint_parent_pose).take(tree.body_link[1:])
-    joint = placements.take(tree.body_parent_link[1:]) @ frames
+    if isinstance(tree, Topology):
+        parents = placements.take(tree.body_parent_link[1:])
+    else:
+        parents = Placement(*(of_parents(tree, part) for part in placements))
+    joint = parents @ frames
     rest = spatial.right_product_matrix(joint.rotation)
     turned = jnp.stack([spatial.times_unit(rest, k) for k in range(3)])
     axes = jnp.asarray(tree.body_axis, articulation.dtype)[:, 1:]
@@ -179,4 +185,4 @@ def _lumped_rows(tree: Tree, center: Array, mass: Array) -> tuple[Array, Array]:
 
 def _sum_of_links(tree: Tree, rows: Array) -> Array:
     """Sums rows [k, L] over the links of each body, [k, B]."""
-    return masked_sum(rows, tree.link_in_body) if tree.has_rigid_links else rows
+    return masked_sum(rows, tree.link_in_body) if isinstance(tree, Topology) and tree.has_rigid_links else rows

@@ -11,7 +11,7 @@ from artix.math import spatial
 from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 
 Array = jax.Array
 

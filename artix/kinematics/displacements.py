@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.kinematics.solve import Kinematics, Motion, motion_cross, motion_rates
-from artix.kinematics.tree import by_body, free_root
+from artix.kinematics.tree import by_body, free_root, path_sum
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
 from artix.math.tangents import is_zero
 from artix.model.articulation import State
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -160,11 +160,11 @@ def displacement_from_tangents(tree: Tree, state: State, root_pose, joint_positi
 
 def displaced_bodies(tree: Tree, kin: Kinematics, motions: Motion, displacement: Array) -> Motion:
     """Motions [3, B] of all bodies along a displacement [c]; ``motions`` are those of the DOFs."""
-    where = displacements(tree)
-    columns = jnp.concatenate(displacement_motions(tree, kin, motions))
-    moves = take(jnp.asarray(tree.bodies_below), where.sums).T
-    sums = masked_sum(columns * displacement[None], moves)
-    return Motion.from_rows(sums)
+    columns = jnp.concatenate(displacement_motions(tree, kin, motions)) * displacement[None]
+    if isinstance(tree, Topology):
+        return Motion.from_rows(masked_sum(columns, tree.bodies_below[:, displacements(tree).sums].T))
+    root = jnp.sum(columns[:, :NUM_ROOT], axis=1, keepdims=True)
+    return Motion.from_rows(root + path_sum(tree, columns[:, NUM_ROOT:]))
 
 
 def generalized_columns(tree: Tree, columns: Array) -> Array:

@@ -25,7 +25,7 @@ from artix.math import spatial
 from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array

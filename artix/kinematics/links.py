@@ -21,7 +21,7 @@ from artix.math import spatial, struct
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 
 Array = jax.Array
 

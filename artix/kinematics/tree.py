@@ -1,20 +1,23 @@
 """The tree operations from which every algorithm is built.
 
-*Propagate*: compose transforms from the root outwards, the only recursion. *Path sum*: add up over the DOFs above each
-body. *Subtree sum*: add up over the bodies below each DOF. Both sums are products with a constant 0/1 matrix, so no
-algorithm loops over links. All work on a static :class:`~artix.Topology`, whose arrays are constants, and on a
-:class:`~artix.PaddedTopology`, whose arrays are data.
+*Propagate*: compose transforms from the root outwards. *Path sum*: add up over the DOFs above each body. *Subtree sum*:
+add up over the bodies below each DOF. On a static :class:`~artix.Topology`, only transforms recurse, and both sums are
+products with a constant 0/1 matrix, so no algorithm loops over links. On a :class:`~artix.PaddedTopology`, whose arrays
+are data, all three are recursions (:mod:`artix.kinematics.recursions`).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.kinematics.recursions import inwards, outwards
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
-from artix.model.padding import Tree
+from artix.model.padded_topology import PaddedTopology, Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -22,13 +25,45 @@ Array = jax.Array
 
 def path_sum(tree: Tree, x: Array) -> Array:
     """Sums x [k, n] over the DOFs that move each body: [k, B]."""
-    return masked_sum(x, tree.dof_moves_body)
+    if isinstance(tree, Topology):
+        return masked_sum(x, tree.dof_moves_body)
+
+    def step(above: Array, own: Array) -> tuple[Array, Array]:
+        return above + own, above + own
+
+    root = jnp.zeros_like(x, shape=x.shape[:-1])
+    return jnp.concatenate(
+        [root[..., None], outwards(tree, step, root, jnp.sum(rows_by_body(tree, x), axis=0))], axis=-1
+    )
 
 
 def subtree_sums(tree: Tree, x: Array) -> tuple[Array, Array]:
-    """Sums x [k, B] over all bodies, [k, 1], and over the bodies that each DOF moves, [k, n]."""
-    sums = masked_sum(x, tree.bodies_below)
-    return sums[:, :1], sums[:, 1:]
+    """Sums x [k, B] over all bodies, [k, 1], and over the bodies that each DOF moves, [k, n].
+
+    Entries of padded bodies must be zero.
+    """
+    if isinstance(tree, Topology):
+        sums = masked_sum(x, tree.bodies_below)
+        return sums[:, :1], sums[:, 1:]
+    sums = _subtree_sums_of_data(tree, x)
+    return sums[:, :1], take(sums, tree.dof_body)
+
+
+def link_subtree_sums(tree: Tree, x: Array) -> Array:
+    """Sums x [..., L] over each link and all links below it: [..., L]."""
+    if isinstance(tree, Topology):
+        return masked_sum(x, tree.link_ancestors.T)
+    return _subtree_sums_of_data(tree, jnp.where(tree.link_is_live, x, jnp.zeros_like(x)))
+
+
+def _subtree_sums_of_data(tree: PaddedTopology, x: Array) -> Array:
+    """Sums x [..., L] over each link, each of which is a body, and all links below it: [..., L]."""
+
+    def step(below: Array, own: Array) -> tuple[Array, Array]:
+        return below + own, below + own
+
+    root, sums = inwards(tree, step, jnp.zeros_like(x[..., 0]), x[..., 1:])
+    return jnp.concatenate([(x[..., 0] + root)[..., None], sums], axis=-1)
 
 
 def free_root(tree: Tree, rows: Array) -> Array:
@@ -41,8 +76,25 @@ def by_body(tree: Tree, q: Array) -> Array:
 
     Shape [3, B-1], or [1, B-1] where no joint has several DOFs.
     """
-    padded = jnp.concatenate([q, jnp.zeros_like(q, shape=(1,))])
-    return jnp.stack([take(padded, row[1:]) for row in tree.body_dofs[: 3 if tree.has_spherical else 1]])
+    rows = slice(3 if tree.has_spherical else 1)
+    if isinstance(tree, Topology):
+        padded = jnp.concatenate([q, jnp.zeros_like(q, shape=(1,))])
+        return jnp.stack([take(padded, row[1:]) for row in tree.body_dofs[rows]])
+    return _rows_of_data(tree, q)
+
+
+def rows_by_body(tree: PaddedTopology, x: Array) -> Array:
+    """Values [..., n], zero for DOFs that a member lacks, sorted by body, [3 or 1, ..., B-1]; see :func:`by_body`."""
+    return x[None, ..., : tree.num_bodies - 1] if tree.has_one_dof_each else _rows_of_data(tree, x)
+
+
+def _rows_of_data(tree: PaddedTopology, x: Array) -> Array:
+    rows = slice(3 if tree.has_spherical else 1)
+    if tree.num_dofs == 0:
+        return jnp.zeros_like(x, shape=(rows.stop, *x.shape[:-1], tree.num_bodies - 1))
+    values = jnp.stack([take(x, row[1:]) for row in tree.nearest_body_dofs[rows]])
+    has_dof = jnp.expand_dims(tree.body_has_dof[rows, 1:], tuple(range(1, x.ndim)))
+    return jnp.where(has_dof, values, jnp.zeros_like(values))
 
 
 def where_spherical(tree: Tree, vectors: Array, other: Array) -> Array:
@@ -77,22 +129,10 @@ def _by_levels(tree: Topology, root: Array, local: Array) -> Array:
     return take(jnp.concatenate(levels, axis=1), order, 1)
 
 
-def _by_pointer_jumping(pointers: Array, root: Array, local: Array) -> Array:
-    """The same in ceil(log2(depth)) rounds, for a tree that is data; a pointer [rounds, B-1] of 0 means the root."""
-    unit = jnp.zeros_like(local, shape=(4, 1)).at[3].set(1)
-    # The last column of a right-product matrix, its product with the unit quaternion, is the quaternion itself.
-    relative = local[:, 3]
-    for pointer in pointers:
-        above = take(jnp.concatenate([unit, relative], axis=-1), pointer)
-        relative = spatial.quaternion_product(above, relative)
-    absolute = spatial.apply(spatial.right_product_matrix(relative), jnp.broadcast_to(root, relative.shape))
-    return jnp.concatenate([root, absolute], axis=-1)
-
-
 def body_frames(tree: Tree, root_rotation: Array, root_position: Array, local: Array, offset: Array):
     """Composes the frames of all bodies from the root outwards.
 
-    Only the quaternions recurse; given them, each origin is the path sum of rotated offsets.
+    On a static tree only the quaternions recurse; given them, each origin is the path sum of rotated offsets.
 
     Args:
       tree: the tree.
@@ -106,12 +146,18 @@ def body_frames(tree: Tree, root_rotation: Array, root_position: Array, local: A
     """
     if isinstance(tree, Topology):
         quaternion = _by_levels(tree, root_rotation, local)
-    else:
-        quaternion = _by_pointer_jumping(tree.body_pointers, root_rotation, local)
-    rotation = spatial.rotation_matrix(quaternion)
-    if isinstance(tree, Topology):
+        rotation = spatial.rotation_matrix(quaternion)
         step = spatial.apply(take(rotation, tree.body_parent[1:]), offset)
-    else:  # The body's own rotation is the parent's times the local one; using it avoids a gather.
-        step = spatial.apply(rotation[..., 1:], spatial.rotate_inverse(local[:, 3], offset))
-    position = masked_sum(jnp.concatenate([root_position, step], axis=-1), tree.body_ancestors)
-    return quaternion, rotation, position
+        position = masked_sum(jnp.concatenate([root_position, step], axis=-1), tree.body_ancestors)
+        return quaternion, rotation, position
+    root = root_rotation[:, 0], spatial.rotation_matrix(root_rotation)[..., 0], root_position[:, 0]
+    others = outwards(tree, _next_frame, root, (local, offset))
+    return tuple(jnp.concatenate([first[..., None], rest], axis=-1) for first, rest in zip(root, others, strict=True))
+
+
+def _next_frame(parent: tuple[Array, Array, Array], item: tuple[Array, Array]) -> tuple[Any, Any]:
+    """A body's quaternion [4], rotation matrix [3, 3] and origin [3] from its parent's, twice."""
+    (quaternion, rotation, position), (local, offset) = parent, item
+    quaternion = spatial.apply(local, quaternion)
+    frame = quaternion, spatial.rotation_matrix(quaternion), position + spatial.apply(rotation, offset)
+    return frame, frame

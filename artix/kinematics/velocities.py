@@ -10,7 +10,7 @@ from artix.kinematics.tree import by_body, free_root, spherical_vectors, where_s
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 
 Array = jax.Array
 

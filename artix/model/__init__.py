@@ -13,7 +13,8 @@ from artix.model.inertial_parameters import (
 )
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.model.joints import Axis, Joint, JointType
-from artix.model.padding import PaddedTopology, Padding
+from artix.model.padded_topology import PaddedTopology
+from artix.model.padding import Padding
 from artix.model.scene import Scene
 from artix.model.states import neutral_state, random_state
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint

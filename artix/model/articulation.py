@@ -9,7 +9,7 @@ from artix.math import struct
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.model.tendons import FixedTendons, SpatialTendons
 
 

@@ -14,7 +14,8 @@ from artix.model.checks import static_topology
 from artix.model.geometry import Geometries
 from artix.model.joints import IDENTITY_POSE
 from artix.model.padded_arrays import padded
-from artix.model.padding import Padding, pad_topology
+from artix.model.padded_topology import pad_topology
+from artix.model.padding import Padding
 
 
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:

@@ -1,21 +1,16 @@
-"""Topology as data: different trees padded to one shape, so that one compiled program serves all of them."""
+"""The sizes to which the members of a fleet are padded."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, TypeAlias, get_type_hints
+from functools import cached_property
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from artix.math import struct
-from artix.model.forests import pointer_table
-from artix.model.padded_arrays import pack_bits, padded, unpack_bits
 from artix.model.topology import Topology
-
-Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +20,8 @@ class Padding:
     Attributes:
       links: largest number of links (PhysX's ``maxLinks``).
       dofs: largest number of joint degrees of freedom (``maxDofs``).
-      rounds: rounds of pointer jumping, ceil(log2(depth + 1)) for a tree of links of that depth below the root.
+      reach: largest distance between a link and its parent in the order of the links. ``links - 1`` serves every tree;
+        a chain needs 1, and other robots about as many as they have limbs, since links are ordered breadth-first.
       rigid_links: largest number of links attached by fixed joints.
       frames: largest number of additional frames.
       mimics: largest number of mimic joints.
@@ -34,6 +30,8 @@ class Padding:
       spatial_tendons: largest number of spatial tendons.
       attachments: largest total number of attachments of spatial tendons.
       loop_joints: largest number of loop joints.
+      parents: for each link but the root, the links that may be its parent; ``None`` for any within ``reach``. The
+        fewer there are, the faster is the fleet; ``dataclasses.replace(padding, parents=None)`` admits more robots.
       floating: whether any member has a floating base; generalised vectors then have the root's six entries.
       prismatic: whether any member has a prismatic joint.
       spherical: whether any member has a spherical joint.
@@ -48,7 +46,7 @@ class Padding:
 
     links: int
     dofs: int
-    rounds: int
+    reach: int
     rigid_links: int = 0
     frames: int = 0
     mimics: int = 0
@@ -57,10 +55,27 @@ class Padding:
     spatial_tendons: int = 0
     attachments: int = 0
     loop_joints: int = 0
+    parents: tuple[tuple[int, ...], ...] | None = None
     floating: bool = True
     prismatic: bool = False
     spherical: bool = False
     helical: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks that each link has admissible parents, at most ``reach`` places before it."""
+        if self.parents is None:
+            return
+        if len(self.parents) != self.links - 1:
+            raise ValueError(
+                f"parents must list those of {self.links - 1} links, all but the root; found {len(self.parents)}; "
+                "parents=None admits all within reach"
+            )
+        for link, own in enumerate(self.parents, start=1):
+            if not own or min(own) < max(link - self.reach, 0) or max(own) >= link:
+                raise ValueError(
+                    f"parents of link {link} must be among links {max(link - self.reach, 0)} to {link - 1} "
+                    f"(reach={self.reach}); found {own}"
+                )
 
     @classmethod
     def of(cls, topology: Topology) -> Padding:
@@ -68,7 +83,7 @@ class Padding:
         return cls(
             links=topology.num_links,
             dofs=topology.num_dofs,
-            rounds=len(_pointers(topology)),
+            reach=max((link - above for link, above in enumerate(topology.parent[1:], start=1)), default=1),
             rigid_links=topology.num_links - topology.num_bodies,
             frames=len(topology.frame_names),
             mimics=len(topology.mimic_dofs),
@@ -77,6 +92,7 @@ class Padding:
             spatial_tendons=len(topology.spatial_tendons),
             attachments=sum(len(tendon.links) for tendon in topology.spatial_tendons),
             loop_joints=len(topology.loop_joints),
+            parents=tuple((above,) for above in topology.parent[1:]),
             floating=not topology.fixed_base,
             prismatic=topology.has_prismatic,
             spherical=topology.has_spherical,
@@ -86,15 +102,16 @@ class Padding:
     @classmethod
     def covering(cls, topologies: Sequence[Topology]) -> Padding:
         """The smallest padding that fits all topologies."""
-        needs = [dataclasses.asdict(cls.of(topology)) for topology in topologies]
-        return cls(**{key: max(need[key] for need in needs) for key in needs[0]})
+        needs = [cls.of(topology)._sizes for topology in topologies]
+        links = itertools.zip_longest(*(topology.parent[1:] for topology in topologies))
+        parents = tuple(tuple(sorted({above for above in each if above is not None})) for each in links)
+        return cls(**{key: max(need[key] for need in needs) for key in needs[0]}, parents=parents)
 
     def check_fits(self, topology: Topology) -> None:
         """Raises ``ValueError``, naming each size that is too small, unless the topology fits."""
-        need = dataclasses.asdict(Padding.of(topology))
         too_small = [
             f"{key}={value} (padding has {getattr(self, key)})"
-            for key, value in need.items()
+            for key, value in Padding.of(topology)._sizes.items()
             if value > getattr(self, key)
         ]
         if too_small:
@@ -102,236 +119,32 @@ class Padding:
                 f"articulation {topology.name!r} does not fit the fleet's padding: it needs {', '.join(too_small)}; "
                 "build the fleet with a larger padding"
             )
+        for link, above in enumerate(topology.parent[1:], start=1):
+            if self.parents is not None and above not in self.parents[link - 1]:
+                raise ValueError(
+                    f"articulation {topology.name!r} does not fit the fleet's padding: link {link} "
+                    f"({topology.link_names[link]!r}) has the parent {above}, and the padding admits "
+                    f"{', '.join(map(str, self.parents[link - 1]))}; build the fleet with the padding of all robots "
+                    "that will take part (artix.Padding.covering), or with dataclasses.replace(padding, parents=None)"
+                )
 
+    @cached_property
+    def possible_ancestors(self) -> np.ndarray:
+        """``[a, b]``: whether link a may be link b or one of its ancestors, [L, L]."""
+        possible = np.eye(self.links, dtype=bool)
+        for link in range(1, self.links):
+            nearest = range(max(link - self.reach, 0), link)
+            for above in nearest if self.parents is None else self.parents[link - 1]:
+                possible[:, link] |= possible[:, above]
+        return possible
 
-class PaddedTopology(struct.PyTreeNode):
-    """A :class:`~artix.Topology` as padded arrays; attributes of the same name mean the same.
-
-    Every link is a body of its own; a link on a fixed joint is a body without DOFs. If links were merged into bodies,
-    the grouping would be data, and summing over it would cost more than the merged bodies save. Padded links are
-    massless and attached to the root, padded DOFs move nothing, and results for both are exactly zero. Arrays that only
-    need zero padding name the sizes of their axes in their type annotation.
-
-    Facts that hold for every tree that fits are constants of the program: parents come before their children, and DOFs
-    follow the order of their links. This rules out half of the entries of a mask and half of the places that a gather
-    may read, and more where few links are rigid.
-
-    Examples:
-      >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")], layout="padded")
-      >>> topology = fleet.articulation.topology
-      >>> print(type(topology).__name__, topology.num_dofs)  # the fleet's maximum
-      PaddedTopology 7
-    """
-
-    padding: Padding = struct.field(pytree_node=False)
-    base_is_free: Array
-    link_is_live: Array
-    parent: Annotated[Array, "links"]
-    pointers: Array
-    body_axis: Array
-    dofs_of_link: Array
-    body_is_revolute: Array
-    body_is_prismatic: Array
-    body_is_spherical: Array
-    body_is_helical: Array
-    ancestors: Array
-    dof_is_live: Array
-    dof_is_linear: Annotated[Array, "dofs"]
-    dof_is_spherical: Annotated[Array, "dofs"]
-    dof_wraps: Annotated[Array, "dofs"]
-    dof_column: Annotated[Array, "dofs"]
-    moves: Array
-    dofs_above: Array
-    link_of_dof: Array
-    dof_axis: Annotated[Array, "dofs"]
-    dof_is_one_of_several: Annotated[Array, "dofs"]
-    depth_first_dofs: Array
-    mimic_dofs: Array
+    def nearest_parent(self, link: int) -> int:
+        """The nearest of the links that may be the parent of a link."""
+        return link - 1 if self.parents is None else max(self.parents[link - 1])
 
     @property
-    def num_links(self) -> int:
-        """Largest number of links."""
-        return self.padding.links
-
-    @property
-    def num_dofs(self) -> int:
-        """Largest number of joint DOFs."""
-        return self.padding.dofs
-
-    @property
-    def num_bodies(self) -> int:
-        """Largest number of bodies, one per link."""
-        return self.padding.links
-
-    @property
-    def num_base_dofs(self) -> int:
-        """6 where any member floats, else 0."""
-        return 6 if self.padding.floating else 0
-
-    @property
-    def nv(self) -> int:
-        """Length of the generalised vectors."""
-        return self.num_base_dofs + self.num_dofs
-
-    @property
-    def has_prismatic(self) -> bool:
-        """Whether any member has a prismatic joint."""
-        return self.padding.prismatic
-
-    @property
-    def has_spherical(self) -> bool:
-        """Whether any member has a spherical joint."""
-        return self.padding.spherical
-
-    @property
-    def has_helical(self) -> bool:
-        """Whether any member has a helical joint."""
-        return self.padding.helical
-
-    # --- each link is a body ------------------------------------------------------------------------------------
-
-    has_rigid_links: ClassVar[bool] = True
-    """True, so that sums over bodies mask out the padded links, which belong to no body."""
-
-    @property
-    def link_body(self) -> np.ndarray:
-        """The body of each link: itself."""
-        return np.arange(self.num_links)
-
-    @property
-    def body_link(self) -> np.ndarray:
-        """The link of each body: itself."""
-        return np.arange(self.num_links)
-
-    @property
-    def link_in_body(self) -> Array:
-        """The identity, with zero rows for padded links."""
-        return self.link_is_live[:, None] & np.eye(self.num_links, dtype=bool)
-
-    @property
-    def link_is_rigid(self) -> np.ndarray:
-        """False: no link is part of another's body."""
-        return np.zeros(self.num_links, bool)
-
-    @property
-    def rigid_pointers(self) -> np.ndarray:
-        """Empty: no link is part of another's body."""
-        return np.zeros((0, self.num_links), int)
-
-    body_parent_link = property(lambda self: self.body_parent)
-    body_ancestors = property(lambda self: self.link_ancestors)
-    dof_body = property(lambda self: self.dof_link)
-    dof_moves_body = property(lambda self: self.dof_moves_link)
-
-    # --- indices and masks, narrowed by what holds for every tree -----------------------------------------------
-
-    @property
-    def body_parent(self) -> Array:
-        """The parent of each body, 0 for body 0, [L]."""
-        return jnp.clip(self.parent, 0, np.maximum(np.arange(self.num_links, dtype=np.int32) - 1, 0))
-
-    @property
-    def body_pointers(self) -> Array:
-        """Pointer-jumping table of bodies 1 .. L-1 relative to body 0, [rounds, L-1]."""
-        # The ancestor 2**k levels above link l has at most the number l - 2**k.
-        most = [np.arange(1, self.num_links, dtype=np.int32) - 2**k for k in range(self.padding.rounds)]
-        return jnp.clip(self.pointers, 0, np.maximum(np.reshape(most, self.pointers.shape), 0))
-
-    @property
-    def body_dofs(self) -> Array:
-        """The DOFs of each body's joint by axis, padded with n, [3, L]."""
-        least = np.maximum(np.arange(self.num_links, dtype=np.int32) - 1 - self.padding.rigid_links, 0)
-        return jnp.clip(self.dofs_of_link, np.minimum(least, self.num_dofs), self.num_dofs)
-
-    @property
-    def dof_link(self) -> Array:
-        """Link moved by each DOF, [n]."""
-        least, most = self._links_of_dofs
-        return jnp.clip(self.link_of_dof, least, most)
-
-    @property
-    def dof_parent_link(self) -> Array:
-        """Parent link of the joint of each DOF, [n]."""
-        return self.body_parent[self.dof_link]
-
-    @property
-    def link_ancestors(self) -> Array:
-        """``[a, b]``: whether link a is link b or one of its ancestors, [L, L]."""
-        return unpack_bits(self.ancestors, self.num_links) & np.triu(np.ones((self.num_links, self.num_links), bool))
-
-    @property
-    def dof_moves_link(self) -> Array:
-        """``[d, l]``: whether DOF d moves link l, [n, L]."""
-        moves = unpack_bits(self.moves, self.num_links)
-        return moves & (np.arange(self.num_links)[None] >= self._links_of_dofs[0][:, None])
-
-    @property
-    def bodies_below(self) -> Array:
-        """Column 0 is true; ``[b, 1 + d]``: whether DOF d moves body b, [L, 1 + n]."""
-        return jnp.concatenate([jnp.ones((self.num_links, 1), bool), self.dof_moves_body.T], axis=1)
-
-    @property
-    def mass_matrix_halves(self) -> tuple[Array, Array]:
-        """Where the upper half (with the diagonal) and the lower half of the mass matrix may not be zero, [nv, nv]."""
-        base = self.num_base_dofs
-        above = unpack_bits(self.dofs_above, self.num_dofs)
-        above = jnp.pad(above, ((base, 0), (base, 0)), constant_values=True)
-        upper = np.triu(np.ones((self.nv, self.nv), bool))
-        return above & upper, above.T & ~upper
-
-    @property
-    def _links_of_dofs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The first and the last link that each DOF may move."""
-        dofs = np.arange(self.num_dofs, dtype=np.int32)
-        least = 1 + dofs // (3 if self.has_spherical else 1)
-        most = np.minimum(1 + dofs + self.padding.rigid_links, self.num_links - 1)
-        return np.minimum(least, most), most
-
-
-#: A tree known while JAX traces, or a tree as data. Both have the same attributes.
-Tree: TypeAlias = Topology | PaddedTopology
-
-
-def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
-    """A topology as data, padded with entries that have no effect."""
-    padding.check_fits(topology)
-    links, dofs = padding.links, padding.dofs
-
-    def by_link(of_bodies: np.ndarray, fill: float = 0) -> np.ndarray:
-        """Scatters arrays of bodies [..., B] to their links [..., L]; rigid and padded links get ``fill``."""
-        result = np.full((*of_bodies.shape[:-1], links), fill, of_bodies.dtype)
-        result[..., topology.body_link] = of_bodies
-        return result
-
-    body_dofs = np.where(topology.body_dofs == topology.num_dofs, dofs, topology.body_dofs)
-    arrays: dict[str, Any] = {
-        name: padded(np.asarray(getattr(topology, name)), [getattr(padding, size) for size in hint.__metadata__])
-        for name, hint in get_type_hints(PaddedTopology, include_extras=True).items()
-        if hasattr(hint, "__metadata__")
-    }
-    arrays |= {
-        "base_is_free": np.bool_(not topology.fixed_base),
-        "link_is_live": padded(np.ones(topology.num_links, bool), (links,)),
-        "pointers": padded(_pointers(topology), (padding.rounds, links - 1)),
-        "body_axis": by_link(topology.body_axis),
-        "dofs_of_link": by_link(body_dofs, dofs).astype(np.int32),
-        "body_is_revolute": by_link(topology.body_is_revolute),
-        "body_is_prismatic": by_link(topology.body_is_prismatic),
-        "body_is_spherical": by_link(topology.body_is_spherical),
-        "body_is_helical": by_link(topology.body_is_helical),
-        "ancestors": pack_bits(padded(topology.link_ancestors, (links, links))),
-        "dof_is_live": padded(np.ones(topology.num_dofs, bool), (dofs,)),
-        "moves": pack_bits(padded(topology.dof_moves_link, (dofs, links))),
-        "dofs_above": pack_bits(padded(topology.dof_ancestors, (dofs, dofs))),
-        "link_of_dof": padded(topology.dof_link, (dofs,)),
-        "depth_first_dofs": np.concatenate([topology.depth_first_dofs, np.arange(topology.num_dofs, dofs)]).astype(
-            np.int32
-        ),
-        "mimic_dofs": padded(np.array(topology.mimic_dofs, int).reshape(-1, 2), (padding.mimics, 2), fill=dofs),
-    }
-    return PaddedTopology(padding=padding, **jax.tree.map(jnp.asarray, arrays))
-
-
-def _pointers(topology: Topology) -> np.ndarray:
-    """Pointer-jumping table of links 1 .. L-1 relative to link 0, shape [rounds, L-1]."""
-    return pointer_table(np.array(topology.parent[1:], int) - 1)
+    def _sizes(self) -> dict[str, Any]:
+        """All fields of which the largest serves every member."""
+        sizes = dataclasses.asdict(self)
+        del sizes["parents"]
+        return sizes

@@ -9,7 +9,7 @@ import numpy as np
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 
 Array = jax.Array
 

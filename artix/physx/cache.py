@@ -9,7 +9,7 @@ import numpy as np
 from artix.math import struct
 from artix.model.checks import check_vector
 from artix.model.couplings import LoopJointType
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 from artix.physx.simulation import AnyArticulation
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import pickle
@@ -156,21 +157,37 @@ def test_jacobians_of_configurations(members) -> None:
                 assert_equal_inside(name, leaf[member], alone, one.topology, tree, 1e-12)
 
 
-def test_a_new_member_that_fits_needs_no_compilation(fleet, members) -> None:
+def test_a_new_member_that_fits_needs_no_compilation(fleet) -> None:
     calls = []
 
     def counted(articulation, state):
         calls.append(1)
         return artix.gravity_compensation(articulation, state)
 
-    state = fleet.neutral_state()
-    fleet.evaluate(counted, state)
-    other = fleet.replace_member(1, random_tree(9, 5, fixed_base=False))
-    result = other.evaluate(counted, other.neutral_state())
+    new = random_tree(9, 5, fixed_base=False)
+    with pytest.raises(
+        ValueError, match=r"link 2 \('link_2'\) has the parent 1, and the padding admits 0; .*parents=None"
+    ):
+        fleet.replace_member(1, new)
+    padding = artix.Padding.covering([SMALL.topology, new.topology])
+    fleet = artix.Fleet([SMALL, SMALL], padding=dataclasses.replace(padding, parents=None))
+    fleet.evaluate(counted, fleet.neutral_state())
+    other = fleet.replace_member(1, new)
+    state = other.random_state(jax.random.key(0))
+    result = other.evaluate(counted, state)
     assert len(calls) == 1
-    assert other.topologies[1] != fleet.topologies[1]
-    assert np.any(result[1] != fleet.evaluate(counted, state)[1])
-    assert len(calls) == 1
+    wanted = artix.gravity_compensation(new, other.member_state(state, 1))
+    np.testing.assert_allclose(result[1, : len(wanted)], wanted, atol=1e-12)
+
+
+def test_paddings_that_admit_no_parent_are_refused() -> None:
+    for parents, message in (
+        (((0,),), "parents must list those of 2 links, all but the root; found 1"),
+        (((0,), ()), r"parents of link 2 must be among links 1 to 1 \(reach=1\)"),
+        (((0,), (0, 1)), "parents of link 2 must be among links 1 to 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            artix.Padding(links=3, dofs=2, reach=1, parents=parents)
 
 
 def test_one_topology_stays_on_the_static_path() -> None:

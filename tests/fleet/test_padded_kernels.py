@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import artix
-from artix.model.padding import pad_topology
+from artix.model.padded_topology import pad_topology
 from tests.support.models import random_tree
 
 #: Revolute and fixed joints, as most robots have, and joints of every kind.
@@ -101,12 +103,37 @@ def test_a_known_padded_tree_has_the_operations_of_its_values_alone() -> None:
     assert 0 < of_padded < 1.3 * own
 
 
-def test_masks_and_indices_are_those_of_the_tree() -> None:
+def test_a_tree_that_is_data_costs_little_more_than_a_known_one() -> None:
+    """Its parameters are data in both cases."""
+    arm, quadruped = artix.robots.load("arm7"), artix.robots.load("quadruped")
+    first = jax.tree.map(lambda leaf: leaf[0], artix.Fleet([quadruped, arm], layout="padded").articulation)
+    state, force = artix.neutral_state(quadruped), jnp.zeros(quadruped.topology.nv, quadruped.dtype)
+    known, data = (
+        sum(
+            sum(cost.operations) for cost in artix.explain(forward_dynamics_of, quadruped, one, state, force).operations
+        )
+        for one in (quadruped, first)
+    )
+    assert 0 < data < 1.7 * known
+
+
+def forward_dynamics_of(_, articulation, state, force):
+    return artix.forward_dynamics(articulation, state, force)
+
+
+@pytest.mark.parametrize("parents", [True, False], ids=["listed", "any"])
+def test_masks_and_indices_are_those_of_the_tree(parents: bool) -> None:
     tree = random_tree(3, 6, fixed_base=False).topology
     wide = artix.Padding(
-        links=40, dofs=50, rounds=4, rigid_links=9, frames=2, prismatic=True, spherical=True, helical=True
+        links=40, dofs=50, reach=39, rigid_links=9, frames=2, prismatic=True, spherical=True, helical=True
     )
+    if parents:
+        own = artix.Padding.of(tree).parents
+        wide = dataclasses.replace(wide, parents=(*own, *((link,) for link in range(len(own), wide.links - 1))))
     padded = pad_topology(tree, wide)
+    assert [int(np.flatnonzero(row)[0]) for row in padded.parent_places[: tree.num_links - 1]] == [
+        link - 1 - above for link, above in enumerate(tree.parent[1:], start=1)
+    ]
     links, dofs = slice(tree.num_links), slice(tree.num_dofs)
     np.testing.assert_array_equal(padded.link_ancestors[links, links], tree.link_ancestors)
     np.testing.assert_array_equal(padded.dof_moves_link[dofs, links], tree.dof_moves_link)

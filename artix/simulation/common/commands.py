@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial
 from artix.model.articulation import Articulation
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.simulation.common.joint_drift import drift_by_body
 from artix.simulation.common.options import Control
 

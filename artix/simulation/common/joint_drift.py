@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.model.checks import check_vector
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array

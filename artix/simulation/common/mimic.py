@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.model.couplings import MimicJoints
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.simulation.common.step_start import HIGHEST, StepStart
 from artix.simulation.common.sweep import Sweep
 

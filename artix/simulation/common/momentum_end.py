@@ -23,7 +23,7 @@ from artix.kinematics.solve import (
 from artix.math import spatial
 from artix.math.tangents import directional_derivative
 from artix.model.articulation import Articulation, State
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.simulation.common.momentum_correction import Momentum, turn_to_momentum
 
 Array = jax.Array

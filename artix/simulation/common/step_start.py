@@ -21,7 +21,7 @@ from artix.kinematics.solve import Motion, center_velocities, dof_motions, kinem
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 from artix.simulation.common.joint_drift import with_joint_drift
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array

@@ -13,7 +13,7 @@ import numpy as np
 from artix.evaluation.devices import scan
 from artix.math.arrays import matmul, take
 from artix.math.tangents import directional_derivative, is_zero, value_and_change
-from artix.model.padding import Tree
+from artix.model.padded_topology import Tree
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_derivatives import Changes, elimination_order
