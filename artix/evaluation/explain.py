@@ -25,7 +25,7 @@ from artix.model.articulation import Articulation
 from artix.model.scene import Scene
 from artix.model.states import neutral_state
 
-_LEVELS = ("for all robots", "a robot", "a tangent of a robot")
+_LEVELS = ("for all robots", "a robot", "an item of a robot")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,8 @@ class OperationCost:
 
     Attributes:
       name: what it computes.
-      operations: scalar operations once for all robots, per robot, and per tangent of each robot.
+      operations: scalar operations once for all robots, per robot, and per item of each robot: tangents at a point, or
+        a batch whose items share the robot.
       kinds: number of operations of each kind, most frequent first.
       alive: largest number of scalars alive at once; those that exceed the vector registers are spilled to memory.
       bytes_read: bytes of operands read per robot [B].
@@ -147,7 +148,7 @@ def _entries_read(scalars: ScalarProgram, argument: int) -> int:
 
 
 def _cost(program: Program, axes: Axes) -> OperationCost:
-    levels = levels_of(merged(groups_of(axes, program.num_operand_values)), len(program.traced))
+    levels = levels_of(merged(groups_of(axes, program.num_operand_values, 1)), len(program.traced))
     try:
         if not program.has_kernel:
             raise UnsupportedOperation("kernels are switched off")
