@@ -22,7 +22,7 @@ from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, drive_impu
 
 Array = jax.Array
 
-#: The largest speed [rad/s or m/s] at which a DOF returns into its limits. It keeps this speed, so a large one adds energy.
+#: The largest speed [rad/s or m/s] at which a DOF returns into its limits. It keeps this speed, which is energy.
 _MAX_RETURN_SPEED = 1.0
 
 # A DOF is locked if hard relations leave less than this of its mobility, in units of the rounding error.
