@@ -29,22 +29,40 @@ class Axis(NamedTuple):
 Axes: TypeAlias = tuple[Axis, ...]
 
 
-def groups_of(axes: Axes, num_values: int) -> tuple[Axes, ...]:
-    """The batches in at most two groups, each evaluated as one batch: robots, and tangents (or cotangents) of each.
+#: Robots in an outer batch for which the items of an inner batch share what they have in common: enough blocks of lanes
+#: for all cores of a large machine.
+MIN_ROBOTS = 1024
+
+
+def groups_of(axes: Axes, num_values: int, min_robots: int | None = None) -> tuple[Axes, ...]:
+    """The batches in at most two groups, each evaluated as one batch: robots, and items (such as tangents) of each.
+
+    What does not depend on the item is computed once per robot.
 
     Args:
       axes: the batches.
       num_values: number of operands that are not tangents.
+      min_robots: if given, not only tangents are items, but all batches inside one of at least this size with operands
+        that they share.
     """
     groups: list[Axes] = []
     for axis in reversed(axes):
         inner = groups[0] if groups else ()
-        tangents_inside = len(groups) == 1 and all(each.is_of_tangents(num_values) for each in inner)
-        if not groups or (tangents_inside and not axis.is_of_tangents(num_values)):
+        are_tangents = all(each.is_of_tangents(num_values) for each in inner)
+        are_items = are_tangents and not axis.is_of_tangents(num_values)
+        if min_robots is not None and axis.size >= min_robots:
+            are_items |= _share(inner, axis)
+        if not groups or (len(groups) == 1 and are_items):
             groups.insert(0, (axis,))
         else:
             groups[0] = (axis, *inner)
     return tuple(groups)
+
+
+def _share(items: Axes, robots: Axis) -> bool:
+    """Whether the items of a robot share an operand that differs between robots."""
+    of_items = [any(axis.mapped[index] for axis in items) for index in range(len(robots.mapped))]
+    return any(of_robots and not own for of_robots, own in zip(robots.mapped, of_items, strict=True))
 
 
 def merged(groups: Sequence[Axes]) -> Axes:

@@ -17,15 +17,15 @@ from artix.evaluation.batch_axes import Axes, groups_of, merged
 from artix.evaluation.compilation import scalars_of
 from artix.evaluation.operation import levels_of, program_p
 from artix.evaluation.program import Program
+from artix.evaluation.scalar_builder import TooManyOperations, UnsupportedOperation
 from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_program import Op, ScalarProgram, array_operand
 from artix.evaluation.scalar_schedule import fewest_live
-from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
 from artix.model.articulation import Articulation
 from artix.model.scene import Scene
 from artix.model.states import neutral_state
 
-_LEVELS = ("for all robots", "a robot", "a tangent of a robot")
+_LEVELS = ("for all robots", "a robot", "an item of a robot")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,8 @@ class OperationCost:
 
     Attributes:
       name: what it computes.
-      operations: scalar operations once for all robots, per robot, and per tangent of each robot.
+      operations: scalar operations once for all robots, per robot, and per item of each robot: tangents at a point, or
+        a batch whose items share the robot.
       kinds: number of operations of each kind, most frequent first.
       alive: largest number of scalars alive at once; those that exceed the vector registers are spilled to memory.
       bytes_read: bytes of operands read per robot [B].
@@ -147,7 +148,7 @@ def _entries_read(scalars: ScalarProgram, argument: int) -> int:
 
 
 def _cost(program: Program, axes: Axes) -> OperationCost:
-    levels = levels_of(merged(groups_of(axes, program.num_operand_values)), len(program.traced))
+    levels = levels_of(merged(groups_of(axes, program.num_operand_values, 1)), len(program.traced))
     try:
         if not program.has_kernel:
             raise UnsupportedOperation("kernels are switched off")

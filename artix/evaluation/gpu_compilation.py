@@ -22,9 +22,9 @@ from artix.evaluation.kernels.gpu import NAME, GpuKernel, build_for_gpu
 from artix.evaluation.kernels.gpu_layout import THREADS, Mapped
 from artix.evaluation.kernels.nvptx import available, target_key
 from artix.evaluation.program import Program
+from artix.evaluation.scalar_builder import TooManyOperations, UnsupportedOperation
 from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_schedule import fewest_live
-from artix.evaluation.scalarize import TooManyOperations, UnsupportedOperation
 
 #: The oldest version of JAX whose XLA is known to accept these kernels.
 OLDEST_JAX = (0, 10)

@@ -20,7 +20,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
-from artix.evaluation.batch_axes import Axes, Axis, groups_of, merge_operands, merged, split_results
+from artix.evaluation.batch_axes import MIN_ROBOTS, Axes, Axis, groups_of, merge_operands, merged, split_results
 from artix.evaluation.blocks import in_blocks
 from artix.evaluation.clean_context import without_varying_check
 from artix.evaluation.compilation import cpu_kernel
@@ -188,10 +188,12 @@ def _type_on_one_device(aval: Any) -> Any:
 
 def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
     """Lowers to a kernel if there is one, but not in exports, which must not depend on this machine."""
-    module, groups = context.module_context, groups_of(axes, program.num_operand_values)
+    module = context.module_context
+    one_device = is_for_one_device(module)
+    # Items of a robot stay on its device.
+    groups = groups_of(axes, program.num_operand_values, MIN_ROBOTS if one_device else None)
     batches = merged(groups) or (Axis(1, (True,) * len(operands)),)
     kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, levels_of(batches, len(operands)))
-    one_device = is_for_one_device(module)
     if kernel is None and not (axes and program.has_kernel and one_device):
         return _lower_by_xla(context, *operands, program=program, axes=axes)
     if one_device and len(groups) < len(axes):

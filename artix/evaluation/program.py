@@ -17,11 +17,16 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from artix.evaluation.clean_context import clean_context
+from artix.evaluation.long_calls import long_call
+from artix.evaluation.simplification import closed, simplified
 
 Array = jax.Array
 Type = jax.ShapeDtypeStruct
 #: For each axis of each array: the first entry and the number of entries within a larger array, and its length there.
 _AxesOfAll: TypeAlias = tuple[tuple[tuple[int, int, int], ...], ...]
+
+#: A linear program, and the indices of arguments and of results; see :class:`Program`.
+Transposed: TypeAlias = "tuple[Program, tuple[int, ...], tuple[int, ...]]"
 
 #: Number of derived programs (with known parameters, derivatives, ...) kept per program; the oldest is dropped first.
 _MAX_DERIVED = 256
@@ -47,6 +52,8 @@ class Program:
       has_gpu_kernel: whether a kernel may be compiled for GPUs as well.
       known: the arguments that are constants, by index.
       traced: the indices of the other arguments, its operands.
+      transposes: if it is a transpose, the linear program, its arguments whose cotangents are the results, and its
+        results whose cotangents are the last arguments.
       kernels: CPU kernels, see :mod:`artix.evaluation.compilation`.
       gpu_kernels: GPU kernels, see :mod:`artix.evaluation.gpu_compilation`.
     """
@@ -64,6 +71,7 @@ class Program:
         has_gpu_kernel: bool = False,
         known: Mapping[int, np.ndarray] | None = None,
         base: Program | None = None,
+        transposes: Transposed | None = None,
     ) -> None:
         self.name = name
         self.argument_types = tuple(argument_types)
@@ -75,6 +83,7 @@ class Program:
         self.has_gpu_kernel = has_gpu_kernel
         self.known = dict(known or {})
         self.traced = tuple(index for index in range(len(self.argument_types)) if index not in self.known)
+        self.transposes = transposes
         self.kernels: dict[Any, Any] = {}
         self.gpu_kernels: dict[Any, Any] = {}
         self._make = make
@@ -102,7 +111,7 @@ class Program:
         if not known:
             return self
         digests = tuple((index, _digest(array)) for index, array in sorted(known.items()))
-        options: Any = {**self.switches, "known": known, "base": self}
+        options: Any = {**self.switches, "known": known, "base": self, "transposes": self.transposes}
         options["key"] = _extend_key(self.key, ("known", digests))
         types = (self.argument_types, self.result_types)
         make = lambda: Program(self.name, lambda: self.jaxpr, *types, self.num_values, **options)  # noqa: E731
@@ -170,12 +179,14 @@ class Program:
         return derived
 
 
+@long_call
 def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJaxpr, Any]:
     """The jaxpr of a function of arrays and the types of its results, independent of the caller's context."""
     before, _tracing.active = _tracing.active, True
     try:
         with clean_context():
-            return jax.make_jaxpr(function, return_shape=True)(*types)
+            program, results = jax.make_jaxpr(function, return_shape=True)(*types)
+        return simplified(program), results
     finally:
         _tracing.active = before
 
@@ -235,17 +246,23 @@ def _transpose(program: Program, key: bytes | None, linear: tuple[int, ...], use
     types = [*argument_types[:count], *(result_types[index] for index in used)]
     results = [argument_types[index] for index in linear]
     name = f"transpose of the {program.name}"
-    return Program(name, lambda: trace(transposed, types)[0], types, results, count, key=key, **program.switches)
+    options: Any = {"key": key, **program.switches, "transposes": (program, linear, used)}
+    return Program(name, lambda: trace(transposed, types)[0], types, results, count, **options)
 
 
 def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Program:
-    def selected(*arguments: Array) -> list[Array]:
-        outputs = jaxpr_as_fun(program.jaxpr)(*arguments)
-        return [outputs[index] for index in indices]
+    if program.transposes is not None:
+        transposed, linear, used = program.transposes
+        return _transpose(transposed, key, tuple(linear[index] for index in indices), used)
 
-    types, results = program.argument_types, [program.result_types[index] for index in indices]
+    def selected() -> ClosedJaxpr:
+        whole = program.jaxpr
+        is_used = [index in indices for index in range(len(program.result_types))]
+        return closed(dce_jaxpr(whole.jaxpr, is_used, instantiate=True)[0], whole.consts)
+
+    results = [program.result_types[index] for index in indices]
     options: Any = {"key": key, **program.switches}
-    return Program(program.name, lambda: trace(selected, types)[0], types, results, program.num_values, **options)
+    return Program(program.name, selected, program.argument_types, results, program.num_values, **options)
 
 
 def _padded(program: Program, key: bytes | None, arguments: _AxesOfAll, results: _AxesOfAll) -> Program:
@@ -275,6 +292,7 @@ def _without_kernel(program: Program, key: bytes | None) -> Program:
 def _with_gpu_kernel(program: Program, key: bytes | None) -> Program:
     types = (program.argument_types, program.result_types)
     options: Any = {"key": key, "has_kernel": program.has_kernel, "has_gpu_kernel": True}
+    options["transposes"] = program.transposes
     return Program(program.name, lambda: program.jaxpr, *types, program.num_values, **options)
 
 

@@ -106,6 +106,19 @@ def quantity(function: _Function) -> _Function:
 
 #: The attribute under which a decorated function keeps the original.
 _INNER = "function_of_quantity"
+#: The attribute that marks functions as one operation.
+_IS_ONE = "is_one_operation"
+
+
+def one_operation(function: _Function) -> _Function:
+    """Marks a function that checks its arguments, then returns the results of one quantity."""
+    setattr(function, _IS_ONE, True)
+    return function
+
+
+def is_one_operation(function: Callable[..., Any]) -> bool:
+    """Whether a function is a :func:`quantity` or marked as :func:`one_operation`."""
+    return hasattr(function, _INNER) or hasattr(function, _IS_ONE)
 
 
 class Call(NamedTuple):

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr
 
-from artix.evaluation.array_rules import Rule, symbolic_rule
-from artix.evaluation.known_arrays import Numeric, numeric_rule
-from artix.evaluation.scalar_builder import (
-    LargeArgument,
-    ScalarBuilder,
-    TooManyOperations,
-    UnsupportedOperation,
-    Value,
-    kind_of,
-)
-from artix.evaluation.scalar_choices import compare, select
+from artix.evaluation.long_calls import long_call
+from artix.evaluation.scalar_builder import ZERO, LargeArgument, ScalarBuilder, Value, kind_of
+from artix.evaluation.scalar_evaluation import Evaluator
 from artix.evaluation.scalar_order import to_program
-from artix.evaluation.scalar_program import Kind, Op, ScalarProgram
+from artix.evaluation.scalar_program import ScalarProgram
+from artix.evaluation.scalar_transpose import transposed
 
 #: Larger arguments get scalars only for the entries that are read.
 _MAX_ENTRIES = 1_000
 
-#: Largest number of iterations of a ``while`` loop, which is unrolled.
-_MAX_ITERATIONS = 10_000
 
-
+@long_call
 def scalarize(
     program: ClosedJaxpr,
     levels: Sequence[int],
@@ -53,259 +42,87 @@ def scalarize(
       TooManyOperations: there are more than ``max_operations`` scalars.
     """
     builder = ScalarBuilder(max_operations, len(levels) - len(known))
-    values: list[Value] = []
-    arguments: list[tuple[tuple[int, ...], np.dtype, int]] = []
-    for number, (aval, level) in enumerate(zip(program.in_avals, levels, strict=True)):
-        if number in known:
-            values.append(np.asarray(known[number], aval.dtype))
-            continue
-        kind, size = kind_of(aval.dtype), int(np.prod(aval.shape, dtype=int))
-        entries = LargeArgument(builder, kind, len(arguments), size)
-        values.append(entries if size > _MAX_ENTRIES else entries[:])
-        arguments.append((aval.shape, np.dtype(aval.dtype), level))
-    with np.errstate(all="ignore"), _no_collections():
-        results = _Evaluator(builder).call(program, values)
-        outputs = zip(results, program.out_avals, strict=True)
-        references = [builder.references(value, kind_of(aval.dtype)) for value, aval in outputs]
+    values, arguments = _given(builder, program.in_avals, levels, known)
+    with np.errstate(all="ignore"):
+        references = _references(builder, program, values)
         types = [(aval.shape, np.dtype(aval.dtype)) for aval in program.out_avals]
         return to_program(builder, arguments, references, types)
 
 
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Suspends garbage collection, which would take a third of the time; scalars form no cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+@long_call
+def scalarize_transpose(
+    program: ClosedJaxpr,
+    num_values: int,
+    linear: Sequence[int],
+    used: Sequence[int],
+    levels: Sequence[int],
+    known: Mapping[int, np.ndarray],
+    *,
+    max_operations: int = 150_000,
+) -> ScalarProgram:
+    """The scalar program of the transpose of a linear program.
+
+    Args:
+      program: a traced function of one robot, linear in its arguments after the first ``num_values``.
+      num_values: number of arguments in which it need not be linear.
+      linear: the arguments whose cotangents are wanted; other linear arguments are zero.
+      used: the results whose cotangents are given; those of the others are zero.
+      levels: levels of the transpose's arguments, which are the values and then the cotangents.
+      known: the values of those of its arguments that are known.
+      max_operations: as for :func:`scalarize`.
+
+    Raises:
+      NotLinear: the scalars have no transpose, although the program may have one.
+      UnsupportedOperation: as :func:`scalarize`.
+      TooManyOperations: as :func:`scalarize`.
+    """
+    builder = ScalarBuilder(max_operations, len(levels) - len(known))
+    types = [*program.in_avals[:num_values], *(program.out_avals[index] for index in used)]
+    given, arguments = _given(builder, types, levels, known)
+    with np.errstate(all="ignore"):
+        values: list[Value] = [*given[:num_values]]
+        values += [np.zeros(aval.shape, aval.dtype) for aval in program.in_avals[num_values:]]
+        for number, index in enumerate(linear):
+            values[index] = _entries(builder, program.in_avals[index], -1 - number)
+        results = _references(builder, program, values)
+        kinds = [kind_of(program.out_avals[index].dtype) for index in used]
+        cotangents = [builder.references(x, kind) for x, kind in zip(given[num_values:], kinds, strict=True)]
+        pairs = [
+            pair for x, index in zip(cotangents, used, strict=True) for pair in zip(results[index], x, strict=True)
+        ]
+        found = transposed(builder, pairs)
+        avals = [program.in_avals[index] for index in linear]
+        references = [
+            [found.get(entry, ZERO[kind_of(aval.dtype)]) for entry in values[index]]
+            for index, aval in zip(linear, avals, strict=True)
+        ]
+        return to_program(builder, arguments, references, [(aval.shape, np.dtype(aval.dtype)) for aval in avals])
 
 
-class _Step:
-    """One equation of a program, with its rules for known and unknown arguments, looked up on first use."""
-
-    __slots__ = ("equation", "inputs", "numeric", "outputs", "symbolic")
-
-    def __init__(self, equation: Any, inputs: list[int], outputs: list[int]) -> None:
-        self.equation, self.inputs, self.outputs = equation, inputs, outputs
-        self.numeric: Numeric | None = None
-        self.symbolic: Rule | None = None
-
-
-class _Plan(NamedTuple):
-    """A program whose variables are numbered."""
-
-    values: list[Any]
-    """Values of all variables; only those of constants are set."""
-    inputs: list[int]
-    steps: list[_Step]
-    results: list[int]
-    program: Any
-    """Kept alive, since plans are looked up by its ``id``."""
+def _given(
+    builder: ScalarBuilder, avals: Sequence[Any], levels: Sequence[int], known: Mapping[int, np.ndarray]
+) -> tuple[list[Value], list[tuple[tuple[int, ...], np.dtype, int]]]:
+    """The values of all arguments, and shape, dtype and level of those that are not known."""
+    values: list[Value] = []
+    arguments: list[tuple[tuple[int, ...], np.dtype, int]] = []
+    for number, (aval, level) in enumerate(zip(avals, levels, strict=True)):
+        if number in known:
+            values.append(np.asarray(known[number], aval.dtype))
+            continue
+        values.append(_entries(builder, aval, len(arguments)))
+        arguments.append((aval.shape, np.dtype(aval.dtype), level))
+    return values, arguments
 
 
-def _plan(jaxpr: Any, constants: Sequence[Any]) -> _Plan:
-    values: list[Any] = []
-    numbers: dict[Any, int] = {}
-
-    def number_of(variable: Any) -> int:
-        if isinstance(variable, Literal):
-            values.append(np.asarray(variable.val, variable.aval.dtype))  # type: ignore[attr-defined]
-            return len(values) - 1
-        number = numbers.get(variable)
-        if number is None:
-            number = numbers[variable] = len(values)
-            values.append(None)
-        return number
-
-    for variable, constant in zip(jaxpr.constvars, constants, strict=True):
-        values[number_of(variable)] = np.asarray(constant)
-    inputs = [number_of(variable) for variable in jaxpr.invars]
-    steps = [
-        _Step(equation, [number_of(x) for x in equation.invars], [number_of(x) for x in equation.outvars])
-        for equation in jaxpr.eqns
-    ]
-    return _Plan(values, inputs, steps, [number_of(variable) for variable in jaxpr.outvars], jaxpr)
+def _entries(builder: ScalarBuilder, aval: Any, number: int) -> Value:
+    """The entries of an argument."""
+    size = int(np.prod(aval.shape, dtype=int))
+    entries = LargeArgument(builder, kind_of(aval.dtype), number, size)
+    return entries if size > _MAX_ENTRIES else entries[:]
 
 
-class _Evaluator:
-    """Evaluates programs on arrays of references."""
-
-    def __init__(self, builder: ScalarBuilder) -> None:
-        self.builder = builder
-        self._plans: dict[tuple[int, ...], _Plan] = {}
-
-    def call(self, closed: Any, arguments: Sequence[Value]) -> list[Value]:
-        """The results of a closed jaxpr."""
-        return self.evaluate(closed.jaxpr, closed.consts, arguments)
-
-    def evaluate(self, jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Value]) -> list[Value]:
-        """The results of a jaxpr with the given constants."""
-        key = id(jaxpr), *map(id, constants)
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = _plan(jaxpr, constants)
-        values = plan.values.copy()
-        for number, argument in zip(plan.inputs, arguments, strict=True):
-            values[number] = argument
-        for step in plan.steps:
-            outputs = self._evaluate_step(step, [values[number] for number in step.inputs])
-            for number, value in zip(step.outputs, outputs, strict=True):
-                values[number] = value
-        return [values[number] for number in plan.results]
-
-    def _evaluate_step(self, step: _Step, arguments: list[Value]) -> Sequence[Value]:
-        equation = step.equation
-        control = _CONTROL.get(equation.primitive.name)
-        if control is not None:
-            return control(self, equation, arguments)
-        for argument in arguments:
-            if type(argument) is not np.ndarray:
-                break
-        else:
-            if step.numeric is None:
-                step.numeric = numeric_rule(equation.primitive, equation.params)
-            return [x if type(x) is np.ndarray else np.asarray(x) for x in step.numeric(arguments)]  # type: ignore[arg-type]
-        if step.symbolic is None:
-            step.symbolic = symbolic_rule(equation)
-        results = step.symbolic(self.builder, arguments)
-        self.builder.check_size()
-        return results
-
-
-Control: TypeAlias = Callable[[_Evaluator, Any, list[Value]], Sequence[Value]]
-"""Evaluates an equation that contains programs."""
-
-
-def _program(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
-    """A function of artix, evaluated as one operation."""
-    program = equation.params["program"]
-    if equation.params["axes"]:
-        raise UnsupportedOperation("a batch within a program")
-    values: dict[int, Value] = dict(zip(program.traced, arguments, strict=True)) | program.known
-    return evaluator.call(program.jaxpr, [values[index] for index in range(len(values))])
-
-
-def _call(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
-    """A call of a jaxpr, closed or open; the name of the parameter depends on the primitive and JAX's version."""
-    names = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
-    program = next(equation.params[name] for name in names if name in equation.params)
-    if hasattr(program, "consts"):
-        return evaluator.call(program, arguments)
-    return evaluator.evaluate(program, (), arguments)
-
-
-def _linear_solve(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
-    lengths = equation.params["const_lengths"]
-    first = lengths.matvec + lengths.vecmat
-    operands = [*arguments[first : first + lengths.solve], *arguments[sum(lengths) :]]
-    return evaluator.call(equation.params["jaxprs"].solve, operands)
-
-
-def _scan(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
-    body, length = equation.params["jaxpr"], equation.params["length"]
-    num_carry = len(equation.outvars) - _num_scanned(equation.outvars, body.jaxpr.outvars)
-    num_consts = len(equation.invars) - num_carry - _num_scanned(equation.invars, body.jaxpr.invars)
-    constants, carry = arguments[:num_consts], list(arguments[num_consts : num_consts + num_carry])
-    scanned = arguments[num_consts + num_carry :]
-    if not length:
-        return [*carry, *(np.zeros(x.aval.shape, x.aval.dtype) for x in equation.outvars[num_carry:])]
-    iterations = range(length - 1, -1, -1) if equation.params["reverse"] else range(length)
-    collected: list[Sequence[Value]] = []
-    for iteration in iterations:
-        outputs = evaluator.call(body, [*constants, *carry, *(_entry(x, iteration, length) for x in scanned)])
-        carry = list(outputs[:num_carry])
-        collected.append(outputs[num_carry:])
-    if equation.params["reverse"]:
-        collected.reverse()
-    stacks = zip(zip(*collected, strict=True), equation.outvars[num_carry:], strict=True)
-    return [*carry, *(_stack(evaluator, values, variable) for values, variable in stacks)]
-
-
-def _num_scanned(outer: Sequence[Any], inner: Sequence[Any]) -> int:
-    """How many variables of a loop have one axis more outside of it than inside."""
-    return sum(len(x.aval.shape) > len(y.aval.shape) for x, y in zip(outer, inner, strict=True))
-
-
-def _entry(value: Value, index: int, length: int) -> Value:
-    if type(value) is np.ndarray:
-        return np.asarray(value[index])
-    size = len(value) // length
-    return value[index * size : (index + 1) * size]
-
-
-def _stack(evaluator: _Evaluator, values: Sequence[Value], variable: Any) -> Value:
-    if all(type(x) is np.ndarray for x in values):
-        return np.stack(values)
-    kind = kind_of(variable.aval.dtype)
-    return [x for value in values for x in evaluator.builder.references(value, kind)]
-
-
-def _while(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
-    parameters = equation.params
-    num_cond, num_body = parameters["cond_nconsts"], parameters["body_nconsts"]
-    constants, carry = arguments[num_cond : num_cond + num_body], arguments[num_cond + num_body :]
-    for _ in range(_MAX_ITERATIONS):
-        (continues,) = evaluator.call(parameters["cond_jaxpr"], [*arguments[:num_cond], *carry])
-        if type(continues) is not np.ndarray:
-            raise UnsupportedOperation("while loop whose number of iterations depends on data")
-        if not continues:
-            return carry
-        carry = evaluator.call(parameters["body_jaxpr"], [*constants, *carry])
-    raise TooManyOperations(f"more than {_MAX_ITERATIONS:,} iterations of a loop")
-
-
-def _cond(evaluator: _Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
-    index, *operands = arguments
-    branches = equation.params["branches"]
-    if type(index) is np.ndarray:
-        return evaluator.call(branches[min(max(int(index), 0), len(branches) - 1)], operands)
-    builder, kind = evaluator.builder, kind_of(equation.invars[0].aval.dtype)
-    results = [evaluator.call(branch, operands) for branch in branches]
-    chosen = list(results[-1])
-    for number in range(len(branches) - 2, -1, -1):
-        if kind == Kind.BOOL:
-            first = compare(builder, kind, Op.EQ, index[0], builder.constant(0, kind))
-        else:
-            first = compare(builder, kind, Op.LE, index[0], builder.constant(number, kind))
-        for position, variable in enumerate(equation.outvars):
-            result_kind = kind_of(variable.aval.dtype)
-            pairs = zip(*(builder.references(x[position], result_kind) for x in (results[number], chosen)), strict=True)
-            selected = [select(builder, result_kind, first, *pair) for pair in pairs]
-            chosen[position] = builder.as_value(selected, variable.aval.shape, variable.aval.dtype)
-    return chosen
-
-
-def _platform_index(_: _Evaluator, equation: Any, __: list[Value]) -> Sequence[Value]:
-    """Takes the default branch: scalar programs are the same on all platforms."""
-    platforms = equation.params["platforms"]
-    if None not in platforms:
-        raise UnsupportedOperation("platform_index without a default")
-    return [np.asarray(platforms.index(None), np.int32)]
-
-
-_CALLS = (
-    "jit",
-    "pjit",
-    "closed_call",
-    "core_call",
-    "remat",
-    "remat2",
-    "checkpoint",
-    "custom_jvp_call",
-    "custom_vjp_call",
-    "custom_vjp_call_jaxpr",
-    "custom_vmap_call",
-)
-
-_CONTROL: dict[str, Control] = {
-    **dict.fromkeys(_CALLS, _call),
-    "artix_program": _program,
-    "custom_linear_solve": _linear_solve,
-    "scan": _scan,
-    "while": _while,
-    "cond": _cond,
-    "platform_index": _platform_index,
-}
+def _references(builder: ScalarBuilder, program: ClosedJaxpr, values: Sequence[Value]) -> list[Sequence[int]]:
+    """The references of the entries of all results."""
+    results = Evaluator(builder).call(program, values)
+    outputs = zip(results, program.out_avals, strict=True)
+    return [builder.references(value, kind_of(aval.dtype)) for value, aval in outputs]

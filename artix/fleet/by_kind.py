@@ -17,13 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
-from artix.evaluation.quantity import Call, call_of
+from artix.evaluation.quantity import Call, call_of, is_one_operation, quantity
 from artix.evaluation.row_operation import RowProgram, RowPrograms, evaluate_rows
 from artix.fleet.arguments import num_parts
 from artix.fleet.kinds import Kind, each_part_alike, parameters_of, place_parameters
 from artix.fleet.padded_axes import Axis, Meanings, axes_of_one_result, candidates, meanings_of
-from artix.model.articulation import State
+from artix.model.articulation import Articulation, State
 from artix.model.padding import Padding
+from artix.model.zeros import keep_zeros
 
 Array = jax.Array
 Function: TypeAlias = Callable[..., Any]
@@ -80,12 +81,27 @@ def compiled_by_kind(
     return partial(jax.jit(on_devices), parameters)
 
 
+@quantity
+def _function_of_member(
+    function: Function, pattern: Articulation, articulation: Articulation, *arguments: Any, **options: Any
+) -> Any:
+    """A function of one member of a kind, whose zeros are known."""
+    return function(keep_zeros(pattern, articulation), *arguments, **options)
+
+
+def _with_known_zeros(kind: Kind, function: Function, options: Mapping[str, Any]) -> partial[Any]:
+    """The function of a member of this kind; of operations, one that makes use of its known zeros."""
+    if not any(kind.differs) or not is_one_operation(function):
+        return partial(function, **options)
+    return partial(_function_of_member, function, kind.pattern, **options)
+
+
 def _function_of_one_kind(kind: Kind, function: Function, options: Mapping[str, Any]) -> Function:
     """The function of ``parameters_of([kind])`` and batches of arguments, for a fleet of a single kind."""
-    with_options = partial(function, **options)
+    of_member = _with_known_zeros(kind, function, options)
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
-        return _batched(kind, with_options, parameters[0])(*arguments)
+        return _batched(kind, of_member, parameters[0])(*arguments)
 
     return of_fleet
 
@@ -95,16 +111,16 @@ def _function_by_kind(
 ) -> Function:
     """The function of ``parameters_of(kinds)`` and batches of arguments [N, ...], padded like the fleet."""
     meanings = [meanings_of(kind.articulation.topology, padding) for kind in kinds]  # type: ignore[arg-type]
-    with_options = partial(function, **options)
+    functions = [_with_known_zeros(kind, function, options) for kind in kinds]
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        axes_of_kinds = _chosen_axes(kinds, meanings, with_options, leaves, structure)
-        gathered = partial(_gather, kinds, meanings, with_options, axes_of_kinds, joined)
+        axes_of_kinds = _chosen_axes(kinds, meanings, partial(function, **options), leaves, structure)
+        gathered = partial(_gather, kinds, meanings, functions, axes_of_kinds, joined)
         try:
             calls = [
-                _call_of_member(kind, partial(call_of, function, **options), leaves, structure, axes)
-                for kind, axes in zip(kinds, axes_of_kinds, strict=True)
+                _call_of_member(kind, of_member, leaves, structure, axes)
+                for kind, of_member, axes in zip(kinds, functions, axes_of_kinds, strict=True)
             ]
         except (TypeError, ValueError):  # It needs its arguments' values, or refuses them and will do so again.
             return gathered(parameters, *arguments)
@@ -131,7 +147,7 @@ def _function_by_kind(
 def _gather(
     kinds: Sequence[Kind],
     meanings: Sequence[Meanings],
-    function: Function,
+    functions: Sequence[Function],
     axes_of_kinds: _AxesOfKinds,
     joined: bool,
     parameters: Sequence[Sequence[Array]],
@@ -140,7 +156,7 @@ def _gather(
     """The results of :func:`_function_by_kind`, each kind evaluated for the gathered rows of its members."""
     leaves, structure = jax.tree.flatten(arguments)
     results = []
-    for kind, operands, axes in zip(kinds, parameters, axes_of_kinds, strict=True):
+    for kind, function, operands, axes in zip(kinds, functions, parameters, axes_of_kinds, strict=True):
         rows = _as_slice(kind.members)
         entries = [(slice(None), *(axis.entries for axis in leaf_axes)) for leaf_axes in axes]
         of_kind = [leaf[rows][entry] for leaf, entry in zip(leaves, entries, strict=True)]
@@ -184,17 +200,20 @@ def _batched(kind: Kind, function: Function, operands: Sequence[Array]) -> Funct
 
 
 def _call_of_member(
-    kind: Kind, call: Callable[..., Any], leaves: list[Array], structure: Any, axes: Sequence[tuple[Axis, ...]]
+    kind: Kind, of_member: partial[Any], leaves: list[Array], structure: Any, axes: Sequence[tuple[Axis, ...]]
 ) -> tuple[Call, list[Any]]:
-    """What evaluates one member, and all its arguments (arrays or their types), beginning with the articulation's."""
+    """What evaluates one member, and its arguments or their types: known ones, the articulation's, then all others."""
     own, structure_of_own = jax.tree.flatten(kind.articulation)
     own = [
         jax.ShapeDtypeStruct(leaf.shape[1:] if differs else leaf.shape, leaf.dtype) if is_operand else leaf
         for leaf, differs, is_operand in zip(own, kind.differs, kind.is_operand, strict=True)
     ]
     types = _types_of_member(leaves, axes)
-    articulation = jax.tree.unflatten(structure_of_own, own)
-    return call(articulation, *jax.tree.unflatten(structure, types)), [*own, *types]
+    arguments = [jax.tree.unflatten(structure_of_own, own), *jax.tree.unflatten(structure, types)]
+    call = call_of(of_member.func, *of_member.args, *arguments, **of_member.keywords)
+    assert call is not None  # the state has arrays
+    known = [x for x in jax.tree.leaves(of_member.args) if not callable(x)]
+    return call, [*known, *own, *types]
 
 
 def _types_of_member(leaves: list[Array], axes: Sequence[tuple[Axis, ...]]) -> list[jax.ShapeDtypeStruct]:
@@ -229,19 +248,20 @@ def _row_programs(
     for number, (kind, (call, arrays), axes) in enumerate(zip(kinds, calls, axes_of_kinds, strict=True)):
         num_leaves, num_arguments = len(arrays) - len(axes), len(axes)
         own = [_whole(array.shape) for array in arrays[:num_leaves]]
+        num_known = num_leaves - len(kind.differs)
         program = call.program.padded((*own, *axes), tuple(axes_of_results[number]))
         places = before + np.cumsum(kind.is_operand) - 1
         operands, levels, numbered = [], [], []
         for index in program.traced:
-            is_argument = index >= num_leaves
+            is_argument, leaf = index >= num_leaves, index - num_known
             if is_argument:
                 operands.append(sum(num_operands) + index - num_leaves)
-            elif kind.is_operand[index]:
-                operands.append(int(places[index]))
+            elif leaf >= 0 and kind.is_operand[leaf]:
+                operands.append(int(places[leaf]))
             else:
                 operands.append(sum(num_operands) + num_arguments + len(large))
                 large.append(arrays[index])
-            levels.append(int(is_argument or kind.differs[index]))
+            levels.append(int(is_argument or (leaf >= 0 and kind.differs[leaf])))
             numbered.append(is_argument)
         programs.append(RowProgram(program, kind.members, tuple(operands), tuple(levels), tuple(numbered)))
         before += num_operands[number]

@@ -18,6 +18,7 @@ from artix.model.scene import Scene
 from artix.model.states import neutral_state, random_state
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 from artix.model.topology import Topology
+from artix.model.zeros import keep_zeros
 
 __all__ = [
     "Articulation",
@@ -43,6 +44,7 @@ __all__ = [
     "TendonJoint",
     "Topology",
     "inertia_from_log_cholesky",
+    "keep_zeros",
     "log_cholesky_from_articulation",
     "log_cholesky_from_inertia",
     "neutral_state",

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from artix.contact.ground import Ground
-from artix.evaluation import quantity
+from artix.evaluation.quantity import one_operation, quantity
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_type, check_vector
 from artix.simulation.common.options import Control, SolverOptions
@@ -25,6 +25,7 @@ Array = jax.Array
 DEFAULT_OPTIONS = SolverOptions()
 
 
+@one_operation
 def step(
     articulation: Articulation,
     state: State,
@@ -107,6 +108,7 @@ def _substep(
     return physx_step(articulation, state, control, dt, options, touching=held).state
 
 
+@one_operation
 def step_and_report(
     articulation: Articulation,
     state: State,
@@ -169,6 +171,7 @@ def _substep_and_report(
     return outcome.state, outcome.report
 
 
+@one_operation
 def step_with_contact_memory(
     articulation: Articulation,
     state: State,
@@ -258,6 +261,7 @@ def _substep_with_memory(
     return end, memory if remembered is None else remembered
 
 
+@one_operation
 def step_with_joint_drift(
     articulation: Articulation,
     state: State,

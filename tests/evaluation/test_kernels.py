@@ -355,7 +355,7 @@ def test_what_is_refused():
 
 
 def test_large_programs_are_cut_into_functions(monkeypatch):
-    monkeypatch.setattr("artix.evaluation.kernels.plan.MIN_OPERATIONS", 40)
+    monkeypatch.setattr("artix.evaluation.kernels.plan.PART_OPERATIONS", 40)
     rng = np.random.default_rng(5)
     program = random_program(rng, "float32", (0, 1, 2), size=300)
     arrays = [
@@ -367,7 +367,7 @@ def test_large_programs_are_cut_into_functions(monkeypatch):
 
 def test_each_line_of_the_next_block_is_requested_once(monkeypatch):
     """Of arguments that depend on the robot, by all functions of a kernel together."""
-    monkeypatch.setattr("artix.evaluation.kernels.plan.MIN_OPERATIONS", 40)
+    monkeypatch.setattr("artix.evaluation.kernels.plan.PART_OPERATIONS", 40)
     program = random_program(np.random.default_rng(5), "float32", (0, 1), size=300)
     plan = Plan(program, WIDTH)
     requests = "".join(module_texts(program)).count("call void @llvm.prefetch")

@@ -392,3 +392,20 @@ def test_steps_of_robots_with_parameters_of_their_own() -> None:
         alone = jax.jit(gradient)(*(jax.tree.map(lambda leaf, k=k: leaf[k], each) for each in (states, robots)))
         for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(alone), strict=True):
             np.testing.assert_allclose(one[k], other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("robots", [1024, 2])
+def test_items_of_a_batch_share_what_they_have_in_common(robots: int) -> None:
+    """Right-hand sides of the same robot are solved with one factorisation, if there are many robots."""
+    arm = artix.robots.load("double_pendulum").astype("float64")
+    states = random_states(arm, robots)
+    rights = jnp.asarray(np.random.default_rng(0).normal(size=(robots, 3, 2)))
+    solve = jax.vmap(artix.mass_matrix_solve, in_axes=(None, None, 0))
+    matrices = jax.vmap(lambda state: artix.mass_matrix(arm, state))(states)
+    found = jax.jit(jax.vmap(lambda state, right: solve(arm, state, right)))(states, rights)
+    np.testing.assert_allclose(found, np.linalg.solve(matrices[:, None], rights[..., None])[..., 0], rtol=1e-11)
+    state = jax.tree.map(lambda leaf: leaf[0], states)
+    (cost,) = artix.explain(solve, arm, state, rights[0]).operations
+    (alone,) = artix.explain(artix.mass_matrix_solve, arm, state, rights[0, 0]).operations
+    assert cost.operations[1] + cost.operations[2] == alone.operations[1]
+    assert 5 * cost.operations[2] < cost.operations[1]

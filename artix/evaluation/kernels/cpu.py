@@ -17,7 +17,7 @@ from artix.evaluation.kernels.machine import (
     vector_bytes,
 )
 from artix.evaluation.kernels.modules import Module
-from artix.evaluation.kernels.plan import Part, Plan, kind_of
+from artix.evaluation.kernels.plan import MODULE_PARTS, Part, Plan, kind_of
 from artix.evaluation.kernels.read_ahead import DECLARATIONS, ReadAhead
 from artix.evaluation.kernels.tables import definition, table_name, tables_of
 from artix.evaluation.kernels.threads import State
@@ -106,11 +106,11 @@ class Functions:
         """The modules; the last one also contains what ``with_`` writes, given the module's declarations."""
         plan, program = self._plan, self._program
         parts = [(index, part) for index, part in enumerate(plan.parts) if part.operations or part.stores]
-        for index, part in parts:
-            module = Module()
-            yield module.text([self._part(module, index, part)])
-            name = self._name_of_part(index)
-            self._declarations[name] = f"declare hidden void @{name}(ptr)"
+        for first in range(0, len(parts), MODULE_PARTS):
+            module, together = Module(), parts[first : first + MODULE_PARTS]
+            yield module.text([self._part(module, index, part) for index, part in together])
+            for name in (self._name_of_part(index) for index, _ in together):
+                self._declarations[name] = f"declare hidden void @{name}(ptr)"
         body = [self._prepare(), self._fill(), self._block(), self._tables()]
         kinds_in = {
             (BYTES[kind_of(dtype)], self._is_numbered(index))

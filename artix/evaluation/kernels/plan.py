@@ -15,12 +15,13 @@ from artix.evaluation.scalar_program import BYTES, Kind, Op, ScalarProgram
 
 _KINDS = {"bool": Kind.BOOL, "int32": Kind.INT32, "float32": Kind.FLOAT32, "float64": Kind.FLOAT64}
 
-#: Largest number of functions into which a level is split, and smallest number of operations of each. LLVM compiles
-#: functions in parallel, in time that grows faster than their size, but values pass between them through memory. Split
-#: where few scalars are alive, a step of a humanoid (40,000 operations, float32, AVX-512, two cores) compiles in 3.1,
-#: 2.0, 1.3 and 1.6 s as one, two, four and eight functions and takes 0.41, 0.36, 0.37 and 0.39 us; split into functions
-#: of exactly 10,000 operations, it took twice as long as in one.
-MAX_PARTS, MIN_OPERATIONS = 4, 2_500
+#: Operations of a function into which a level is split, and functions of a module. The time of LLVM's register
+#: allocator grows faster than the size of a function, and a large function spills more values than pass through memory
+#: where few are alive. Modules are compiled in parallel. In functions of 200 operations instead of at most four
+#: functions, a step of a humanoid (30,000 operations, float32, AVX-512, November 2026) compiles in 1.3 instead of 2.0 s
+#: of CPU time and takes 0.88 times as long; the gradient of a quadruped's step on the ground (54,000 operations)
+#: compiles in 2.3 instead of 4.2 s and takes 0.72 times as long. Functions of 100 operations are slower.
+PART_OPERATIONS, MODULE_PARTS = 200, 16
 
 
 def kind_of(dtype: np.dtype) -> Kind:
@@ -180,12 +181,16 @@ class Plan:
                 self.parts.append(Part(level, operations[first:last], []))
         self.kept: set[int] = set()
         """Scalars that are needed outside the function that computes them."""
+        self._last_reader: dict[int, int] = {}
+        """For scalars that only functions of their own level need, the last of these."""
         for index, part in enumerate(self.parts):
             for number in part.operations:
                 for reference in lists.operands[number]:
                     source = reference >> 1  # -1 where there is none
                     if part_of.get(source, index) != index:
                         self.kept.add(source)
+                        is_alike = lists.levels[source] == part.level
+                        self._last_reader[source] = index if is_alike else len(self.parts)
         self.arrays = lists.arrays_loaded
         """The arrays from which entries are loaded, with their levels."""
         self.inputs = [number for number in self._needed if lists.operations[number] == Op.INPUT]
@@ -212,9 +217,7 @@ class Plan:
                 shape, dtype, _ = self.program.arguments[argument]
                 entries = max(math.prod(shape), self.width)  # at least one square, which is transposed as a whole
                 self.blocks[argument] = self._allocate(entries * self.width * BYTES[kind_of(dtype)])
-        for number in sorted(self.kept):
-            if lists.levels[number]:
-                self._vectors[2 * number] = self._allocate_vector(number)
+        self._allocate_kept()
         for reference in self._results:
             if self.vector_slot(reference) is None:
                 self._vectors[reference] = self._allocate_vector(reference >> 1)
@@ -229,6 +232,23 @@ class Plan:
                 self._size += 8
         self._allocate(0)
 
+    def _allocate_kept(self) -> None:
+        """Allocates slots for scalars that functions pass to each other; slots no longer read are used again."""
+        lists, results = self.lists, set(self._results)
+        free: dict[int, list[int]] = {}
+        ending: dict[int, list[int]] = {}
+        for index, part in enumerate(self.parts):
+            for number in ending.pop(index - 1, ()):
+                free.setdefault(lists.kinds[number], []).append(self._vectors[2 * number])
+            for number in part.operations:
+                if number not in self.kept or not lists.levels[number]:
+                    continue
+                unused = free.get(lists.kinds[number])
+                self._vectors[2 * number] = unused.pop() if unused else self._allocate_vector(number)
+                last = self._last_reader.get(number, len(self.parts))
+                if 2 * number not in results and last < len(self.parts):
+                    ending.setdefault(last, []).append(number)
+
     def _allocate_vector(self, number: int) -> int:
         return self._allocate(self.width * BYTES[Kind(self.lists.kinds[number])])
 
@@ -242,7 +262,7 @@ class Plan:
 def _split_points(lists: ProgramLists, operations: list[int]) -> list[int]:
     """Where a level is split: near equal parts, before the operation where the fewest scalars are alive."""
     count = len(operations)
-    pieces = min(MAX_PARTS, count // MIN_OPERATIONS)
+    pieces = count // PART_OPERATIONS
     if pieces < 2:
         return []
     position_of = {number: position for position, number in enumerate(operations)}
