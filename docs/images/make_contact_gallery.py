@@ -65,8 +65,7 @@ def incline() -> None:
         pose = jnp.concatenate([0.1 * normal, jnp.array([0.0, jnp.sin(half), 0.0, jnp.cos(half)])])
         ground = Ground((Plane.of(normal=normal, friction=0.0, dtype="float64"),))
         start = artix.neutral_state(robot).replace(root_pose=pose)
-        options = artix.SolverOptions(contact_iterations=4)
-        path = artix.rollout(robot, start, None, 0.005, options, num_steps=200, ground=ground)
+        path = artix.rollout(robot, start, None, 0.005, num_steps=200, ground=ground)
         return path.root_velocity[-1, :3] @ jnp.array([jnp.cos(angle), 0.0, -jnp.sin(angle)])
 
     found = np.asarray(jax.jit(jax.vmap(speed))(jnp.deg2rad(degrees)))

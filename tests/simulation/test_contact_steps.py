@@ -75,13 +75,11 @@ def test_a_block_sticks_to_an_incline(degrees: float, dtype) -> None:
 def test_a_block_slides_down_an_incline(degrees: float, dtype) -> None:
     """Its velocity is ``g (sin - mu cos) t``."""
     a, ground = box(dtype), incline(degrees, dtype)
-    # Two Newton steps leave 7e-5 m/s of the first step, which has no memory to begin with.
-    options = artix.SolverOptions(contact_iterations=4)
-    end = artix.rollout(a, placed_on(a, degrees, 0.1), None, 0.005, options, num_steps=200, ground=ground)
+    end = artix.rollout(a, placed_on(a, degrees, 0.1), None, 0.005, num_steps=200, ground=ground)
     angle = np.deg2rad(degrees)
     wanted = G * (np.sin(angle) - 0.7 * np.cos(angle))
-    np.testing.assert_allclose(np.asarray(end.root_velocity[-1, :3]) @ downhill(degrees), wanted, rtol=1e-4)
-    np.testing.assert_allclose(end.root_velocity[-1, 3:], 0, atol=1e-4)
+    np.testing.assert_allclose(np.asarray(end.root_velocity[-1, :3]) @ downhill(degrees), wanted, rtol=1e-5)
+    np.testing.assert_allclose(end.root_velocity[-1, 3:], 0, atol=1e-6)
 
 
 def stop(dtype, v0, mu, dt: float = 0.001, steps: int = 400):
@@ -112,15 +110,21 @@ def test_slide_to_a_stop_and_its_derivatives() -> None:
 
 @pytest.mark.slow
 def test_a_ball_bounces() -> None:
-    """Each rebound has the restitution times the speed of the one before; the impact of a step keeps it exactly."""
-    a = ball("float64", restitution=0.6)
-    ground = Ground.flat().astype("float64")
-    low = placed_on(a, 0.0, 0.1).replace(root_velocity=jnp.array([0.0, 0, -2.0, 0, 0, 0]))
-    np.testing.assert_allclose(artix.step(a, low, None, 1e-3, ground=ground).root_velocity[2], 1.2, rtol=1e-12)
-    path = artix.rollout(a, placed_on(a, 0.0, 1.1), None, 1e-3, num_steps=1500, ground=ground)
-    speed = np.asarray(path.root_velocity[:, 2])
-    rebounds = speed[1:][(speed[1:] > 0) & (speed[:-1] < 0)]
-    np.testing.assert_allclose(rebounds[:3], np.sqrt(2 * G) * 0.6 ** np.arange(1.0, 4.0), rtol=1e-2)
+    """Each peak is the square of the restitution times the one before, whenever the ball hits within a step.
+
+    Steps of a free fall lie on a parabola that starts with ``-g dt / 2`` here, so its peak is not quite at the start.
+    """
+    a, ground, most = ball("float64", restitution=0.6), Ground.flat().astype("float64"), []
+    for dt in (4e-3, 1e-3):
+        path = artix.rollout(a, placed_on(a, 0.0, 1.1), None, dt, num_steps=int(1.6 / dt), ground=ground)
+        height, speed = np.asarray(path.root_pose[:, 2]) - 0.1, np.asarray(path.root_velocity[:, 2])
+        hits = np.flatnonzero((speed[1:] > 0) & (speed[:-1] < 0)) + 1
+        peaks = (height + (speed - 0.5 * G * dt) ** 2 / (2 * G))[hits[:3]]
+        wanted = 0.36 ** np.arange(1.0, 4.0)
+        np.testing.assert_allclose(peaks, wanted * (1 + G * dt**2 / 8), rtol=1e-9)
+        most.append(np.max(np.abs(peaks / wanted - 1)))
+    assert most[0] <= 2e-5
+    assert most[1] <= most[0] / 15  # Of second order in the step.
 
 
 @MOSTLY_DOUBLE
@@ -315,14 +319,21 @@ def test_gradients_of_200_steps() -> None:
     np.testing.assert_allclose(found, (value(step) - value(-step)) / 2e-6, rtol=1e-6, atol=1e-6)
 
 
-def falling_quadruped(dtype) -> artix.Articulation:
-    """The quadruped with a trunk and knees that touch, and no drives."""
-    a, _, _ = standing_quadruped(dtype)
-    builder = artix.builder_from_articulation(a)
-    builder.add_geometry("trunk", artix.Geometry.box((0.2, 0.1, 0.05), friction=0.5))
-    for link in a.topology.link_names:
-        if link.endswith("shank"):
-            builder.add_geometry(link, artix.Geometry.sphere(0.025, friction=0.5))
+def falling(name: str, dtype) -> artix.Articulation:
+    """A robot whose trunk, knees and hands touch as well as its feet, without stiff drives."""
+    builder = artix.builder_from_articulation(artix.robots.load(name))
+    if name == "quadruped":
+        shapes = {"trunk": artix.Geometry.box((0.2, 0.1, 0.05), friction=0.5)}
+        knees, hands = artix.Geometry.sphere(0.025, friction=0.5), None
+    else:
+        pose = (0.0, 0.0, 0.24, 0.0, 0.0, 0.0, 1.0)
+        shapes = {"torso": artix.Geometry.box((0.1, 0.15, 0.21), pose=pose, friction=0.5)}
+        knees = artix.Geometry.sphere(0.06, friction=0.5)
+        hands = artix.Geometry.sphere(0.05, position=(0.0, 0.0, -0.07), friction=0.5)
+    for link in artix.robots.load(name).topology.link_names:
+        shape = knees if link.endswith("shank") else hands if link.endswith("hand") else shapes.get(link)
+        if shape is not None:
+            builder.add_geometry(link, shape)
     a = builder.build(dtype)
     n = a.topology.num_dofs
     return a.replace(drive=a.drive.replace(stiffness=jnp.zeros(n, dtype), damping=jnp.full(n, 1.0, dtype)))
@@ -337,22 +348,38 @@ def dropped(a: artix.Articulation, key: jax.Array) -> artix.State:
 
 
 @pytest.mark.slow
-def test_a_thousand_falls() -> None:
+@pytest.mark.parametrize(
+    ("name", "steps"), [("quadruped", 300), pytest.param("humanoid", 500, marks=pytest.mark.exhaustive)]
+)
+def test_a_thousand_falls(name: str, steps: int) -> None:
     """In float32: nothing is ever undefined, and no point lies deeper than a millimetre once it has come to rest."""
-    a, ground = falling_quadruped("float32"), Ground.flat().astype("float32")
+    a, ground = falling(name, "float32"), Ground.flat().astype("float32")
     states = jax.vmap(lambda key: dropped(a, key))(jax.random.split(jax.random.key(0), 1000))
-    run = jax.jit(jax.vmap(lambda s: artix.rollout(a, s, None, 0.005, num_steps=300, ground=ground)))
-    path = run(states)
-    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(path))
-    depth = jax.jit(jax.vmap(lambda s: -jnp.min(artix.geometry_distances(a, s, ground))))
-    last = depth(jax.tree.map(lambda x: x[:, -1], path))
-    assert jnp.max(last) <= 1e-3
+    options = artix.SolverOptions(max_contacts_per_geometry=4)
+
+    def fall(state):
+        path = artix.rollout(a, state, None, 0.005, options, num_steps=steps, ground=ground)
+        last = jax.tree.map(lambda x: x[-1], path)
+        depth = -jnp.min(artix.geometry_distances(a, last, ground))
+        finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(path)]))
+        return last, depth, finite
+
+    last, depth, finite = jax.jit(jax.vmap(fall))(states)
+    assert np.all(finite)
+    assert np.max(depth) <= 1e-3
+    told = jax.jit(jax.vmap(lambda s: artix.step_and_report(a, s, None, 0.005, options, ground=ground)[1].contacts))(
+        last
+    )
+    weight = 0.005 * G * float(jnp.sum(a.link_mass))
+    # A report begins without memory; robots that have come to rest leave a hundredth of their weight.
+    assert np.median(told.residual) <= 0.02 * weight
+    assert np.max(told.residual) <= 2 * weight
 
 
 @pytest.mark.slow
 def test_energy_of_a_fall() -> None:
     """Without restitution an impact takes energy: what a step adds is an error of its order in time."""
-    a, ground = falling_quadruped("float64"), Ground.flat().astype("float64")
+    a, ground = falling("quadruped", "float64"), Ground.flat().astype("float64")
     state = dropped(a, jax.random.key(3))
     path = artix.rollout(a, state, None, 0.001, num_steps=1000, ground=ground)
     energy = jax.jit(jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s)))(path)
@@ -362,21 +389,23 @@ def test_energy_of_a_fall() -> None:
 
 
 @pytest.mark.exhaustive
-def test_energy_of_a_humanoid_that_falls() -> None:
-    """On its feet, without drives, for two seconds: what undoing penetration adds is bounded by its speed."""
-    a, ground = artix.robots.load("humanoid").astype("float64"), Ground.flat(friction=0.8).astype("float64")
-    state = artix.neutral_state(a)
-    low = jnp.min(artix.geometry_distances(a, state, ground))
-    state = state.replace(root_pose=state.root_pose.at[2].add(0.1 - low))
-    state = state.replace(root_velocity=jnp.array([0.3, 0.1, 0.0, 0.2, 0.3, 0.1]))
-    gains = []
-    for speed in (1.0, 0.1):
-        options = artix.SolverOptions(max_contacts_per_geometry=4, max_separation_speed=speed)
-        path = artix.rollout(a, state, None, 0.002, options, num_steps=1000, ground=ground)
-        energy = jax.jit(jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s)))(path)
-        gains.append(float(np.sum(np.maximum(np.diff(energy), 0))))
-        assert energy[0] - energy[-1] > 500
-    assert gains[1] < 20 < gains[0]
+def test_energy_of_humanoids_that_fall() -> None:
+    """Of 64 random falls: what steps add is small beside what is lost, and no fall gains much on the way."""
+    a, ground = falling("humanoid", "float64"), Ground.flat().astype("float64")
+    states = jax.vmap(lambda key: dropped(a, key))(jax.random.split(jax.random.key(0), 64))
+    options = artix.SolverOptions(max_contacts_per_geometry=4)
+
+    def energies(state):
+        path = artix.rollout(a, state, None, 0.005, options, num_steps=300, ground=ground)
+        return jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s))(path)
+
+    energy = np.asarray(jax.jit(jax.vmap(energies))(states))
+    gained = np.sum(np.maximum(np.diff(energy), 0), axis=1)
+    above = np.max(energy - np.minimum.accumulate(energy, axis=1), axis=1)
+    lost = np.mean(energy[:, 0] - energy[:, -1])
+    print(lost, np.mean(gained), np.median(gained), np.max(gained), np.max(above))
+    assert np.mean(gained) <= 5e-4 * lost
+    assert np.max(above) <= 1e-2 * lost
 
 
 def tied_legs(dtype) -> artix.Articulation:

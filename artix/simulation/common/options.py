@@ -80,8 +80,9 @@ class SolverOptions:
       contact_smoothing: with a ground and ``"implicit"``, the energy E [J] of contacts that push before they touch: at
         rest, a contact with gap d pushes with the force E/d, so a weight W hovers at E/W. Optimisers then see a slope
         towards the ground. With 0, contacts push only when they touch.
-      max_separation_speed: with a ground, the largest speed [m/s] at which penetrating rigid contacts separate; PhysX's
-        maximal depenetration velocity.
+      max_separation_speed: the largest speed [m/s] at which penetrating rigid contacts separate; PhysX's maximal
+        depenetration velocity. Contacts keep this speed, so a large one adds energy. ``None`` for 0.1 m/s with
+        ``"implicit"`` and 1 m/s with ``"pgs"`` and ``"tgs"``.
       contact_distance: with a ground and ``"pgs"`` or ``"tgs"``, the gap [m] below which contacts count; the sum of
         PhysX's contact offsets of the two shapes.
       restitution_threshold: with a ground, the approach speed [m/s] above which contacts bounce.
@@ -112,7 +113,7 @@ class SolverOptions:
     max_link_contacts: int | None = 8
     allowed_penetration: float = 1e-5
     contact_smoothing: float = 0.0
-    max_separation_speed: float = 1.0
+    max_separation_speed: float | None = None
     contact_distance: float = 0.04
     restitution_threshold: float = 0.2
     drive_limits_are_forces: bool = True
@@ -135,8 +136,11 @@ class SolverOptions:
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; found {value!r}")
-        speeds = ("smooth_friction", "max_separation_speed", "restitution_threshold")
-        for name in (*speeds, "allowed_penetration", "contact_distance", "contact_smoothing"):
+        numbers = ["smooth_friction", "restitution_threshold", "allowed_penetration", "contact_distance"]
+        numbers.append("contact_smoothing")
+        if self.max_separation_speed is not None:
+            numbers.append("max_separation_speed")
+        for name in numbers:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and 0 <= value < float("inf")):
                 raise ValueError(f"{name} must be finite and at least 0; found {value!r}")
@@ -145,6 +149,13 @@ class SolverOptions:
                 raise ValueError(f"{name} needs solver='implicit'; found solver={self.solver!r}")
         if self.external_forces_every_iteration and self.solver != "tgs":
             raise ValueError("external_forces_every_iteration needs solver='tgs', which has substeps")
+
+    @property
+    def separation_speed(self) -> float:
+        """``max_separation_speed``, or the solver's own."""
+        if self.max_separation_speed is not None:
+            return self.max_separation_speed
+        return 0.1 if self.solver == "implicit" else 1.0
 
 
 def check_control(articulation: Articulation, control: Control, called: str = "control") -> None:

@@ -64,7 +64,7 @@ def contact_rows(
     stiffened = stiffened + least * jnp.eye(3, dtype=block.dtype)
     each = ContactRow(
         reach=reach,
-        approach=_approach(contacts, closing, dt, options),
+        approach=_approach(contacts, closing, _fall(articulations, contacts), dt, options),
         softness=softness,
         friction=contacts.friction,
         block=block,
@@ -93,19 +93,47 @@ def _softness(contacts: Touches, dt: Array) -> Array:
     return contacts.compliance / (dt * (dt + contacts.relaxation_time))
 
 
-def _approach(contacts: Touches, closing: Array, dt: Array, options: SolverOptions) -> Array:
+def _fall(articulations: Sequence[Articulation], contacts: Touches) -> Array:
+    """The acceleration with which gravity closes the gaps, [K]. It is zero between links, which fall together."""
+    falls = [
+        -jnp.sum(ground.normal * articulation.gravity, axis=1) * articulation.gravity_scale[np.array(ground.links, int)]
+        for articulation, ground in zip(articulations, contacts.grounds, strict=True)
+        if ground is not None
+    ]
+    if contacts.between is not None:
+        falls.append(jnp.zeros_like(contacts.between.gap))
+    return joined(falls)
+
+
+def _approach(contacts: Touches, closing: Array, fall: Array, dt: Array, options: SolverOptions) -> Array:
     """The largest speed at which contacts may close; negative if they must separate.
 
     Args:
       contacts: the contacts.
       closing: their normal velocities at the start of the step, [K].
+      fall: accelerations with which gravity closes them, [K].
       dt: length of the step [s].
       options: options of the solver, with the thresholds for restitution and separation.
     """
     gap = contacts.gap
     excess = jnp.minimum(gap + options.allowed_penetration, 0)
-    inside = jnp.maximum(ERROR_REDUCTION * excess / dt, -options.max_separation_speed)
+    inside = jnp.maximum(ERROR_REDUCTION * excess / dt, -options.separation_speed)
     inside = jnp.where(contacts.compliance > 0, gap / (dt + contacts.relaxation_time), inside)
     approach = jnp.where(gap > 0, gap / dt, inside)
-    hits = (closing < -options.restitution_threshold) & (gap + dt * closing <= 0)
-    return jnp.where(hits, jnp.minimum(approach, contacts.restitution * closing), approach)
+    hits = (closing < -options.restitution_threshold) & (gap + dt * (closing - dt * fall) <= 0)
+    return jnp.where(hits, jnp.minimum(approach, -_rebound(contacts, closing, fall, dt)), approach)
+
+
+def _rebound(contacts: Touches, closing: Array, fall: Array, dt: Array) -> Array:
+    """The speed at which contacts that hit during a step separate at its end, [K].
+
+    Steps of a free fall lie on a parabola whose speed is that of the step plus ``dt fall / 2``. On it, the speed at
+    which the gap closes is known, and the step ends on the parabola that leaves the ground with the restitution times
+    that speed. So a ball rebounds to the right height although it hits within a step.
+    """
+    half, height = 0.5 * dt * fall, jnp.maximum(contacts.gap, 0)
+    impact = (closing - half) ** 2 + 2 * fall * height
+    square = contacts.restitution**2 * impact - 2 * fall * height
+    rises = square > 0
+    leaving = jnp.where(rises, jnp.sqrt(jnp.where(rises, square, 1)), 0)
+    return jnp.maximum(leaving - half, 0)

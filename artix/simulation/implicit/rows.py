@@ -22,6 +22,9 @@ from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, drive_impu
 
 Array = jax.Array
 
+#: The largest speed [rad/s or m/s] at which a DOF returns into its limits. It keeps this speed, which is energy.
+_MAX_RETURN_SPEED = 1.0
+
 # A DOF is locked if hard relations leave less than this of its mobility, in units of the rounding error.
 _LOCKED = 100
 
@@ -123,4 +126,5 @@ def _approach(gap: Array, dt: Array) -> Array:
     """The speed at which a DOF may approach a limit at this distance; negative where it must retreat."""
     finite = jnp.isfinite(gap)
     distance = jnp.where(finite, gap, 0)
-    return jnp.where(finite, jnp.where(distance < 0, ERROR_REDUCTION, 1) * distance / dt, jnp.inf)
+    inside = jnp.maximum(ERROR_REDUCTION * distance / dt, -_MAX_RETURN_SPEED)
+    return jnp.where(finite, jnp.where(distance < 0, inside, distance / dt), jnp.inf)

@@ -238,13 +238,22 @@ def _started(bounds: Bounds, velocity: Array, remembered: _Remembered | None) ->
         0 if bounds.contacts is None else bounds.contacts.num_contacts,
     ]
     none = jnp.zeros(counts[0], zero.dtype)
-    contacts, friction = jnp.zeros((counts[1], 3), zero.dtype), zero
-    if bounds.contacts is not None and remembered is not None:
-        contacts, friction = remembered
-        velocity = velocity + matmul(bounds.contacts.on_links(contacts), bounds.contacts.links.effect)
-        velocity = velocity + matmul(friction, bounds.dofs.effect)
-    impulses = Impulses(BoundImpulses(zero, friction, zero, zero, zero), (none, none), contacts)
-    return Swept(velocity, impulses, jnp.zeros(len(zero) + counts[0] + 3 * counts[1], zero.dtype))
+    contacts = jnp.zeros((counts[1], 3), zero.dtype)
+    corrections = jnp.zeros(len(zero) + counts[0] + 3 * counts[1], zero.dtype)
+
+    def started(velocity: Array, contacts: Array, friction: Array) -> Swept:
+        impulses = Impulses(BoundImpulses(zero, friction, zero, zero, zero), (none, none), contacts)
+        return Swept(velocity, impulses, corrections)
+
+    cold = started(velocity, contacts, zero)
+    if bounds.contacts is None or remembered is None:
+        return cold
+    contacts, friction = remembered
+    velocity = velocity + matmul(bounds.contacts.on_links(contacts), bounds.contacts.links.effect)
+    warm = started(velocity + matmul(friction, bounds.dofs.effect), contacts, friction)
+    # After an impact, the last impulses are far too large, and few iterations cannot undo them.
+    is_nearer = _missed(bounds.contacts, warm) <= _missed(bounds.contacts, cold)
+    return jax.tree.map(functools.partial(jnp.where, is_nearer), warm, cold)
 
 
 def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept, with_contacts: bool = True) -> Swept:

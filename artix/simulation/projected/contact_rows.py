@@ -135,7 +135,7 @@ def contact_rows(
     ]
     floor = _floor(normal, contacts.gap, near, patches, dt, options)
     friction = _friction_rows(articulation, at_start, contacts, patches, links, anchors, floor, motion, options)
-    rows = ContactRows(normal, friction, patches, links, options.max_separation_speed)
+    rows = ContactRows(normal, friction, patches, links, options.separation_speed)
     return rows, anchors, found_at
 
 
