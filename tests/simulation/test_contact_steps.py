@@ -403,7 +403,6 @@ def test_energy_of_humanoids_that_fall() -> None:
     gained = np.sum(np.maximum(np.diff(energy), 0), axis=1)
     above = np.max(energy - np.minimum.accumulate(energy, axis=1), axis=1)
     lost = np.mean(energy[:, 0] - energy[:, -1])
-    print(lost, np.mean(gained), np.median(gained), np.max(gained), np.max(above))
     assert np.mean(gained) <= 5e-4 * lost
     assert np.max(above) <= 1e-2 * lost
 
