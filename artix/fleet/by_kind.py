@@ -17,14 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
-from artix.evaluation.quantity import Call, call_of, is_one_operation, quantity
+from artix.evaluation.quantity import Call, call_of
 from artix.evaluation.row_operation import RowProgram, RowPrograms, evaluate_rows
 from artix.fleet.arguments import num_parts
 from artix.fleet.kinds import Kind, each_part_alike, parameters_of, place_parameters
+from artix.fleet.known_zeros import OfMember, with_known_zeros
 from artix.fleet.padded_axes import Axis, Meanings, axes_of_one_result, candidates, meanings_of
-from artix.model.articulation import Articulation, State
+from artix.model.articulation import State
 from artix.model.padding import Padding
-from artix.model.zeros import keep_zeros
 
 Array = jax.Array
 Function: TypeAlias = Callable[..., Any]
@@ -81,24 +81,9 @@ def compiled_by_kind(
     return partial(jax.jit(on_devices), parameters)
 
 
-@quantity
-def _function_of_member(
-    function: Function, pattern: Articulation, articulation: Articulation, *arguments: Any, **options: Any
-) -> Any:
-    """A function of one member of a kind, whose zeros are known."""
-    return function(keep_zeros(pattern, articulation), *arguments, **options)
-
-
-def _with_known_zeros(kind: Kind, function: Function, options: Mapping[str, Any]) -> partial[Any]:
-    """The function of a member of this kind; of operations, one that makes use of its known zeros."""
-    if not any(kind.differs) or not is_one_operation(function):
-        return partial(function, **options)
-    return partial(_function_of_member, function, kind.pattern, **options)
-
-
 def _function_of_one_kind(kind: Kind, function: Function, options: Mapping[str, Any]) -> Function:
     """The function of ``parameters_of([kind])`` and batches of arguments, for a fleet of a single kind."""
-    of_member = _with_known_zeros(kind, function, options)
+    of_member = with_known_zeros(kind, function, options)
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
         return _batched(kind, of_member, parameters[0])(*arguments)
@@ -111,7 +96,7 @@ def _function_by_kind(
 ) -> Function:
     """The function of ``parameters_of(kinds)`` and batches of arguments [N, ...], padded like the fleet."""
     meanings = [meanings_of(kind.articulation.topology, padding) for kind in kinds]  # type: ignore[arg-type]
-    functions = [_with_known_zeros(kind, function, options) for kind in kinds]
+    functions = [with_known_zeros(kind, function, options) for kind in kinds]
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
@@ -147,7 +132,7 @@ def _function_by_kind(
 def _gather(
     kinds: Sequence[Kind],
     meanings: Sequence[Meanings],
-    functions: Sequence[Function],
+    functions: Sequence[OfMember],
     axes_of_kinds: _AxesOfKinds,
     joined: bool,
     parameters: Sequence[Sequence[Array]],
@@ -200,7 +185,7 @@ def _batched(kind: Kind, function: Function, operands: Sequence[Array]) -> Funct
 
 
 def _call_of_member(
-    kind: Kind, of_member: partial[Any], leaves: list[Array], structure: Any, axes: Sequence[tuple[Axis, ...]]
+    kind: Kind, of_member: OfMember, leaves: list[Array], structure: Any, axes: Sequence[tuple[Axis, ...]]
 ) -> tuple[Call, list[Any]]:
     """What evaluates one member, and its arguments or their types: known ones, the articulation's, then all others."""
     own, structure_of_own = jax.tree.flatten(kind.articulation)
@@ -210,9 +195,9 @@ def _call_of_member(
     ]
     types = _types_of_member(leaves, axes)
     arguments = [jax.tree.unflatten(structure_of_own, own), *jax.tree.unflatten(structure, types)]
-    call = call_of(of_member.func, *of_member.args, *arguments, **of_member.keywords)
+    call = call_of(of_member.function, *of_member.known, *arguments, **of_member.options)
     assert call is not None  # the state has arrays
-    known = [x for x in jax.tree.leaves(of_member.args) if not callable(x)]
+    known = [x for x in jax.tree.leaves(of_member.known) if not callable(x)]
     return call, [*known, *own, *types]
 
 

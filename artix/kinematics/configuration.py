@@ -63,9 +63,11 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
         move = dnu[:6] if tree.base_is_free is None else jnp.where(tree.base_is_free, dnu[:6], jnp.zeros_like(dnu[:6]))
         center = articulation.link_com_pose[0, :3, None]
         old = spatial.normalize(root[3:, None])
-        new = spatial.normalize(spatial.quaternion_product(spatial.quaternion_exp(move[3:, None]), old))
-        shift = spatial.rotate(old, center) - spatial.rotate(new, center)
-        root = jnp.concatenate([root[:3] + move[:3] + shift[:, 0], new[:, 0]])
+        turn = spatial.quaternion_exp(move[3:, None])
+        new = spatial.normalize(spatial.quaternion_product(turn, old))
+        # As a difference of rotated centres, it would not vanish at rest, and a robot would creep by rounding errors.
+        shift = spatial.displacement(turn, spatial.rotate(old, center))
+        root = jnp.concatenate([root[:3] + (move[:3] - shift[:, 0]), new[:, 0]])
     return state.replace(root_pose=root, joint_position=q)
 
 

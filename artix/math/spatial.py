@@ -140,8 +140,13 @@ def rotation_matrix(q: Array) -> Array:
 
 def rotate(q: Array, v: Array) -> Array:
     """Rotates vectors [3, n] by unit quaternions [4, n]."""
+    return v + displacement(q, v)
+
+
+def displacement(q: Array, v: Array) -> Array:
+    """How far unit quaternions [4, n] move the tips of vectors [3, n]; exact for small rotations, zero for none."""
     twice = 2 * cross(q[:3], v)
-    return v + q[3:] * twice + cross(q[:3], twice)
+    return q[3:] * twice + cross(q[:3], twice)
 
 
 def rotate_inverse(q: Array, v: Array) -> Array:
