@@ -63,14 +63,14 @@ def test_shapes_are_as_near_as_they_say(meshes: str, most: float) -> None:
 
 
 def test_a_box_is_its_corners() -> None:
-    inside = np.concatenate([_RNG.uniform(-1, 1, (50, 3)) * (0.1, 0.2, 0.05), CORNERS])
+    inside = np.concatenate([np.random.default_rng(0).uniform(-1, 1, (50, 3)) * (0.1, 0.2, 0.05), CORNERS])
     shape, error = mesh_shape(inside, "hull", IDENTITY)
     assert error <= 1e-12
     np.testing.assert_allclose(sorted(map(tuple, np.asarray(shape.points))), sorted(map(tuple, CORNERS)))
 
 
 def test_a_capsule_is_found_again() -> None:
-    around = _RNG.normal(size=(2000, 3))
+    around = np.random.default_rng(0).normal(size=(2000, 3))
     around *= 0.05 / np.linalg.norm(around, axis=1)[:, None]
     axis = np.array([0.48, -0.6, 0.64])
     shape, error = mesh_shape(around + np.where(around @ axis > 0, 0.2, -0.1)[:, None] * axis, "capsule", IDENTITY)
