@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.model.articulation import Articulation
+from artix.model.checks import check_type
 
 Array = jax.Array
 
@@ -31,6 +32,7 @@ def keep_zeros(articulation: Articulation, varied: Articulation) -> Articulation
       The articulation, in the dtypes of ``varied``.
 
     Raises:
+      TypeError: one of them is no articulation.
       ValueError: the two have different topologies, or their arrays different shapes.
 
     Examples:
@@ -46,6 +48,8 @@ def keep_zeros(articulation: Articulation, varied: Articulation) -> Articulation
       >>> print(states.joint_position.shape)
       (64, 2)
     """
+    check_type("articulation", articulation, Articulation)
+    check_type("varied", varied, Articulation)
     structure: Any = jax.tree.structure(articulation)
     if structure != jax.tree.structure(varied):
         raise ValueError("keep_zeros: the articulations differ in topology; vary parameters of the same robot")

@@ -94,3 +94,5 @@ def test_refusals() -> None:
         artix.keep_zeros(robot, artix.robots.load("arm7"))
     with pytest.raises(ValueError, match=r"keep_zeros: expected link_mass of shape \(18,\), found \(3,\)"):
         artix.keep_zeros(robot, robot.replace(link_mass=jnp.ones(3)))
+    with pytest.raises(TypeError, match="varied: expected artix"):
+        artix.keep_zeros(robot, artix.neutral_state(robot))
