@@ -56,7 +56,7 @@ class _TracedFunction:
             if all(map(operator.is_, known, parameters)):
                 return program
         # NumPy arrays are mutable, so they cannot become constants.
-        if not parameters or not all(isinstance(x, jax.Array) and _is_readable(x) for x in parameters):
+        if not parameters or not all(isinstance(x, jax.Array) and is_readable(x) for x in parameters):
             return self.program
         for program, known in self._specialized.items():
             if all(map(_have_same_bytes, known, parameters)):  # For example, the same robot loaded again.
@@ -232,11 +232,12 @@ def _known(arrays: Sequence[Any]) -> dict[int, np.ndarray]:
     return {
         index: array.copy() if isinstance(array, np.ndarray) else np.asarray(array)
         for index, array in enumerate(arrays)
-        if array.size <= _MAX_KNOWN and _is_readable(array)
+        if array.size <= _MAX_KNOWN and is_readable(array)
     }
 
 
-def _is_readable(array: Any) -> bool:
+def is_readable(array: Any) -> bool:
+    """Whether this process knows the values of an array, while JAX traces or at all."""
     if isinstance(array, jax.core.Tracer | jax.ShapeDtypeStruct):
         return False
     return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated

@@ -28,13 +28,11 @@ class Kind(NamedTuple):
       articulation: their articulation. Leaves that differ between members have a leading axis of members.
       differs: whether each leaf has that axis.
       members: the indices of the members in the fleet.
-      pattern: an articulation that is zero or infinite only where all members are, for :func:`artix.keep_zeros`.
     """
 
     articulation: Articulation
     differs: tuple[bool, ...]
     members: np.ndarray
-    pattern: Articulation
 
     @property
     def is_operand(self) -> list[bool]:
@@ -63,20 +61,9 @@ def kinds_of(members: Sequence[Articulation], index: np.ndarray) -> list[Kind]:
         leaves = list(zip(*(jax.tree.leaves(members[number]) for number in numbers), strict=True))
         differs = tuple(any(leaf is not each[0] for leaf in each) for each in leaves)
         joined = [members_of(which, *each) if flag else each[0] for each, flag in zip(leaves, differs, strict=True)]
-        pattern = [_pattern(*each) if flag else _pattern(each[0]) for each, flag in zip(leaves, differs, strict=True)]
         structure: Any = jax.tree.structure(members[numbers[0]])
-        kinds.append(Kind(structure.unflatten(joined), differs, rows, structure.unflatten(pattern)))
+        kinds.append(Kind(structure.unflatten(joined), differs, rows))
     return kinds
-
-
-def _pattern(*leaves: Any) -> np.ndarray:
-    """Zero or infinity where all of these arrays have it, and otherwise one."""
-    pattern = np.ones(leaves[0].shape, leaves[0].dtype)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or pattern.dtype.kind != "f":
-        return pattern
-    stack = np.stack([np.asarray(leaf) for leaf in leaves])
-    is_kept = np.all(stack == stack[0], axis=0) & ((stack[0] == 0) | np.isinf(stack[0]))
-    return np.where(is_kept, stack[0], pattern)
 
 
 def rows_by_topology(members: Sequence[Articulation], index: np.ndarray) -> list[tuple[list[int], np.ndarray]]:

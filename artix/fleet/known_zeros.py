@@ -6,7 +6,10 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from artix.evaluation.quantity import is_one_operation, quantity
+import jax
+import numpy as np
+
+from artix.evaluation.quantity import is_one_operation, is_readable, quantity
 from artix.fleet.kinds import Kind
 from artix.model.articulation import Articulation
 from artix.model.zeros import keep_zeros
@@ -45,4 +48,20 @@ def with_known_zeros(kind: Kind, function: Function, options: Mapping[str, Any])
     """The function of a member of this kind; of operations, one that makes use of its known zeros."""
     if not any(kind.differs) or not is_one_operation(function):
         return OfMember(function, (), options)
-    return OfMember(_function_of_member, (function, kind.pattern), options)
+    return OfMember(_function_of_member, (function, _pattern(kind)), options)
+
+
+def _pattern(kind: Kind) -> Articulation:
+    """An articulation that is zero or infinite only where all members are, and otherwise one."""
+    leaves, structure = jax.tree.flatten(kind.articulation)
+    return jax.tree.unflatten(structure, list(map(_kept, leaves, kind.differs)))
+
+
+def _kept(leaf: Any, differs: bool) -> np.ndarray:
+    """Zero or infinity where all members have it, and otherwise one; a leaf that differs has an axis of members."""
+    ones = np.ones(leaf.shape[differs:], leaf.dtype)
+    if ones.dtype.kind != "f" or not is_readable(leaf):
+        return ones
+    rows = np.asarray(leaf) if differs else np.asarray(leaf)[None]
+    is_kept = np.all(rows == rows[0], axis=0) & ((rows[0] == 0) | np.isinf(rows[0]))
+    return np.where(is_kept, rows[0], ones)
