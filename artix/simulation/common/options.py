@@ -136,12 +136,11 @@ class SolverOptions:
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; found {value!r}")
-        numbers = ["smooth_friction", "restitution_threshold", "allowed_penetration", "contact_distance"]
-        numbers.append("contact_smoothing")
-        if self.max_separation_speed is not None:
-            numbers.append("max_separation_speed")
-        for name in numbers:
+        speeds = ("smooth_friction", "max_separation_speed", "restitution_threshold")
+        for name in (*speeds, "allowed_penetration", "contact_distance", "contact_smoothing"):
             value = getattr(self, name)
+            if name == "max_separation_speed" and value is None:
+                continue
             if not (isinstance(value, int | float) and 0 <= value < float("inf")):
                 raise ValueError(f"{name} must be finite and at least 0; found {value!r}")
         for name in ("smooth_friction", "contact_smoothing"):
