@@ -92,8 +92,8 @@ def forces_of_motion(velocity: Motion, rate: Motion, inertias: Inertias) -> Arra
     # A point at r from the reference point accelerates by ``at_reference + gradient @ r``. Multiplied by the
     # pseudo-inertia this gives the force and the matrix of moments in one product, without any nested cross product.
     at_reference = rate.linear + spatial.cross(omega, velocity.linear)
-    gradient = spatial.skew(rate.angular) + omega[:, None] * omega[None]
-    gradient = gradient - spatial.dot(omega, omega)[None, None] * spatial.identity_like(omega)
+    turn = spatial.skew(omega)
+    gradient = spatial.skew(rate.angular) + spatial.multiply(turn, turn)
     mass, first, second = inertias
     force = mass[None] * at_reference + spatial.apply(gradient, first)
     moments = spatial.multiply(gradient, second) + at_reference[:, None] * first[None]
