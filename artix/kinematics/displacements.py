@@ -134,8 +134,8 @@ def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Mot
         rates = motion_rates(tree, velocity, joints)
     else:  # the body of the only DOF of a joint moves relative to its parent along that DOF, which changes nothing
         rates = Motion(*(part[:, NUM_ROOT:count] for part in first))
-    rates = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in rates)
-    return Motion(*(part[:, :count] + rate for part, rate in zip(first, rates, strict=True)))
+    padded = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in rates)
+    return Motion(*(part[:, :count] + rate for part, rate in zip(first, padded, strict=True)))
 
 
 def displacement_from_tangents(tree: Tree, state: State, root_pose, joint_position) -> Array | None:
