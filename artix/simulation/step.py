@@ -213,9 +213,12 @@ def _advance(
     """The state after all substeps, the memory if there was one, and the report of the last substep if wanted."""
     control = checked_control(articulation, state, control, options, ground)
 
+    if options.substeps == 1:
+        return _substep(articulation, state, memory, control, dt, options, ground, with_report)
+
     def take(now: tuple[State, Any], part: Array) -> tuple[tuple[State, Any], Any]:
-        *end, report = _substep(articulation, *now, control, part, options, ground, with_report)
-        return tuple(end), report
+        end, remembered, report = _substep(articulation, now[0], now[1], control, part, options, ground, with_report)
+        return (end, remembered), report
 
     (end, memory), report = in_parts(take, (state, memory), dt, options)
     return end, memory, report

@@ -36,7 +36,7 @@ class BoundRow(NamedTuple):
     """One DOF (or all, with a leading axis [n])."""
 
     effect: Array
-    """Changes of the coordinates per unit impulse, [nv]; see :class:`.Response`."""
+    """Changes of the coordinates per unit impulse, [nv]; see ``Response``."""
     response: Array
     """Velocity per impulse."""
     drive: DriveRow

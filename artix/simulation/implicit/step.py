@@ -53,8 +53,7 @@ def solve_step(
     touching: Touching | None,
 ) -> Solved:
     """Solves one step (see :func:`artix.step`) of articulations that contacts may couple."""
-    given = zip(articulations, states, controls, strict=True)
-    parts = [_prepared(articulation, state, control, dt, options) for articulation, state, control in given]
+    parts = [_prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))]
     within_bounds = bounded if all(part.is_plain for part in parts) else bounded_with_relations
     return Solved(parts, touching, within_bounds(parts, touching, options))
 
