@@ -18,15 +18,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import gravity_free_moments, reference_inertias
+from artix.dynamics.inertia import first_moments, reference_inertias
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, link_centers
 from artix.kinematics.tree import free_root, subtree_sums
 from artix.math import spatial
-from artix.math.arrays import masked_sum
+from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.padded_topology import PaddedTopology, Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -39,7 +40,7 @@ class NewtonEuler(NamedTuple):
     velocity: Motion
     """Velocities of the bodies, [3, B]."""
     acceleration: Motion
-    """Spatial accelerations of the bodies, minus gravity if it acts, [3, B]."""
+    """Spatial accelerations of the bodies, minus gravity (not scaled) if it acts, [3, B]."""
     inertias: Inertias
     """Mass moments of the bodies."""
     force: Array
@@ -57,17 +58,23 @@ def newton_euler(
 ) -> NewtonEuler:
     """One pass; an acceleration of ``None`` is zero.
 
-    Gravity acts as an upward acceleration of all bodies, corrected for links whose ``gravity_scale`` is not 1.
+    Gravity acts as an upward acceleration of each body, scaled by the ``gravity_scale`` of the link that the body's
+    joint moves, and corrected for welded links with another ``gravity_scale``.
     """
     tree = articulation.topology
     motions = dof_motions(tree, kin)
     velocity, rate = body_accelerations(tree, motions, state, acceleration)
     inertias = reference_inertias(articulation, kin)
     if gravity:
+        scale = take(articulation.gravity_scale, tree.body_link)
+        scaled = rate._replace(linear=rate.linear - articulation.gravity[:, None] * scale[None])
+        force = forces_of_motion(velocity, scaled, inertias)
+        if isinstance(tree, Topology) and tree.has_rigid_links:
+            mass = articulation.link_mass * (take(scale, tree.link_body) - articulation.gravity_scale)
+            force = force + gravity_wrenches(articulation, *first_moments(articulation, kin, mass))
         rate = rate._replace(linear=rate.linear - articulation.gravity[:, None])
-    force = forces_of_motion(velocity, rate, inertias)
-    if gravity:
-        force = force + gravity_wrenches(articulation, *gravity_free_moments(articulation, kin))
+    else:
+        force = forces_of_motion(velocity, rate, inertias)
     if external_force is not None:
         force = force - body_wrenches(articulation, kin, external_force)
     return NewtonEuler(motions, velocity, rate, inertias, force)
@@ -85,8 +92,8 @@ def forces_of_motion(velocity: Motion, rate: Motion, inertias: Inertias) -> Arra
     # A point at r from the reference point accelerates by ``at_reference + gradient @ r``. Multiplied by the
     # pseudo-inertia this gives the force and the matrix of moments in one product, without any nested cross product.
     at_reference = rate.linear + spatial.cross(omega, velocity.linear)
-    gradient = spatial.skew(rate.angular) + omega[:, None] * omega[None]
-    gradient = gradient - spatial.dot(omega, omega)[None, None] * spatial.identity_like(omega)
+    turn = spatial.skew(omega)
+    gradient = spatial.skew(rate.angular) + spatial.multiply(turn, turn)
     mass, first, second = inertias
     force = mass[None] * at_reference + spatial.apply(gradient, first)
     moments = spatial.multiply(gradient, second) + at_reference[:, None] * first[None]

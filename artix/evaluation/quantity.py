@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
@@ -145,26 +146,28 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
     """
     function = getattr(function, _INNER, function)
     leaves, structure = jax.tree.flatten((args, kwargs))
-    indices = [index for index, leaf in enumerate(leaves) if isinstance(leaf, _ARRAY_TYPES)]
-    if not indices:
+    is_array = [isinstance(leaf, _ARRAY_TYPES) for leaf in leaves]
+    arrays = list(itertools.compress(leaves, is_array))
+    if not arrays:
         return None
-    arrays = [leaves[index] for index in indices]
-    types = tuple([(array.shape, jax.dtypes.canonicalize_dtype(array.dtype)) for array in arrays])
-    _check_x64(function, args, kwargs, arrays, types)
+    dtypes = [array.dtype for array in arrays]
+    canonical_of = {dtype: jax.dtypes.canonicalize_dtype(dtype) for dtype in {*dtypes}}
+    canonical = [canonical_of[dtype] for dtype in dtypes]
+    if dtypes != canonical:
+        _check_x64(function, args, kwargs, arrays, canonical)
+    types = tuple(zip([array.shape for array in arrays], canonical, strict=True))
     # With their types, since 1 == True.
-    static = [(type(leaf), leaf) for leaf in leaves]
-    for index in indices:
-        static[index] = (type(None), None)
+    static = tuple([(type(leaf), leaf) for leaf, is_one in zip(leaves, is_array, strict=True) if not is_one])
     x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-    traced = _traced(function, structure, tuple(indices), tuple(static), types, x64)
+    traced = _traced(function, structure, tuple(is_array), static, types, x64)
     program = traced.program.with_known(_known(arrays)) if is_staging() else traced.specialize(arrays)
     program = _with_switches(program)
     return Call(program, [arrays[index] for index in program.traced], traced.structure)
 
 
-def _check_x64(function: Any, args: Any, kwargs: Any, arrays: Sequence[Any], types: Sequence[Any]) -> None:
+def _check_x64(function: Any, args: Any, kwargs: Any, arrays: Sequence[Any], dtypes: Sequence[Any]) -> None:
     """Refuses JAX's arrays of 64 bits where its x64 mode is off (JAX itself converts NumPy's, as everywhere)."""
-    for array, (_, dtype) in zip(arrays, types, strict=True):
+    for array, dtype in zip(arrays, dtypes, strict=True):
         if array.dtype != dtype and isinstance(array, jax.Array):
             leaves, _ = jax.tree_util.tree_flatten_with_path((args, kwargs))
             path = next(path for path, leaf in leaves if leaf is array)
@@ -190,28 +193,27 @@ def _with_switches(program: Program) -> Program:
 def _traced(
     function: Callable[..., Any],
     structure: Any,
-    indices: tuple[int, ...],
+    is_array: tuple[bool, ...],
     static: tuple[tuple[Any, Any], ...],
     types: tuple[tuple[tuple[int, ...], Any], ...],
     x64: bool,
 ) -> _TracedFunction:
     def call_with_arrays(*arrays: Any) -> Any:
-        leaves = [leaf for _, leaf in static]
-        for index, array in zip(indices, arrays, strict=True):
-            leaves[index] = array
+        given, others = iter(arrays), (leaf for _, leaf in static)
+        leaves = [next(given if is_one else others) for is_one in is_array]
         args, kwargs = jax.tree.unflatten(structure, leaves)
         return function(*args, **kwargs)
 
     argument_types = [jax.ShapeDtypeStruct(*type_) for type_ in types]
     make_jaxpr = functools.partial(_jaxpr, call_with_arrays, argument_types)
-    key = program_key(function, structure, (indices, static, [(shape, str(dtype)) for shape, dtype in types], x64))
+    key = program_key(function, structure, (is_array, static, [(shape, str(dtype)) for shape, dtype in types], x64))
     signature, jaxpr = read_signature(key), None
     if signature is None:
         jaxpr, results = make_jaxpr()
         signature = signature_of(results)
         write_signature(key, results)
     name = getattr(function, "__name__", "function").lstrip("_")
-    program = Program(name, lambda: make_jaxpr()[0], argument_types, signature.types, len(indices), key=key)
+    program = Program(name, lambda: make_jaxpr()[0], argument_types, signature.types, len(types), key=key)
     if jaxpr is not None:
         program.jaxpr = jaxpr
     return _TracedFunction(program, signature.structure, _num_parameters(structure))

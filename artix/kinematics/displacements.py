@@ -130,8 +130,12 @@ def changes_by_displacement(
 def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Motion) -> Motion:
     """Change of all accelerations except for ``- v x S_c`` by unit velocities, the root's angular first, [3, 3 + n]."""
     count = NUM_ROOT + tree.num_dofs
-    rates = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in motion_rates(tree, velocity, joints))
-    return Motion(*(part[:, :count] + rate for part, rate in zip(first, rates, strict=True)))
+    if tree.has_spherical:
+        rates = motion_rates(tree, velocity, joints)
+    else:  # the body of the only DOF of a joint moves relative to its parent along that DOF, which changes nothing
+        rates = Motion(*(part[:, NUM_ROOT:count] for part in first))
+    padded = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in rates)
+    return Motion(*(part[:, :count] + rate for part, rate in zip(first, padded, strict=True)))
 
 
 def displacement_from_tangents(tree: Tree, state: State, root_pose, joint_position) -> Array | None:

@@ -166,7 +166,8 @@ def body_accelerations(tree: Tree, motions: Motion, state: State, acceleration: 
     root = root_motion(tree, state.root_velocity)
     root = Motion(jnp.zeros_like(root.linear), root.angular)
     velocity = body_velocities(tree, motions, root, state.joint_velocity)
-    rows = jnp.concatenate(motion_rates(tree, velocity, motions)) * state.joint_velocity[None]
+    moving = Motion.from_rows(jnp.concatenate(motions) * state.joint_velocity[None])
+    rows = jnp.concatenate(motion_rates(tree, velocity, moving))
     if acceleration is None:
         return velocity, Motion.from_rows(path_sum(tree, rows))
     base = tree.num_base_dofs
