@@ -541,7 +541,8 @@ def test_kinds_have_results_of_their_own_size(by_kernels: bool) -> None:
     if by_kernels and kernels_can_run():
         text = function.lower(state, force).compile().as_text()
         assert text.count("custom_call_target") == 1
-        assert not re.search(r" (gather|concatenate|scatter|slice)\(", text)
+        # Nothing is gathered, and what XLA computed itself would make a cheap call an asynchronous one.
+        assert not re.search(r" (gather|concatenate|scatter|slice|iota|fusion)\(", text)
     np.testing.assert_array_equal(slope, found[1][locked.topology.dof_names[0]])
     for one, members, of_kind in zip((cart, locked), fleet.kinds, found, strict=True):
         assert list(of_kind) == sorted(one.topology.dof_names)
