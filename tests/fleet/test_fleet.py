@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import itertools
 import pickle
 import re
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -578,6 +580,19 @@ def test_a_new_member_is_evaluated_by_its_kind(members) -> None:
     for number in range(2):
         own = other.member_state(state, number)
         np.testing.assert_allclose(found[number], artix.potential_energy(members[3], own), atol=1e-12)
+
+
+def test_members_that_leave_are_not_kept() -> None:
+    cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
+    fleet = artix.Fleet([cart, cart, pendulum])
+    guests = [pendulum.replace(gravity=scale * pendulum.gravity) for scale in (1.0, 2.0, 3.0)]
+    references = [weakref.ref(guest) for guest in guests]
+    while guests:
+        fleet = fleet.replace_member(0, guests.pop())
+    gc.collect()
+    assert [reference() is None for reference in references] == [False, True, True]
+    assert fleet.member(0) is references[0]()
+    assert fleet.member(1) is cart
 
 
 @pytest.mark.slow
