@@ -97,6 +97,8 @@ def contact_problem(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
+    Identity: with impulses ``x`` [N s], the velocities are ``free_velocity + delassus @ x``.
+
     Examples:
       >>> builder = artix.ArticulationBuilder()
       >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")

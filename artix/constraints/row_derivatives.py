@@ -94,6 +94,8 @@ def constraint_derivatives(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
+    Source: the members ``dvc_dq``, ``dac_dq`` and ``dac_dv`` of Pinocchio's ``Data``.
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> constraints = artix.Constraints.of(arm, [artix.Constraint(frame_a="tool", axes="world_aligned")])

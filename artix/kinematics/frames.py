@@ -53,6 +53,8 @@ def frame_pose(
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
+    Source: Pinocchio's ``updateFramePlacement``.
+
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))

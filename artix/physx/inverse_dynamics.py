@@ -26,7 +26,7 @@ from artix.physx.generalized import (
     joint_force_for,
 )
 from artix.physx.simulation import ArticulationSimulation
-from artix.simulation.common.unconstrained import clamp_joint_velocities
+from artix.simulation.projected.unconstrained import clamp_joint_velocities
 
 Array = jax.Array
 
@@ -74,6 +74,13 @@ def compute_dense_jacobian(
 def compute_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
     """``computeMassMatrix``: :func:`artix.mass_matrix`, without armature, into ``cache.mass_matrix``.
 
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache.
+
+    Returns:
+      The cache with ``mass_matrix``, shape [nv, nv] [kg, kg m or kg m^2].
+
     Raises:
       ValueError: the cache was made for another articulation.
 
@@ -94,7 +101,13 @@ def compute_gravity_compensation(
 ) -> ArticulationCache:
     """``computeGravityCompensation``: :func:`artix.gravity_compensation` into ``cache.gravity_compensation_force``.
 
-    ``physx_compat=True`` ignores ``gravity_scale``, as PhysX ignores ``eDISABLE_GRAVITY`` here.
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache.
+      physx_compat: whether to ignore ``gravity_scale``, as PhysX ignores ``eDISABLE_GRAVITY`` here.
+
+    Returns:
+      The cache with ``gravity_compensation_force``, shape [nv] [N or N m].
 
     Raises:
       ValueError: the cache was made for another articulation.
@@ -119,8 +132,16 @@ def compute_coriolis_compensation(
 ) -> ArticulationCache:
     """``computeCoriolisCompensation``: :func:`artix.coriolis_compensation` into ``cache.coriolis_force``.
 
-    It uses ``cache.joint_velocity`` and the root's velocity from the simulation. ``physx_compat=True`` first scales all
-    joint velocities by one factor so that none exceeds ``max_joint_velocity``, and leaves the scaled ones in the cache.
+    The root's velocity is that of the simulation.
+
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache, which gives the joint velocities [rad/s or m/s].
+      physx_compat: whether to scale all joint velocities by one factor first so that none exceeds
+        ``max_joint_velocity``, and to leave the scaled ones in the cache.
+
+    Returns:
+      The cache with ``coriolis_force``, shape [nv] [N or N m].
 
     Raises:
       ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
@@ -145,8 +166,16 @@ def compute_generalized_external_force(
     """``computeGeneralizedExternalForce``: joint forces that counteract ``cache.external_forces``.
 
     The result, in ``cache.joint_force``, is ``-sum_i J_i^T w_i`` for a fixed base; a floating root is free and carries
-    no force. ``physx_compat=True`` adds the gyroscopic torques of all links at the root's angular velocity, as PhysX
-    does for a floating base.
+    no force.
+
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache, which gives the wrenches on the links.
+      physx_compat: whether to add the gyroscopic torques of all links at the root's angular velocity, as PhysX does
+        for a floating base.
+
+    Returns:
+      The cache with ``joint_force``, shape [n] [N or N m].
 
     Raises:
       ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
@@ -175,7 +204,14 @@ def compute_joint_force(
 
     As in PhysX, gravity, velocities and armature are ignored: the result is ``M qdd`` for a fixed base, and that with
     the root free for a floating base. For the full equation of motion use :func:`artix.inverse_dynamics`.
-    ``physx_compat`` is as for :func:`compute_generalized_external_force`.
+
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache, which gives the joint accelerations [rad/s^2 or m/s^2].
+      physx_compat: as for :func:`compute_generalized_external_force`.
+
+    Returns:
+      The cache with ``joint_force``, shape [n] [N or N m].
 
     Raises:
       ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
@@ -202,7 +238,15 @@ def compute_joint_acceleration(
 
     The result, in ``cache.joint_acceleration``, is that of :func:`artix.forward_dynamics` with gravity, velocities and
     armature. Drives, limits, friction, damping, tendons and link forces do not act, and a floating root carries no
-    force. ``physx_compat`` is as for :func:`compute_coriolis_compensation`.
+    force.
+
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache, which gives the joint velocities and forces.
+      physx_compat: as for :func:`compute_coriolis_compensation`.
+
+    Returns:
+      The cache with ``joint_acceleration``, shape [n] [rad/s^2 or m/s^2].
 
     Raises:
       ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
@@ -224,7 +268,14 @@ def compute_joint_acceleration(
 
 
 def compute_articulation_com(simulation: ArticulationSimulation, *, root_frame: bool = False) -> Array:
-    """``computeArticulationCOM``: :func:`artix.center_of_mass` in the world or the root's mass frame [m], shape [3].
+    """``computeArticulationCOM``: :func:`artix.center_of_mass` in the world or the root's mass frame.
+
+    Args:
+      simulation: the articulation in its state.
+      root_frame: whether the result is relative to the root's mass frame and in its axes.
+
+    Returns:
+      The centre of mass [m], shape [3].
 
     Examples:
       >>> from artix import physx
@@ -240,8 +291,15 @@ def compute_centroidal_momentum_matrix(
 ) -> ArticulationCache:
     """``computeCentroidalMomentumMatrix``: :func:`artix.centroidal_momentum_matrix` at ``cache.joint_velocity``.
 
-    The results are ``cache.centroidal_momentum_matrix`` and ``cache.centroidal_momentum_bias``. PhysX requires a
-    floating base, and the mass matrix and Coriolis compensation in the cache beforehand; artix requires neither.
+    PhysX requires a floating base, and the mass matrix and Coriolis compensation in the cache beforehand; artix
+    requires neither.
+
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache, which gives the joint velocities [rad/s or m/s].
+
+    Returns:
+      The cache with ``centroidal_momentum_matrix``, shape [6, nv], and ``centroidal_momentum_bias``, shape [6].
 
     Raises:
       ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
@@ -265,6 +323,13 @@ def compute_centroidal_momentum_matrix(
 def compute_generalized_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
     """``computeGeneralizedMassMatrix``: the joints' inertia with a floating root free, ``cache.mass_matrix`` [n, n].
 
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache.
+
+    Returns:
+      The cache with ``mass_matrix``.
+
     Raises:
       ValueError: the cache was made for another articulation.
 
@@ -286,7 +351,15 @@ def compute_generalized_gravity_force(
     """``computeGeneralizedGravityForce``: joint forces against gravity, in ``cache.joint_force``.
 
     A floating root is free and falls with its links, so the result is then zero unless ``gravity_scale`` differs
-    between links. ``physx_compat`` is as for :func:`artix.physx.generalized.generalized_gravity_force`.
+    between links.
+
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache.
+      physx_compat: as for :func:`artix.physx.generalized.generalized_gravity_force`.
+
+    Returns:
+      The cache with ``joint_force``, shape [n] [N or N m].
 
     Raises:
       ValueError: the cache was made for another articulation.
@@ -309,8 +382,15 @@ def compute_coriolis_and_centrifugal_force(
 ) -> ArticulationCache:
     """``computeCoriolisAndCentrifugalForce``: joint forces against velocity effects at ``cache.joint_velocity``.
 
-    The result is in ``cache.joint_force``; a floating root is free. ``physx_compat`` is as for
-    :func:`compute_coriolis_compensation`.
+    A floating root is free.
+
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache, which gives the joint velocities [rad/s or m/s].
+      physx_compat: as for :func:`compute_coriolis_compensation`.
+
+    Returns:
+      The cache with ``joint_force``, shape [n] [N or N m].
 
     Raises:
       ValueError: the cache was made for another articulation, or an array in it has the wrong shape.

@@ -42,6 +42,13 @@ def compute_coefficient_matrix(simulation: ArticulationSimulation, cache: Articu
     locked axes, translations before rotations. They measure the motion of the frame on ``link_a`` relative to
     ``link_b`` along its own axes. A distance joint has one row, the distance. Row by row this is PhysX's memory order.
 
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache.
+
+    Returns:
+      The cache with ``coefficient_matrix``.
+
     Raises:
       ValueError: the cache was made for another articulation.
 

@@ -22,11 +22,9 @@ from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.topology import Topology
-from artix.simulation.common.commands import commands_of, position_error
-from artix.simulation.common.options import Control, check_control
+from artix.simulation.common.control import Control, check_control, commands_of, position_error
 from artix.simulation.common.springs import coupling_springs, spring_efforts
-from artix.simulation.common.step_start import StepStart, evaluate_step_start, link_motion
-from artix.simulation.common.unconstrained import momenta_about_centers
+from artix.simulation.common.step_start import StepStart, evaluate_step_start, link_motion, momenta_about_centers
 
 Array = jax.Array
 TendonLaw = Literal["physx", "virtual_work"]

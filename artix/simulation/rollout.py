@@ -13,8 +13,9 @@ from artix.model.articulation import Articulation, State
 from artix.model.checks import check_type
 from artix.model.scene import Scene
 from artix.simulation.common.contact_memory import ContactMemory
-from artix.simulation.common.options import Control, SolverOptions
-from artix.simulation.remembered import no_memory
+from artix.simulation.common.control import Control
+from artix.simulation.common.options import SolverOptions
+from artix.simulation.contacts import no_memory
 from artix.simulation.scene import (
     Controls,
     States,

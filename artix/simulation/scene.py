@@ -14,12 +14,13 @@ from artix.model.articulation import State
 from artix.model.checks import as_time, check_type
 from artix.model.scene import Scene
 from artix.simulation.common.contact_memory import ContactMemory
-from artix.simulation.common.options import Control, SolverOptions, check_control
+from artix.simulation.common.control import Control, check_control
+from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import LinkContactReport, StepReport
-from artix.simulation.implicit.step import implicit_step, implicit_step_and_report
-from artix.simulation.in_parts import in_parts
-from artix.simulation.remembered import touching_of
-from artix.simulation.step import DEFAULT_OPTIONS
+from artix.simulation.contacts import touching_of
+from artix.simulation.implicit.step import contact_memory, end_states, solve_step
+from artix.simulation.implicit.step_report import step_reports
+from artix.simulation.step import DEFAULT_OPTIONS, in_parts
 
 Array = jax.Array
 
@@ -110,7 +111,8 @@ def _scene_step(
 
     def take_step(now: tuple[State, ...], part: Array) -> tuple[tuple[State, ...], Any]:
         touching = touching_of(scene, now, ground, options)
-        return tuple(implicit_step(scene.articulations, now, given, part, options, touching)[0]), ()
+        solved = solve_step(scene.articulations, now, given, part, options, touching)
+        return tuple(end_states(solved)), ()
 
     return _by_name(scene, in_parts(take_step, scene.check_states(states), dt, options)[0])
 
@@ -146,8 +148,9 @@ def _scene_step_and_report(
 
     def take_step(now: tuple[State, ...], part: Array) -> tuple[tuple[State, ...], list[StepReport]]:
         touching = touching_of(scene, now, ground, options)
-        ends, reports = implicit_step_and_report(scene.articulations, now, given, part, options, touching)
-        return tuple(ends), reports
+        solved = solve_step(scene.articulations, now, given, part, options, touching)
+        ends = end_states(solved)
+        return tuple(ends), step_reports(solved, ends, options)
 
     ends, reports = in_parts(take_step, scene.check_states(states), dt, options)
     between = reports[0].link_contacts
@@ -212,8 +215,8 @@ def _scene_step_with_memory(
 
     def take_step(now: tuple[tuple[State, ...], ContactMemory], part: Array) -> tuple[Any, Any]:
         touching = touching_of(scene, now[0], ground, options, now[1])
-        ends, remembered = implicit_step(scene.articulations, now[0], given, part, options, touching)
-        return (tuple(ends), now[1] if remembered is None else remembered), ()
+        solved = solve_step(scene.articulations, now[0], given, part, options, touching)
+        return (tuple(end_states(solved)), now[1] if touching is None else contact_memory(solved)), ()
 
     ends, memory = in_parts(take_step, (scene.check_states(states), memory), dt, options)[0]
     return _by_name(scene, ends), memory

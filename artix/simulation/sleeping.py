@@ -14,7 +14,8 @@ from artix.kinematics.links import forward_kinematics
 from artix.math import spatial, struct
 from artix.model.articulation import Articulation, State
 from artix.model.states import at_rest
-from artix.simulation.common.options import Control, SolverOptions
+from artix.simulation.common.control import Control
+from artix.simulation.common.options import SolverOptions
 from artix.simulation.step import DEFAULT_OPTIONS, step
 
 Array = jax.Array

@@ -1,24 +1,27 @@
-"""One step in time: checks the arguments and calls the chosen solver."""
+"""One step in time: checks the arguments and takes all substeps with the chosen solver."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from artix.contact.ground import Ground
+from artix.evaluation.devices import scan
 from artix.evaluation.quantity import one_operation, quantity
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_time, check_type, check_vector
-from artix.simulation.common.options import Control, SolverOptions
+from artix.model.checks import as_time, check_state, check_type
+from artix.model.topology import Topology
+from artix.simulation.common.control import Control, check_control
+from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import StepReport
+from artix.simulation.contacts import Memory, has_pairs, held_by, touching_of
 from artix.simulation.continuous import rk4_step
-from artix.simulation.implicit.step import implicit_step, implicit_step_and_report
-from artix.simulation.in_parts import in_parts
+from artix.simulation.implicit.step import contact_memory, end_states, solve_step
+from artix.simulation.implicit.step_report import step_reports
 from artix.simulation.projected.contact_checks import check_rigid
 from artix.simulation.projected.step import physx_step
-from artix.simulation.remembered import Memory, held_by, touching_of
-from artix.simulation.step_checks import checked_control
 
 Array = jax.Array
 
@@ -71,10 +74,7 @@ def step(
       >>> print(jnp.abs(artix.step(pendulum, level, holding, 0.01).joint_velocity).max() < 1e-4)
       True
     """
-    check_type("options", options, SolverOptions)
-    check_rigid(articulation, ground, options)
-    time = as_time(articulation, dt, backward=options.solver == "rk4")
-    return _step(articulation, state, control, time, options, ground)
+    return _step(articulation, state, control, _time(articulation, dt, options, ground), options, ground)
 
 
 @quantity
@@ -86,26 +86,7 @@ def _step(
     options: SolverOptions,
     ground: Ground | None,
 ) -> State:
-    control = checked_control(articulation, state, control, options, ground)
-    if options.substeps == 1:
-        return _substep(articulation, state, control, dt, options, ground)
-
-    def take(now: State, part: Array) -> tuple[State, Any]:
-        return _substep(articulation, now, control, part, options, ground), ()
-
-    return in_parts(take, state, dt, options)[0]
-
-
-def _substep(
-    articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions, ground: Ground | None
-) -> State:
-    if options.solver == "rk4":
-        return rk4_step(articulation, state, control, dt, options.tendon_law)
-    if options.solver == "implicit":
-        touching = touching_of(articulation, [state], ground, options)
-        return implicit_step([articulation], [state], [control], dt, options, touching)[0][0]
-    held = held_by(articulation, state, ground, None)
-    return physx_step(articulation, state, control, dt, options, touching=held).state
+    return _advance(articulation, state, None, control, dt, options, ground)[0]
 
 
 @one_operation
@@ -132,11 +113,10 @@ def step_and_report(
       >>> print(report.link_acceleration[0, :3], report.contacts.gap)
       [ 0.    0.   -9.81] [0.9]
     """
-    check_type("options", options, SolverOptions)
+    time = _time(articulation, dt, options, ground)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
-    check_rigid(articulation, ground, options)
-    return _step_and_report(articulation, state, control, as_time(articulation, dt), options, ground)
+    return _step_and_report(articulation, state, control, time, options, ground)
 
 
 @quantity
@@ -148,27 +128,8 @@ def _step_and_report(
     options: SolverOptions,
     ground: Ground | None,
 ) -> tuple[State, StepReport]:
-    control = checked_control(articulation, state, control, options, ground)
-
-    if options.substeps == 1:
-        return _substep_and_report(articulation, state, control, dt, options, ground)
-
-    def take(now: State, part: Array) -> tuple[State, StepReport]:
-        return _substep_and_report(articulation, now, control, part, options, ground)
-
-    return in_parts(take, state, dt, options)
-
-
-def _substep_and_report(
-    articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions, ground: Ground | None
-) -> tuple[State, StepReport]:
-    if options.solver == "implicit":
-        touching = touching_of(articulation, [state], ground, options)
-        (end,), (report,) = implicit_step_and_report([articulation], [state], [control], dt, options, touching)
-        return end, report
-    held = held_by(articulation, state, ground, None)
-    outcome = physx_step(articulation, state, control, dt, options, touching=held)
-    return outcome.state, outcome.report
+    end, _, report = _advance(articulation, state, None, control, dt, options, ground, with_report=True)
+    return end, report
 
 
 @one_operation
@@ -203,7 +164,7 @@ def step_with_contact_memory(
       The state after the step, and its memory.
 
     Raises:
-      ValueError: as :func:`step`, or the memory has another number of contacts.
+      ValueError: as :func:`step`, the solver is ``"rk4"``, or the memory has another number of contacts.
       TypeError: as :func:`step`.
 
     Examples:
@@ -219,7 +180,10 @@ def step_with_contact_memory(
       >>> print(memory.impulse)  # 9.81 N for 0.005 s
       [[0.    0.    0.049]]
     """
-    return _step_with_contact_memory(articulation, state, memory, control, as_time(articulation, dt), options, ground)
+    time = _time(articulation, dt, options, ground)
+    if options.solver == "rk4":
+        raise ValueError("solver='rk4' has no contacts: use artix.step, or solver='implicit', 'pgs' or 'tgs'")
+    return _step_with_contact_memory(articulation, state, memory, control, time, options, ground)
 
 
 @quantity
@@ -232,18 +196,35 @@ def _step_with_contact_memory(
     options: SolverOptions,
     ground: Ground | None,
 ) -> tuple[State, Memory]:
+    return _advance(articulation, state, memory, control, dt, options, ground)[:2]
+
+
+def _advance(
+    articulation: Articulation,
+    state: State,
+    memory: Any,
+    control: Control | None,
+    dt: Array,
+    options: SolverOptions,
+    ground: Ground | None,
+    *,
+    with_report: bool = False,
+) -> tuple[State, Any, Any]:
+    """The state after all substeps, the memory if there was one, and the report of the last substep if wanted."""
     control = checked_control(articulation, state, control, options, ground)
 
     if options.substeps == 1:
-        return _substep_with_memory(articulation, state, memory, control, dt, options, ground)
+        return _substep(articulation, state, memory, control, dt, options, ground, with_report)
 
-    def take(now: tuple[State, Any], part: Array) -> tuple[Any, Any]:
-        return _substep_with_memory(articulation, *now, control, part, options, ground), ()
+    def take(now: tuple[State, Any], part: Array) -> tuple[tuple[State, Any], Any]:
+        end, remembered, report = _substep(articulation, now[0], now[1], control, part, options, ground, with_report)
+        return (end, remembered), report
 
-    return in_parts(take, (state, memory), dt, options)[0]
+    (end, memory), report = in_parts(take, (state, memory), dt, options)
+    return end, memory, report
 
 
-def _substep_with_memory(
+def _substep(
     articulation: Articulation,
     state: State,
     memory: Any,
@@ -251,88 +232,75 @@ def _substep_with_memory(
     dt: Array,
     options: SolverOptions,
     ground: Ground | None,
-) -> tuple[State, Any]:
+    with_report: bool,
+) -> tuple[State, Any, Any]:
+    report = None
+    if options.solver == "rk4":
+        return rk4_step(articulation, state, control, dt, options.tendon_law), memory, report
     if options.solver in ("pgs", "tgs"):
         held = held_by(articulation, state, ground, memory)
         outcome = physx_step(articulation, state, control, dt, options, touching=held)
-        return outcome.state, outcome.anchors
+        return outcome.state, None if memory is None else outcome.anchors, outcome.report if with_report else None
     touching = touching_of(articulation, [state], ground, options, memory)
-    (end,), remembered = implicit_step([articulation], [state], [control], dt, options, touching)
-    return end, memory if remembered is None else remembered
+    solved = solve_step([articulation], [state], [control], dt, options, touching)
+    ends = end_states(solved)
+    if with_report:
+        (report,) = step_reports(solved, ends, options)
+    if memory is not None and touching is not None:
+        memory = contact_memory(solved)
+    return ends[0], memory, report
 
 
-@one_operation
-def step_with_joint_drift(
-    articulation: Articulation,
-    state: State,
-    drift: Array,
-    control: Control | None,
-    dt: float | Array,
-    options: SolverOptions,
-) -> tuple[State, Array, StepReport]:
-    """Takes a :func:`step_and_report` with ``"pgs"`` or ``"tgs"`` and keeps the drift of spherical joints.
+def in_parts(
+    take_step: Callable[[Any, Array], tuple[Any, Any]], state: Any, dt: Array, options: SolverOptions
+) -> tuple[Any, Any]:
+    """Takes all substeps of a step. Returns the final state and the report of the last substep."""
+    if options.substeps == 1:
+        return take_step(state, dt)
+    part = dt / options.substeps
+    end, reports = scan(lambda now, _: take_step(now, part), state, length=options.substeps)
+    return end, jax.tree.map(lambda each: each[-1], reports)
 
-    PhysX locks the axes of a spherical joint in velocity only. A joint with two free axes, or with one free axis on a
-    rotating parent, therefore also turns about its locked axes. Its joint positions are the components of its rotation
-    along the free axes, and PhysX remembers the whole rotation. :func:`step` puts the joint back onto its free axes. No
-    other joints drift.
 
-    Args:
-      articulation: the articulation as it was built.
-      state: the state at the start of the step.
-      drift: rotation vectors [rad] by which the inbound joint frames have turned on their parents' links, shape [L, 3];
-        zeros at the start and after joint positions have been set, as in PhysX.
-      control: as for :func:`step`.
-      dt: length of the step [s].
-      options: as for :func:`step`.
-
-    Returns:
-      The state after the step, its drift, and the report. To evaluate other quantities with the drift, use
-      ``artix.link_poses(artix.with_joint_drift(articulation, drift), state)``.
-
-    Raises:
-      ValueError: as :func:`step`, or the solver is not ``"pgs"`` or ``"tgs"``.
-      TypeError: as :func:`step`.
-
-    Examples:
-      >>> builder = artix.ArticulationBuilder(fixed_base=True)
-      >>> root = builder.add_link()
-      >>> joint = artix.Joint.spherical((artix.Axis.SWING1, artix.Axis.SWING2))
-      >>> _ = builder.add_link(root, joint, mass=1.0, inertia=(0.1, 0.2, 0.3))
-      >>> ball = builder.build()
-      >>> state = artix.neutral_state(ball).replace(joint_velocity=jnp.array([3.0, 2.0]))
-      >>> options = artix.SolverOptions(solver="tgs")
-      >>> drift = jnp.zeros((2, 3))
-      >>> for _ in range(5):
-      ...     state, drift, _ = artix.simulation.step_with_joint_drift(ball, state, drift, None, 0.05, options)
-      ...
-      >>> print(jnp.abs(drift[1, 0]) > 0)  # turned about its locked axis
-      True
-    """
+def _time(articulation: Articulation, dt: float | Array, options: SolverOptions, ground: Ground | None) -> Array:
+    """Checks what must be known outside of the program, and returns the length of the step."""
     check_type("options", options, SolverOptions)
-    if options.solver not in ("pgs", "tgs"):
+    if ground is not None:
+        check_type("ground", ground, Ground)
+        check_rigid(articulation, ground, options)
+    return as_time(articulation, dt, backward=options.solver == "rk4")
+
+
+def checked_control(
+    articulation: Articulation, state: State, control: Control | None, options: SolverOptions, ground: Ground | None
+) -> Control:
+    """Checks all arguments and returns the control."""
+    control = Control() if control is None else control
+    check_state(articulation, state)
+    if ground is not None and options.solver == "rk4":
+        raise ValueError("solver='rk4' has no contacts: use solver='implicit', 'pgs' or 'tgs', or leave out ground")
+    if options.solver != "implicit" and has_pairs(articulation):
         raise ValueError(
-            f"solver={options.solver!r} keeps spherical joints on their free axes, so there is no drift: use "
-            "artix.step, or solver='pgs' or 'tgs'"
+            f"solver={options.solver!r} has no contacts between links, but the articulation has pairs of shapes: use "
+            "solver='implicit', or remove the pairs with artix.select_geometry_pairs(articulation, ())"
         )
-    return _step_with_joint_drift(articulation, state, drift, control, as_time(articulation, dt), options)
+    check_control(articulation, control)
+    _check_topology(articulation, options)
+    return control
 
 
-@quantity
-def _step_with_joint_drift(
-    articulation: Articulation,
-    state: State,
-    drift: Array,
-    control: Control | None,
-    dt: Array,
-    options: SolverOptions,
-) -> tuple[State, Array, StepReport]:
-    control = checked_control(articulation, state, control, options, None)
-    check_vector("drift", drift, (articulation.topology.num_links, 3), articulation.dtype, "L, rotation vectors")
-
-    def take(now: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
-        outcome = physx_step(articulation, now[0], control, part, options, drift=now[1])
-        return (outcome.state, outcome.drift), outcome.report
-
-    (end, drift), report = in_parts(take, (state, drift), dt, options)
-    return end, drift, report
+def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
+    topology = articulation.topology
+    if isinstance(topology, Topology):
+        return
+    if options.solver in ("pgs", "tgs"):
+        raise TypeError(
+            f"solver={options.solver!r} needs a static topology, and this articulation is padded: use "
+            "solver='implicit', or a fleet with layout='kinds'"
+        )
+    padding = topology.padding
+    if padding.fixed_tendons or padding.spatial_tendons or padding.loop_joints:
+        raise TypeError(
+            "steps with tendons or loop joints need a static topology, and this articulation is padded: use a fleet "
+            "with layout='kinds'"
+        )

@@ -526,6 +526,19 @@ def test_kernels_write_the_rows_of_their_members() -> None:
     np.testing.assert_allclose(jnp.vdot(back, velocity), jnp.vdot(rate, rate), rtol=1e-12)
 
 
+def test_a_member_of_a_mixed_fleet_costs_what_it_costs_alone() -> None:
+    """Padded to a common tree, the mass matrices of these two need six times their mean."""
+    members = [robots.load("arm7"), robots.load("quadruped")]
+    fleet = artix.Fleet(members * 4)
+
+    def of_fleet(_, state):
+        return fleet.evaluate(artix.mass_matrix, state)
+
+    together = artix.explain(of_fleet, members[0], fleet.neutral_state()).operations
+    alone = [artix.explain(artix.mass_matrix, member).operations[0] for member in members]
+    assert sorted(cost.operations for cost in together) == sorted(cost.operations for cost in alone)
+
+
 @pytest.mark.parametrize("by_kernels", [True, False])
 def test_kinds_have_results_of_their_own_size(by_kernels: bool) -> None:
     cart, pendulum = (robots.load(name).astype("float64") for name in ("cart_pole", "double_pendulum"))

@@ -6,10 +6,12 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
 
+import artix
 from tests.support.users_types import users_types
 
 ROOT = Path(__file__).parents[2]
@@ -24,9 +26,8 @@ def code_of(document: str, least: int = 1) -> str:
     return "\n".join(found)
 
 
-def run_code_of(document: str, least: int = 1) -> dict:
-    """What the code of a document defines when it runs from top to bottom."""
-    namespace: dict = {}
+def run_code_of(document: str, least: int = 1, **namespace: Any) -> dict:
+    """What the code of a document defines when it runs from top to bottom, with the names of ``namespace`` defined."""
     exec(compile(code_of(document, least), document, "exec"), namespace)
     return namespace
 
@@ -151,6 +152,24 @@ def test_the_examples_about_shapes_and_ground_run(capsys, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
+def test_the_examples_of_the_page_on_constraints_run():
+    """And what they assert holds, with users' 32-bit types."""
+    with users_types():
+        namespace = run_code_of("docs/constraints.md", 4)
+    robot, feet = namespace["robot"], namespace["weight"]
+    assert feet[2] == pytest.approx(9.81 * float(robot.link_mass.sum()), rel=0.2)
+    assert float(namespace["solution"].residual) < 1e-3
+
+
+def test_the_example_of_the_page_on_gpus_runs():
+    """The page leaves out the robot and its states. A CPU takes its own kernels."""
+    arm = artix.robots.load("double_pendulum")
+    states = jax.tree.map(lambda x: jax.numpy.stack([x] * 4), artix.neutral_state(arm))
+    namespace = run_code_of("docs/gpu.md", robot=arm, states=states, artix=artix, jax=jax)
+    assert namespace["step"](states).joint_position.shape == (4, 2)
+
+
+@pytest.mark.slow
 def test_the_examples_of_the_page_on_configurations_run(capsys):
     run_code_of("docs/configuration.md", 7)
     out = capsys.readouterr().out
@@ -222,8 +241,6 @@ def test_the_notebooks_hold_what_they_print_and_draw(notebook):
     ],
 )
 def test_the_functions_that_documents_name_exist(document):
-    import artix
-
     text = (ROOT / document).read_text(encoding="utf-8")
     names = set(re.findall(r"\bartix\.([a-zA-Z_]+)\b", text)) - {"cli", "io", "png"}
     missing = sorted(name for name in names if not hasattr(artix, name) and find_spec(f"artix.{name}") is None)

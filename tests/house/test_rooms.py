@@ -2,11 +2,17 @@
 
 import ast
 import re
+import sys
 from pathlib import Path
 
+import jax
 import pytest
 
+import artix
+from artix.evaluation.program import trace
+
 ROOT = Path(__file__).parents[2]
+SIMULATION = Path(artix.__file__).parent / "simulation"
 #: From the lowest to the highest; a module imports from its own room and from lower ones. ``artix`` is the face, the
 #: package's own ``__init__``, on which examples and commands are built as users' programs are.
 ROOMS = (
@@ -145,6 +151,38 @@ def test_a_room_can_be_followed(imports, room):
     inside = {module: others for module, others in imports.items() if room_of(module) == room}
     chain = longest_chain(inside)
     assert len(chain) < LONGEST_CHAIN, " imports ".join(chain)
+
+
+#: What a step of a robot without contacts, tendons, mimic joints and loops runs through.
+PLAIN_STEP = {
+    "step",
+    "contacts",
+    *(f"common.{name}" for name in ("control", "drives", "link_forces", "momentum_end", "step_start", "sweep")),
+    *(f"implicit.{name}" for name in ("bounds", "dof_rows", "laws", "members", "step", "sweeps", "system")),
+}
+
+
+def test_a_plain_step_is_followed_through_few_modules():
+    """Every other module of the room is entered only for its feature."""
+    builder = artix.ArticulationBuilder()
+    root = builder.add_link(mass=1.0, inertia=(0.1, 0.1, 0.1))
+    builder.add_link(root, artix.Joint.revolute(artix.Axis.TWIST), mass=1.0, inertia=(0.1, 0.1, 0.1))
+    robot = builder.build()
+    leaves, structure = jax.tree.flatten(artix.neutral_state(robot))
+    files = set()
+
+    def note(frame, event, _):
+        if event == "call":
+            files.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        trace(lambda *state: artix.step(robot, jax.tree.unflatten(structure, state), None, 0.01), leaves)
+    finally:
+        sys.setprofile(before)
+    inside = [Path(file) for file in files if SIMULATION in Path(file).parents]
+    assert {".".join(path.relative_to(SIMULATION).with_suffix("").parts) for path in inside} == PLAIN_STEP
 
 
 def test_the_map_names_every_room_in_this_order():

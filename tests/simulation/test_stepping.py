@@ -366,7 +366,7 @@ def test_the_gradient_of_a_pendulum(solver: str) -> None:
 
 @pytest.mark.parametrize(
     "solver",
-    [pytest.param(s, marks=pytest.mark.slow if s == "pgs" else pytest.mark.exhaustive) for s in SOLVERS],
+    [pytest.param(s, marks=pytest.mark.exhaustive if s == "tgs" else pytest.mark.slow) for s in SOLVERS],
 )
 def test_gradients_are_finite_where_nothing_is_smooth(solver: str) -> None:
     """At rest on every limit, with a tendon of no length, an envelope that is used up and friction that sticks."""
@@ -391,12 +391,10 @@ def test_gradients_are_finite_where_nothing_is_smooth(solver: str) -> None:
         end = last(artix.rollout(articulation, state, None, dt, SolverOptions(solver=solver), num_steps=3))
         return jnp.sum(end.joint_position) + jnp.sum(end.joint_velocity)
 
-    value, gradient = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))(articulation, at(articulation, 0.0), 0.01)
-    assert np.isfinite(value)
+    gradient = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))
     stiff = articulation.replace(drive=articulation.drive.replace(stiffness=jnp.full(2, 1e6)))
-    _, steep = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))(stiff, at(articulation, 0.0), 0.01)
-    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(steep))
-    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(gradient))
+    for one in (articulation, stiff):
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient(one, at(articulation, 0.0), 0.01)))
 
 
 # --- batches, dtypes, arguments ---------------------------------------------------------------------------------------

@@ -29,34 +29,6 @@ class DriveRow(NamedTuple):
     """The commanded force that shares the envelope."""
 
 
-def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displacement: Array, sweep: Sweep) -> Array:
-    """The accumulated impulse of an implicit spring and damper after one more sweep.
-
-    Converged PGS sweeps are one step of implicit Euler; TGS sweeps are explicit-in-order steps of ``dt / N``.
-
-    Args:
-      row: the drive.
-      accumulated: impulse so far in this step.
-      velocity: velocity of the DOF now.
-      displacement: displacement of the DOF since the start of the step.
-      sweep: the sweep.
-
-    Returns:
-      The new accumulated impulse.
-    """
-    drive, h = row.drive, sweep.h
-    accelerates = drive.is_acceleration > 0
-    gain = h * (h * drive.stiffness + drive.damping)
-    share = 1 / (1 + gain * jnp.where(accelerates, 1, row.response))
-    scale = jnp.where(accelerates, row.softened, 1)
-    drift = (sweep.elapsed - sweep.dt + h) * row.target_velocity
-    error = row.position_error - displacement + drift
-    push = -gain * velocity + h * drive.damping * row.target_velocity + h * drive.stiffness * error
-    kept = accumulated if sweep.temporal else (1 - share) * accumulated
-    impulse = kept + scale * share * push
-    return within_limit(row, impulse, sweep)
-
-
 def within_limit(row: DriveRow, impulse: Array, sweep: Sweep) -> Array:
     """Clips an accumulated impulse to the drive's limit. An envelope, if there is one, replaces the limit."""
     limited, bound = _limit(row, sweep)

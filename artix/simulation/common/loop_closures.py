@@ -12,8 +12,7 @@ from artix.constraints.anchor_sides import Side, anchor_sides, anchor_wrenches
 from artix.constraints.anchors import AnchorRows, Anchors, AnchorType, anchor_rows, loop_anchors, solved_anchor_rows
 from artix.kinematics.solve import kinematics
 from artix.model.articulation import Articulation, State
-from artix.model.topology import Topology
-from artix.simulation.common.limits import room
+from artix.simulation.common.control import room
 from artix.simulation.common.step_start import HIGHEST, StepStart
 
 Array = jax.Array
@@ -34,11 +33,8 @@ class LoopClosures(NamedTuple):
     """Indices of the joints with a distance, [D]."""
 
 
-def loop_closures(articulation: Articulation, state: State) -> LoopClosures | None:
-    """The loop joints at the start of a step; ``None`` if there are none."""
-    topology = articulation.topology
-    if not isinstance(topology, Topology) or not topology.loop_joints:
-        return None
+def loop_closures(articulation: Articulation, state: State) -> LoopClosures:
+    """The loop joints at the start of a step."""
     anchors, kin = loop_anchors(articulation), kinematics(articulation, state)
     is_distance = anchors.has_type(AnchorType.DISTANCE)
     of_row = is_distance[anchors.row_anchor]

@@ -1,4 +1,4 @@
-"""The input of a step besides the articulation and its state: controls (data) and options (static)."""
+"""Options of the solver of a step."""
 
 from __future__ import annotations
 
@@ -6,38 +6,6 @@ import dataclasses
 from typing import Literal
 
 import jax
-
-from artix.math import struct
-from artix.model.articulation import Articulation
-from artix.model.checks import check_type, check_vector
-
-Array = jax.Array
-
-
-class Control(struct.PyTreeNode):
-    """The input that acts on an articulation during one step. Fields that are ``None`` have no effect.
-
-    Attributes:
-      joint_force: commanded joint forces [N m or N], shape [n]; clipped to ``articulation.max_joint_force``.
-      drive_target: target positions of the drives [rad or m], shape [n]; if ``None``,
-        ``articulation.drive.target_position``.
-      drive_target_velocity: target velocities of the drives [rad/s or m/s], shape [n]; if ``None``,
-        ``articulation.drive.target_velocity``.
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
-        [L, 6].
-
-    Examples:
-      >>> pole = artix.robots.load("cart_pole")
-      >>> push = artix.Control(joint_force=jnp.array([12.0, 0.0]))
-      >>> state = artix.step(pole, artix.neutral_state(pole), push, 0.01)
-      >>> print(state.joint_velocity[0])  # 12 N on what feels like 1.05 kg for 0.01 s
-      0.114
-    """
-
-    joint_force: Array | None = None
-    drive_target: Array | None = None
-    drive_target_velocity: Array | None = None
-    external_force: Array | None = None
 
 
 @jax.tree_util.register_static
@@ -155,21 +123,3 @@ class SolverOptions:
         if self.max_separation_speed is not None:
             return self.max_separation_speed
         return 0.1 if self.solver == "implicit" else 1.0
-
-
-def check_control(articulation: Articulation, control: Control, called: str = "control") -> None:
-    """Checks the shapes and dtypes of a control, which errors call ``called``.
-
-    See :func:`artix.model.checks.check_vector`.
-    """
-    check_type(called, control, Control)
-    tree = articulation.topology
-    for name, shape, meaning in (
-        ("joint_force", (tree.num_dofs,), "n joint DOFs"),
-        ("drive_target", (tree.num_dofs,), "n joint DOFs"),
-        ("drive_target_velocity", (tree.num_dofs,), "n joint DOFs"),
-        ("external_force", (tree.num_links, 6), "L links, force then torque"),
-    ):
-        value = getattr(control, name)
-        if value is not None:
-            check_vector(f"{called}.{name}", value, shape, articulation.dtype, meaning)

@@ -138,6 +138,11 @@ def has_tendons(topology: Tree) -> bool:
     return isinstance(topology, Topology) and bool(topology.fixed_tendons or topology.spatial_tendons)
 
 
+def has_loop_joints(topology: Tree) -> bool:
+    """Whether the articulation has loop joints."""
+    return isinstance(topology, Topology) and bool(topology.loop_joints)
+
+
 def inverse_with(at_start: StepStart, added: Array) -> Array:
     """The inverse of the mass matrix with ``added`` [nv] on its diagonal, [nv, nv]."""
     return inverse_of_product(at_start.topology, at_start.mass_matrix, at_start.mass_product._replace(added=added))
@@ -174,6 +179,11 @@ def spins(at_start: StepStart, angular: Array) -> Array:
     """Angular momenta of the links about their own centres of mass, for angular velocities [3, L] in world axes."""
     axes = at_start.mass_axes
     return spatial.rotate(axes, spatial.apply(at_start.own_inertia, spatial.rotate_inverse(axes, angular)))
+
+
+def momenta_about_centers(at_start: StepStart, motion: Array) -> Array:
+    """Linear and angular momenta [L, 6] of the links about their own centres of mass."""
+    return jnp.concatenate([at_start.mass[:, None] * motion[:, :3], spins(at_start, motion[:, 3:].T).T], axis=1)
 
 
 def generalized_force(at_start: StepStart, wrench: Array) -> Array:

@@ -1,25 +1,30 @@
-"""The velocity of an implicit step that satisfies all bounds and hard relations."""
+"""The velocity of an implicit step within its bounds, and its derivative.
+
+The derivative comes from the equation ``M (nu' - nu) = impulses`` at the solution. As in forward dynamics, this needs
+the derivatives of inverse dynamics, but neither those of the mass matrix nor those of its inverse.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.displacements import has_all_displacements
-from artix.math.arrays import matmul
+from artix.kinematics.velocities import generalized_velocity
+from artix.math.tangents import value_and_change
+from artix.model.articulation import Articulation, State
+from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.step_start import HIGHEST
-from artix.simulation.implicit.contact_bounds import Touching, contact_rows
+from artix.simulation.implicit.contact_bounds import Touching, contact_impulse, contact_rows
+from artix.simulation.implicit.dof_rows import all_bound_rows
 from artix.simulation.implicit.laws import Bounds, Impulses
-from artix.simulation.implicit.members import dof_places, in_columns, joined, parted
-from artix.simulation.implicit.response import Response
-from artix.simulation.implicit.rows import all_bound_rows, distance_rows
-from artix.simulation.implicit.sweeps import sweep_over_bounds
-from artix.simulation.implicit.system import ImplicitSystem, Prepared
-from artix.simulation.implicit.velocity import bounded_velocity
+from artix.simulation.implicit.members import dof_places, joined, parted, side_by_side
+from artix.simulation.implicit.sweeps import Swept, follow_bounds, follow_contacts, sweep_over_bounds
+from artix.simulation.implicit.system import Acting, Prepared, Response, missing_impulse
+from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
 
@@ -50,82 +55,78 @@ class AllBounded(NamedTuple):
 
 
 def bounded(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> AllBounded:
-    """Sweeps over all bounds while keeping the hard relations."""
-    trees, sizes = [one.at_start.topology for one in parts], [len(one.system.velocity) for one in parts]
-    if all(
-        one.system.hard is None and one.loops is None and has_all_displacements(tree)
-        for one, tree in zip(parts, trees, strict=True)
-    ):
-        velocity, impulses, corrections = bounded_velocity(parts, touching, options)
-        none = jnp.zeros_like(velocity, shape=0)
-        each = [Bounded(own, own, none) for own in parted(velocity, sizes)]
-        return AllBounded(each, velocity, corrections, corrections, impulses)
-    bounds, remembered = _all_bounds(parts, touching, options), None if touching is None else touching.remembered
-    # Without mimic joints both velocities are the same.
-    targets = ("position_target", "target") if any(len(tree.mimic_dofs) for tree in trees) else ("target",)
-    found = []
-    for target in targets:
-        start = joined([_held(one.system, target) for one in parts])
-        dt = parts[0].acting.dt
-        velocity, impulses, corrections = sweep_over_bounds(trees, bounds, start, dt, options, remembered)
-        for one, own in zip(parts, parted(velocity, sizes), strict=True):
-            if one.system.hard is not None:
-                missing = one.system.hard.missing(own, getattr(one.system.hard, target))
-                corrections = jnp.concatenate([corrections, missing])
-        found.append((velocity, corrections))
-    moving, end = (parted(found[k][0], sizes) for k in (0, -1))
-    loops = _loop_impulses(parts, bounds, impulses)
-    each = [Bounded(*one) for one in zip(moving, end, loops, strict=True)]
-    return AllBounded(each, found[-1][0], found[0][1], found[-1][1], impulses)
-
-
-def _all_bounds(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> Bounds:
-    """The rows of all articulations, in terms of the generalised velocity."""
+    """Sweeps over all bounds of articulations without hard relations."""
+    remembered = None if touching is None else touching.remembered
     articulations, states, acting = zip(*((one.articulation, one.state, one.acting) for one in parts), strict=True)
-    free = [Response(None, one.system.response.matrix) for one in parts]
-    within = [response if one.system.hard is None else one.response for response, one in zip(free, parts, strict=True)]
-    rows = all_bound_rows(articulations, states, acting, free, within)
-    distances, sizes = [], [len(response.weight) for response in within]
-    for k, (one, response) in enumerate(zip(parts, within, strict=True)):
-        if one.loops is not None:
-            own = distance_rows(one.articulation, one.loops, response.matrix, one.acting.dt)
-            distances.append(
-                own._replace(direction=in_columns(own.direction, sizes, k), effect=in_columns(own.effect, sizes, k))
-            )
-    contacts = None
-    if touching is not None:
-        response = Response.joined(within)
-        contacts = contact_rows(articulations, states, touching.touches, response, acting, options)
-    return Bounds(rows, joined(distances) if distances else None, contacts)
+    given = (articulations, states, acting, None if touching is None else touching.touches)
+    velocity, responses = joined([one.system.velocity for one in parts]), tuple(one.system.response for one in parts)
+    matrix = side_by_side([one.system.matrix for one in parts], [len(one.system.velocity) for one in parts])
+    velocity, impulses, corrections = _swept(options, velocity, responses, remembered, given, matrix)
+    none = jnp.zeros_like(velocity, shape=0)
+    each = [Bounded(own, own, none) for own in parted(velocity, [len(one.system.velocity) for one in parts])]
+    return AllBounded(each, velocity, corrections, corrections, impulses)
 
 
-def _held(system: ImplicitSystem, target: str) -> Array:
-    """The velocity [nv] before the sweeps, corrected to satisfy the hard relations."""
-    return system.velocity if system.hard is None else system.hard.held(system.velocity, getattr(system.hard, target))
+_Given: TypeAlias = tuple[tuple[Articulation, ...], tuple[State, ...], tuple[Acting, ...], Touches | None]
 
 
-def _loop_impulses(parts: Sequence[Prepared], bounds: Bounds, impulses: Impulses) -> list[Array]:
-    """Impulses on all rows of each articulation's loop anchors, given the impulses of the bounds."""
-    sizes = [len(one.system.velocity) for one in parts]
-    given = jnp.zeros_like(parts[0].system.velocity, shape=sum(sizes))
-    distances, contacts = bounds.distances, bounds.contacts
-    if distances is None:
-        return [given[:0]] * len(parts)
-    across = jnp.add(*impulses.distances)
-    given = given.at[dof_places([one.at_start.topology for one in parts])].set(impulses.dofs.total)
-    given = given + jnp.matmul(across, distances.direction, precision=HIGHEST)
-    if contacts is not None:
-        given = given + matmul(contacts.on_links(impulses.contacts), contacts.links.direction)
-    spans = iter(parted(across, [len(one.loops.distances) for one in parts if one.loops is not None]))
-    found = []
-    for one, own in zip(parts, parted(given, sizes), strict=True):
-        if one.loops is None:
-            found.append(given[:0])
-            continue
-        system, loops = one.system, one.loops
-        total = jnp.zeros_like(loops.rows.error).at[loops.distances].set(next(spans))
-        if len(loops.held) and system.hard is not None:
-            unheld = system.velocity + system.response.to(own)
-            total = total.at[loops.held].set(system.hard.impulses(unheld, system.hard.target)[-len(loops.held) :])
-        found.append(total)
-    return found
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _swept(
+    options: SolverOptions,
+    velocity: Array,
+    responses: tuple[Response, ...],
+    remembered: ContactMemory | None,
+    given: _Given,
+    matrix: Array,
+) -> Swept:
+    """The result of the sweeps; only the derivative uses the ``matrix`` of the linear system."""
+    trees, dt = [one.topology for one in given[0]], given[2][0].dt
+    bounds, response = _bounds(options, responses, given), Response.joined(responses)
+    if response.left is None:
+        return sweep_over_bounds(trees, bounds, velocity, dt, options, remembered)
+    bounds = bounds.in_coordinates(response, velocity, dof_places(trees))
+    found = sweep_over_bounds(trees, bounds, jnp.zeros_like(velocity), dt, options, remembered)
+    return found._replace(velocity=velocity + response.velocity(found.velocity))
+
+
+@functools.partial(_swept.defjvp, symbolic_zeros=True)
+def _swept_jvp(options: SolverOptions, primals, tangents):
+    """Tangents of the unbounded velocity and the response are not used: the equation accounts for them."""
+    (velocity, responses, remembered, given, matrix), d_given = primals, tangents[3]
+    found = _swept(options, velocity, responses, remembered, given, matrix)
+    trees = [one.topology for one in given[0]]
+    sizes = [tree.nv for tree in trees]
+    velocities = parted(found.velocity, sizes)
+
+    def missing_at(now: _Given) -> Array:
+        articulations, states, acting, contacts = now
+        taken = []
+        for k, (articulation, state) in enumerate(zip(articulations, states, strict=True)):
+            change = velocities[k] - generalized_velocity(articulation, state)
+            taken.append(missing_impulse(articulation, state, acting[k], change))
+        if contacts is None:
+            return joined(taken)
+        return joined(taken) - contact_impulse(articulations, states, contacts, found.impulses.contacts)
+
+    missing = value_and_change(missing_at, given, d_given)[1]
+    if given[3] is not None:
+        follow = functools.partial(follow_contacts, trees, options, found, matrix, -missing)
+    else:
+        # Sweeps find the change; they need the effects of rows as changes of the velocity.
+        responses = tuple(Response(None, response.matrix) for response in responses)
+        parts = zip(responses, parted(missing, sizes), strict=True)
+        follow = functools.partial(follow_bounds, trees, options, found, joined([-one.to(part) for one, part in parts]))
+
+    def bounds(now: _Given) -> tuple[Bounds, Array]:
+        return _bounds(options, responses, now), now[2][0].dt
+
+    return found, follow(*value_and_change(bounds, given, d_given))
+
+
+def _bounds(options: SolverOptions, responses: tuple[Response, ...], given: _Given) -> Bounds:
+    articulations, states, acting, contacts = given
+    rows = all_bound_rows(articulations, states, acting, responses, responses)
+    if contacts is None:
+        return Bounds(rows)
+    response = Response.joined(responses)
+    return Bounds(rows, None, contact_rows(articulations, states, contacts, response, acting, options))

@@ -18,8 +18,7 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_motions import contact_directions, contact_reaches
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, LinkMotions
 from artix.simulation.implicit.members import joined
-from artix.simulation.implicit.response import Response
-from artix.simulation.implicit.system import ERROR_REDUCTION, Acting
+from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, Response
 from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array

@@ -33,7 +33,7 @@ class LinkMotions(NamedTuple):
     direction: Array
     """Derivatives by the generalised velocity or the coordinates, [S, nv]."""
     effect: Array
-    """Changes of the coordinates per unit impulse, [S, nv]; see :mod:`artix.simulation.implicit.response`."""
+    """Changes of the coordinates per unit impulse, [S, nv]; see :mod:`artix.simulation.implicit.system`."""
     coupling: Array
     """Changes of the motions per unit impulse, [S, S]."""
     start: Array | None = None

@@ -14,15 +14,9 @@ from artix.simulation.implicit.contact_derivatives import ContactEquations
 from artix.simulation.implicit.contact_newton import law_derivatives
 from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates
 from artix.simulation.implicit.derivatives import ActingBounds
-from artix.simulation.implicit.impulses import (
-    BoundImpulses,
-    BoundRow,
-    DistanceRow,
-    bound_imbalance,
-    distance_imbalance,
-    distance_slope,
-)
-from artix.simulation.implicit.response import Response
+from artix.simulation.implicit.distance_rows import DistanceRow, distance_imbalance, distance_slope
+from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, bound_imbalance
+from artix.simulation.implicit.system import Response
 
 Array = jax.Array
 

@@ -26,13 +26,8 @@ from artix.simulation.implicit.contact_rows import (
     solve_contact_row,
 )
 from artix.simulation.implicit.derivatives import impulse_changes
-from artix.simulation.implicit.impulses import (
-    BoundImpulses,
-    BoundRow,
-    DistanceRow,
-    solve_bounds,
-    solve_distance,
-)
+from artix.simulation.implicit.distance_rows import DistanceRow, solve_distance
+from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, solve_bounds
 from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, acting_bounds, contact_equations, imbalances
 from artix.simulation.implicit.members import dof_order, dof_places
 

@@ -1,7 +1,14 @@
-"""The equation of an implicit step, and the linear system of its springs, dampers and hard relations."""
+"""The linear system of an implicit step: springs, dampers and hard relations, and its response to impulses.
+
+The inverse of a mass matrix is dense, but its factors are sparse: an impulse on one leg reaches another leg only
+through the root. Sweeps therefore carry coordinates of the change of velocity, in which a row reads and writes only
+entries between its link and the root. If hard relations or tendons couple everything, the coordinates are the change of
+the generalised velocity itself.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -16,16 +23,18 @@ from artix.dynamics.factorization import (
     split_inverse,
 )
 from artix.dynamics.inverse import rigid_body_forces
+from artix.kinematics.displacements import has_all_displacements
 from artix.kinematics.velocities import generalized_velocity
-from artix.math import struct
+from artix.math import spatial, struct
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
-from artix.simulation.common.commands import Commands, position_error
+from artix.simulation.common.control import Commands, position_error
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.springs import Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, StepStart, inverse_with
 from artix.simulation.implicit.hard_rows import HardRows, hard_rows
-from artix.simulation.implicit.response import Response
+from artix.simulation.implicit.members import joined, side_by_side
 
 Array = jax.Array
 
@@ -48,6 +57,67 @@ class Acting(struct.PyTreeNode):
     """Length of the step [s]."""
     smooth_friction: float = struct.field(pytree_node=False)
     """As in :class:`artix.SolverOptions`."""
+
+
+class Response(struct.PyTreeNode):
+    """The change of the generalised velocity per generalised impulse: ``left diag(weight) left^T``, or a dense matrix.
+
+    A generalised impulse p changes the coordinates by ``diag(weight) left^T p``, and coordinates y change the velocity
+    by ``left y``. With a dense matrix, coordinates are the velocity's change itself.
+    """
+
+    left: Array | None
+    """[nv, nv]; ``None`` if the matrix is dense."""
+    weight: Array
+    """[nv]; or the dense matrix, [nv, nv]."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Response]) -> Response:
+        """The joint response of several articulations, none of which responds to impulses on another."""
+        if len(parts) == 1:
+            return parts[0]
+        sizes = [len(part.weight) for part in parts]
+        if any(part.left is None for part in parts):
+            return cls(None, side_by_side([part.matrix for part in parts], sizes))
+        left = [part.left for part in parts if part.left is not None]
+        return cls(side_by_side(left, sizes), joined([part.weight for part in parts]))
+
+    @property
+    def matrix(self) -> Array:
+        """The response as a matrix, [nv, nv]."""
+        return (
+            self.weight
+            if self.left is None
+            else spatial.symmetric_from_upper(matmul(self.left * self.weight, self.left.T))
+        )
+
+    @property
+    def diagonal(self) -> Array:
+        """Diagonal of the matrix, [nv]."""
+        if self.left is None:
+            return jnp.diagonal(self.weight)
+        return jnp.sum(self.left * (self.left * self.weight), axis=1)
+
+    @property
+    def effects(self) -> Array:
+        """Changes of the coordinates per unit impulse, [nv, nv]."""
+        return self.weight.T if self.left is None else self.left * self.weight
+
+    def reading(self, direction: Array) -> Array:
+        """Derivatives by the coordinates of velocities along directions [S, nv], [S, nv]."""
+        return direction if self.left is None else matmul(direction, self.left)
+
+    def effect(self, direction: Array) -> Array:
+        """Changes of the coordinates per unit impulse along directions [S, nv], [S, nv]."""
+        return matmul(direction, self.weight.T) if self.left is None else self.reading(direction) * self.weight
+
+    def velocity(self, coordinates: Array) -> Array:
+        """The change of the generalised velocity [nv] for coordinates [nv]."""
+        return coordinates if self.left is None else matmul(self.left, coordinates)
+
+    def to(self, impulse: Array) -> Array:
+        """The change of the generalised velocity due to a generalised impulse [nv]."""
+        return self.velocity(self.effect(impulse[None])[0])
 
 
 class ImplicitSystem(NamedTuple):
@@ -76,6 +146,11 @@ class Prepared(NamedTuple):
     acting: Acting
     loops: LoopClosures | None
     system: ImplicitSystem
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether only bounds restrict the velocity and its derivative has a closed form."""
+        return self.system.hard is None and self.loops is None and has_all_displacements(self.at_start.topology)
 
     @property
     def response(self) -> Response:

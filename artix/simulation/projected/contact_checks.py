@@ -18,9 +18,9 @@ from artix.simulation.projected.friction_anchors import FrictionAnchors, patches
 _SHAPES = (GeometryType.SPHERE, GeometryType.CAPSULE, GeometryType.BOX)
 
 
-def check_rigid(articulation: Articulation, ground: Ground | None, options: SolverOptions) -> None:
+def check_rigid(articulation: Articulation, ground: Ground, options: SolverOptions) -> None:
     """Raises ``ValueError`` for compliant shapes or surfaces, if their numbers are not traced."""
-    if ground is None or options.solver not in ("pgs", "tgs"):
+    if options.solver not in ("pgs", "tgs"):
         return
     every = {f"ground.surfaces[{k}]": surface.stiffness for k, surface in enumerate(ground.surfaces)}
     every["articulation.geometry"] = articulation.geometry.stiffness

@@ -15,7 +15,6 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.spatial_tendons import path_lengths
 from artix.simulation.common.step_start import StepStart, link_motion, static_topology
 from artix.simulation.common.sweep import Sweep
-from artix.simulation.common.unconstrained import Unconstrained
 from artix.simulation.projected.gauss_seidel import (
     Progress,
     Rows,
@@ -26,6 +25,7 @@ from artix.simulation.projected.gauss_seidel import (
     sweep_order,
 )
 from artix.simulation.projected.positions import Configuration, advance, start_configuration, to_state, with_drift_of
+from artix.simulation.projected.unconstrained import Unconstrained
 
 Array = jax.Array
 

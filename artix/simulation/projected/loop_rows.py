@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from artix.model.articulation import Articulation
-from artix.simulation.common.limits import limit_impulses
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
 from artix.simulation.common.step_start import HIGHEST, StepStart
 from artix.simulation.common.sweep import Sweep
+from artix.simulation.projected.dof_laws import limit_impulses
 
 Array = jax.Array
 

@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.model.articulation import Articulation
-from artix.simulation.common.commands import Commands, position_error
+from artix.simulation.common.control import Commands, position_error, room
 from artix.simulation.common.drives import DriveRow
 from artix.simulation.common.fixed_tendons import fixed_tendon_rows
-from artix.simulation.common.limits import LimitRow, room
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.mimic import mimic_rows
 from artix.simulation.common.spatial_tendons import spatial_tendon_rows
 from artix.simulation.common.step_start import StepStart, axis_row, static_topology
 from artix.simulation.projected.contact_rows import ContactRows, mobility_softness
+from artix.simulation.projected.dof_laws import LimitRow
 from artix.simulation.projected.gauss_seidel import DofRow, Rows
 from artix.simulation.projected.loop_rows import loop_rows
 

@@ -11,29 +11,23 @@ from artix.kinematics.links import link_frames, link_velocities
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
-from artix.simulation.common.commands import commands_of
+from artix.simulation.common.control import Control, commands_of
 from artix.simulation.common.joint_drift import with_joint_drift
 from artix.simulation.common.joint_forces import incoming_joint_forces
+from artix.simulation.common.link_forces import gravity_and_loads, link_resistance
 from artix.simulation.common.loop_closures import loop_closures, loop_wrenches
-from artix.simulation.common.momentum_correction import momentum_of, restore_momentum
-from artix.simulation.common.momentum_end import with_momentum
-from artix.simulation.common.options import Control, SolverOptions
+from artix.simulation.common.momentum_end import momentum_of, restore_momentum, with_momentum
+from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import StepReport, residual_of
 from artix.simulation.common.step_start import (
     StepStart,
     evaluate_step_start,
     generalized_force,
+    has_loop_joints,
     link_motion,
     response,
     static_topology,
     world_inertias,
-)
-from artix.simulation.common.unconstrained import (
-    Unconstrained,
-    clamp_joint_velocities,
-    gravity_and_loads,
-    link_resistance,
-    unconstrained_velocities,
 )
 from artix.simulation.projected.contact_report import anchors_after, contact_report, contact_wrenches
 from artix.simulation.projected.contact_rows import ContactRows, Touching, contact_rows
@@ -42,6 +36,11 @@ from artix.simulation.projected.gauss_seidel import tendon_wrenches
 from artix.simulation.projected.iterations import Solution, iterate
 from artix.simulation.projected.positions import Configuration, to_state, with_drift_of
 from artix.simulation.projected.rows import constraint_rows
+from artix.simulation.projected.unconstrained import (
+    Unconstrained,
+    clamp_joint_velocities,
+    unconstrained_velocities,
+)
 
 Array = jax.Array
 
@@ -95,7 +94,9 @@ def physx_step(
     else:
         free = unconstrained_velocities(at_start, velocity, given + brake, joint_force, dt)
     free = _corrected(at_start, free)
-    loops = loop_closures(articulation if drift is None else with_joint_drift(articulation, drift), state)
+    loops = None
+    if has_loop_joints(at_start.topology):
+        loops = loop_closures(articulation if drift is None else with_joint_drift(articulation, drift), state)
     contacts: ContactRows | None = None
     anchors: list[Anchored] = []
     found_at = free.velocity[:0]

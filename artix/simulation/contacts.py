@@ -1,4 +1,4 @@
-"""The contacts of a step, and what they remember of the previous step."""
+"""The contacts at the start of a step, and what they remember from the previous one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def touching_of(
     options: SolverOptions,
     memory: ContactMemory | None = None,
 ) -> Touching | None:
-    """The contacts with the ground and between links at the start of a step."""
+    """The contacts with the ground and between links at the start of a step; ``None`` if nothing can touch."""
+    if ground is None and not has_pairs(articulation):
+        return None
     found = _touches_of(articulation, states, ground, options)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Friction, position limits and velocity limits of one DOF."""
+"""PhysX's laws of one DOF in a sweep: drive, friction, position limits and velocity limits."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.model.joint_features import JointFrictions
+from artix.simulation.common.drives import DriveRow, within_limit
 from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
@@ -45,6 +46,34 @@ class LimitRow(NamedTuple):
     """Impulse per velocity with the link's constraint-force mixing."""
 
 
+def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displacement: Array, sweep: Sweep) -> Array:
+    """The accumulated impulse of an implicit spring and damper after one more sweep.
+
+    Converged PGS sweeps are one step of implicit Euler; TGS sweeps are explicit-in-order steps of ``dt / N``.
+
+    Args:
+      row: the drive.
+      accumulated: impulse so far in this step.
+      velocity: velocity of the DOF now.
+      displacement: displacement of the DOF since the start of the step.
+      sweep: the sweep.
+
+    Returns:
+      The new accumulated impulse.
+    """
+    drive, h = row.drive, sweep.h
+    accelerates = drive.is_acceleration > 0
+    gain = h * (h * drive.stiffness + drive.damping)
+    share = 1 / (1 + gain * jnp.where(accelerates, 1, row.response))
+    scale = jnp.where(accelerates, row.softened, 1)
+    drift = (sweep.elapsed - sweep.dt + h) * row.target_velocity
+    error = row.position_error - displacement + drift
+    push = -gain * velocity + h * drive.damping * row.target_velocity + h * drive.stiffness * error
+    kept = accumulated if sweep.temporal else (1 - share) * accumulated
+    impulse = kept + scale * share * push
+    return within_limit(row, impulse, sweep)
+
+
 def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: Sweep) -> Array:
     """The accumulated friction impulse: it stops the DOF, or is the sliding friction if that is less."""
     friction, time = row.friction, sweep.budget_time
@@ -53,12 +82,6 @@ def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: 
     slides = jnp.abs(stopping) > friction.static * time
     impulse = jnp.where(slides, jnp.clip(stopping, -sliding, sliding), stopping)
     return jnp.where((friction.static > 0) | (friction.viscous > 0), impulse, accumulated)
-
-
-def room(limit: Array, position: Array, sign: int) -> Array:
-    """Distance of positions from a limit above (1) or below (-1): negative beyond it, infinite without a limit."""
-    limited = jnp.isfinite(limit)
-    return jnp.where(limited, sign * (jnp.where(limited, limit, 0) - position), jnp.inf)
 
 
 def limit_impulses(

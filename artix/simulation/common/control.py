@@ -1,0 +1,107 @@
+"""What is commanded during a step, and how far joints are from their targets and limits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.kinematics.tree import by_body, where_spherical
+from artix.math import spatial, struct
+from artix.model.articulation import Articulation
+from artix.model.checks import check_type, check_vector
+from artix.model.padded_topology import Tree
+from artix.simulation.common.joint_drift import drift_by_body
+
+Array = jax.Array
+
+
+class Control(struct.PyTreeNode):
+    """The input that acts on an articulation during one step. Fields that are ``None`` have no effect.
+
+    Attributes:
+      joint_force: commanded joint forces [N m or N], shape [n]; clipped to ``articulation.max_joint_force``.
+      drive_target: target positions of the drives [rad or m], shape [n]; if ``None``,
+        ``articulation.drive.target_position``.
+      drive_target_velocity: target velocities of the drives [rad/s or m/s], shape [n]; if ``None``,
+        ``articulation.drive.target_velocity``.
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
+        [L, 6].
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> push = artix.Control(joint_force=jnp.array([12.0, 0.0]))
+      >>> state = artix.step(pole, artix.neutral_state(pole), push, 0.01)
+      >>> print(state.joint_velocity[0])  # 12 N on what feels like 1.05 kg for 0.01 s
+      0.114
+    """
+
+    joint_force: Array | None = None
+    drive_target: Array | None = None
+    drive_target_velocity: Array | None = None
+    external_force: Array | None = None
+
+
+def check_control(articulation: Articulation, control: Control, called: str = "control") -> None:
+    """Checks the shapes and dtypes of a control, which errors call ``called``.
+
+    See :func:`artix.model.checks.check_vector`.
+    """
+    check_type(called, control, Control)
+    tree = articulation.topology
+    for name, shape, meaning in (
+        ("joint_force", (tree.num_dofs,), "n joint DOFs"),
+        ("drive_target", (tree.num_dofs,), "n joint DOFs"),
+        ("drive_target_velocity", (tree.num_dofs,), "n joint DOFs"),
+        ("external_force", (tree.num_links, 6), "L links, force then torque"),
+    ):
+        value = getattr(control, name)
+        if value is not None:
+            check_vector(f"{called}.{name}", value, shape, articulation.dtype, meaning)
+
+
+class Commands(NamedTuple):
+    """Commands to the joints during a step, [n] each."""
+
+    joint_force: Array
+    """Commanded forces within their limits [N m or N]."""
+    target_position: Array
+    """Position targets of the drives [rad or m]."""
+    target_velocity: Array
+    """Velocity targets of the drives [rad/s or m/s]."""
+
+
+def commands_of(articulation: Articulation, control: Control) -> Commands:
+    """The commands of a control: forces clipped to their limits, and targets."""
+    drive, limit = articulation.drive, articulation.max_joint_force
+    force = jnp.zeros_like(limit) if control.joint_force is None else control.joint_force
+    target, velocity = control.drive_target, control.drive_target_velocity
+    return Commands(
+        joint_force=jnp.clip(force, -limit, limit),
+        target_position=drive.target_position if target is None else target,
+        target_velocity=drive.target_velocity if velocity is None else velocity,
+    )
+
+
+def position_error(topology: Tree, position: Array, target: Array, drift: Array | None = None) -> Array:
+    """Target minus position, [n]; for spherical joints with several axes, twice the vector part of the rotation left.
+
+    A ``drift`` [L, 3] of the joint frames is part of the rotation, not of its target.
+    """
+    error = target - position
+    if not topology.has_spherical:
+        return error
+    wanted, now = (spatial.quaternion_exp(by_body(topology, x)) for x in (target, position))
+    if drift is not None:
+        now = spatial.quaternion_product(drift_by_body(topology, drift), now)
+    product = spatial.quaternion_product(spatial.conjugate(wanted), now)
+    product = jnp.where(product[3] < 0, -product, product)
+    several = jnp.asarray(topology.dof_is_one_of_several)
+    return jnp.where(several, where_spherical(topology, -2 * product[:3], error), error)
+
+
+def room(limit: Array, position: Array, sign: int) -> Array:
+    """Distance of positions from a limit above (1) or below (-1): negative beyond it, infinite without a limit."""
+    limited = jnp.isfinite(limit)
+    return jnp.where(limited, sign * (jnp.where(limited, limit, 0) - position), jnp.inf)

@@ -1,0 +1,66 @@
+"""Bounds of the distances of loop joints in the implicit solver."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.model.articulation import Articulation
+from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
+from artix.simulation.common.step_start import HIGHEST
+from artix.simulation.implicit.dof_rows import LOCKED, approach_speed, finite_or_zero, stopping_impulse
+
+Array = jax.Array
+
+
+class DistanceRow(NamedTuple):
+    """The distance of a loop joint's two origins (or all, with a leading axis [D])."""
+
+    direction: Array
+    """Derivative of the rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
+    effect: Array
+    """Change of the generalised velocity per unit impulse, [nv]."""
+    response: Array
+    """Rate per impulse."""
+    lower_velocity: Array
+    """Smallest rate that the lower bound allows."""
+    upper_velocity: Array
+    """Largest rate that the upper bound allows."""
+
+
+def distance_rows(articulation: Articulation, loops: LoopClosures, response: Array, dt: Array) -> DistanceRow:
+    """The rows of all distances, for a response [nv, nv] under the hard relations."""
+    direction = loops.rows.jacobian[loops.distances]
+    lower_gap, upper_gap = distance_gaps(articulation, loops)
+    effect = jnp.matmul(direction, response.T, precision=HIGHEST)
+    mobility = jnp.sum(direction * effect, axis=1)
+    free = mobility > LOCKED * jnp.finfo(dt.dtype).eps * jnp.max(jnp.abs(response))
+    drift = dt * loops.rows.bias[loops.distances]
+    return DistanceRow(
+        direction=direction,
+        effect=jnp.where(free[:, None], effect, 0),
+        response=jnp.where(free, mobility, 1),
+        lower_velocity=-approach_speed(lower_gap, dt) - drift,
+        upper_velocity=approach_speed(upper_gap, dt) - drift,
+    )
+
+
+def solve_distance(row: DistanceRow, old: tuple[Array, Array], rate: Array) -> tuple[tuple[Array, Array], Array]:
+    """Solves one distance in a sweep: the impulses of its lower and upper bound, and the sum of their changes."""
+    lower = stopping_impulse(old[0], row.lower_velocity, rate, row.response, 1)
+    rate = rate + row.response * (lower - old[0])
+    upper = stopping_impulse(old[1], row.upper_velocity, rate, row.response, -1)
+    return (lower, upper), lower - old[0] + upper - old[1]
+
+
+def distance_imbalance(row: DistanceRow, found: tuple[Array, Array], rate: Array) -> Array:
+    """The residual of a distance's law, as an impulse; zero without a bound that pushes."""
+    bound = jnp.where(found[1] != 0, finite_or_zero(row.upper_velocity), finite_or_zero(row.lower_velocity))
+    return (bound - rate) * distance_slope(row, found)
+
+
+def distance_slope(row: DistanceRow, found: tuple[Array, Array]) -> Array:
+    """Decrease of the residual of a distance per rate."""
+    return jnp.where((found[0] != 0) | (found[1] != 0), 1 / row.response, 0)
