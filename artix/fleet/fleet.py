@@ -16,7 +16,7 @@ from artix.evaluation.compilation import kernels_are_on
 from artix.fleet.arguments import batches_of, common_dtype, joined_states, member_topology, num_parts, static_options
 from artix.fleet.batches import vmap_in_blocks
 from artix.fleet.by_kind import compiled_by_kind
-from artix.fleet.kinds import MAX_KINDS, each_part_alike, kinds_of, members_of, rows_by_topology
+from artix.fleet.kinds import MAX_KINDS, each_part_alike, have_tracers, kinds_of, members_of, rows_by_topology
 from artix.model.articulation import Articulation, State
 from artix.model.padded_articulation import pad_articulation
 from artix.model.padding import Padding
@@ -33,7 +33,7 @@ class Fleet:
     If all members have one topology, ``fleet.articulation`` is an ordinary articulation whose arrays have a leading
     member axis. Arrays of members of several topologies are padded to common maxima. :meth:`evaluate` then evaluates
     each kind of members by its own program (``layout="kinds"``), or all of them by one program that reads their trees
-    as data (``layout="padded"``). The latter takes 6 to 10 times as long, but a member that fits the padding can take
+    as data (``layout="padded"``). The latter takes 5 to 7 times as long, but a member that fits the padding can take
     another's place without recompilation. Either way, every function of artix works under ``jax.vmap`` over
     ``fleet.articulation`` (with trees as data) and a fleet state.
 
@@ -95,6 +95,7 @@ class Fleet:
         shaped = [member if padding is None else pad_articulation(member, padding) for member in kinds.values()]
         index = np.array([place[id(member)] for member in members])
         self._different, self._index = list(kinds.values()), index
+        self._is_traced = have_tracers(self._different)
         self._sharding: Sharding | None = None
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self.articulation: Articulation = jax.tree.map(partial(members_of, index), *shaped)
@@ -202,7 +203,7 @@ class Fleet:
         build = lambda: compiled_by_kind(  # noqa: E731
             kinds_of(self._different, self._index), self.padding, self._sharding, function, dict(static), joined
         )
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self._different)):
+        if self._is_traced:
             return build()
         if (function, static, joined) not in self._compiled:
             with jax.ensure_compile_time_eval():  # What is kept holds no tracers of a function that JAX traces now.
@@ -280,8 +281,13 @@ class Fleet:
             )
         shaped = articulation if self.padding is None else pad_articulation(articulation, self.padding)
         other = self._copy()
-        other._different, other._index = [*self._different, articulation], self._index.copy()
-        other._index[member] = len(self._different)
+        number = self._index[member]
+        if np.count_nonzero(self._index == number) == 1:  # The articulation that leaves is not kept.
+            other._different = [*self._different[:number], articulation, *self._different[number + 1 :]]
+        else:
+            other._different, other._index = [*self._different, articulation], self._index.copy()
+            other._index[member] = len(self._different)
+        other._is_traced = self._is_traced or have_tracers([articulation])
         other.topologies = (*self.topologies[:member], topology, *self.topologies[member + 1 :])
         other.articulation = jax.tree.map(lambda all_, new: all_.at[member].set(new), self.articulation, shaped)
         return other if self._sharding is None else other.shard(self._sharding)

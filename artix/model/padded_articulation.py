@@ -53,13 +53,16 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
             "spatial_tendons", padding.spatial_tendons, **dict.fromkeys(of_attachments, padding.attachments)
         ),
         loop_joints=pad("loop_joints", padding.loop_joints),
-        geometry=jax.tree.map(lambda leaf: jnp.asarray(leaf, articulation.dtype), Geometries.of([])),
+        geometry=jax.tree.map(lambda leaf: np.asarray(leaf, articulation.dtype), Geometries.of([])),
     )
 
 
-def _filled_up(array: Any, size: int, fill: Any = 0.0) -> jax.Array:
-    """An array with ``size`` rows, by NumPy unless JAX traces it: JAX would compile a program for each shape."""
+def _filled_up(array: Any, size: int, fill: Any = 0.0) -> Any:
+    """An array with ``size`` rows, by NumPy unless JAX traces it: JAX would compile a program for each shape.
+
+    It stays NumPy's, since a fleet makes one array of those of all its members: each copy to JAX takes 60 us.
+    """
     shape = (size, *array.shape[1:])
     if isinstance(array, jax.core.Tracer):
         return jnp.full(shape, fill, array.dtype).at[: array.shape[0]].set(array)
-    return jnp.asarray(padded(np.asarray(array), shape, fill))
+    return padded(np.asarray(array), shape, fill)

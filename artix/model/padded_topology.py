@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import jax
@@ -249,8 +250,9 @@ def _within(index: Array, least: np.ndarray, most: np.ndarray) -> Array:
 Tree: TypeAlias = Topology | PaddedTopology
 
 
+@lru_cache(maxsize=64)
 def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
-    """A topology as data, padded with entries that have no effect."""
+    """A topology as data, padded with entries that have no effect; NumPy's arrays, as members of a fleet share it."""
     padding.check_fits(topology)
     links, dofs = padding.links, padding.dofs
 
@@ -288,4 +290,4 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         ),
         "mimic_dofs": padded(np.array(topology.mimic_dofs, int).reshape(-1, 2), (padding.mimics, 2), fill=dofs),
     }
-    return PaddedTopology(padding=padding, **jax.tree.map(jnp.asarray, arrays))
+    return PaddedTopology(padding=padding, **arrays)

@@ -213,11 +213,12 @@ def test_a_kernel_of_two_programs(dtype, joined):
     name = f"test_kernel_{next(_count)}"
     kernels.load(kernels.build_rows([(program, numbered) for program in programs], width, joined), name)
     shapes = [jax.ShapeDtypeStruct(x.shape, dtype) for x in expected]
-    found = jax.ffi.ffi_call(name, shapes)(kernels.block_list(rows, width), *rows, *arrays)
+    first, second = (own_rows[:, None] for own_rows in rows)
+    found = jax.ffi.ffi_call(name, shapes)(kernels.block_list(rows, width), first, second, *arrays)
     for got, want in zip(found, expected, strict=True):
         np.testing.assert_array_equal(got, want)
     with pytest.raises(jax.errors.JaxRuntimeError, match="do not have the shapes"):
-        jax.ffi.ffi_call(name, shapes)(kernels.block_list(rows, width), rows[0], rows[1][1:], *arrays)
+        jax.ffi.ffi_call(name, shapes)(kernels.block_list(rows, width), first, second[1:], *arrays)
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])

@@ -108,6 +108,16 @@ def test_the_examples_about_environments_run(page, shown):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("page", ["fleets", "devices"])
+def test_the_examples_about_many_robots_run(page, capsys):
+    """And what they assert holds, with users' 32-bit types."""
+    with users_types():
+        run_code_of(f"docs/{page}.md", 3)
+    printed = re.findall(r"  # (\d.*)", code_of(f"docs/{page}.md"))
+    assert capsys.readouterr().out.splitlines() == printed
+
+
+@pytest.mark.slow
 def test_the_example_of_the_page_on_pinocchio_runs(capsys):
     run_code_of("docs/pinocchio.md")
     assert capsys.readouterr().out == "(256, 18, 18)\n"
@@ -214,7 +224,9 @@ def test_the_notebooks_hold_what_they_print_and_draw(notebook):
         "docs/constraints.md",
         "docs/conventions.md",
         "docs/derivatives.md",
+        "docs/devices.md",
         "docs/evaluation.md",
+        "docs/fleets.md",
         "docs/formats.md",
         "docs/identification.md",
         "docs/index.md",

@@ -152,8 +152,7 @@ def _handler(programs: Sequence[Interface], lists: Lists | None, width: int, dec
     outer = 2 if has_items else 1
     differs = differs | results.differ_in_kind(code, [(kind, len(shape) + outer, False) for shape, kind in all_results])
     if num_lists:
-        ranks = [2, *(1 for _ in programs)]
-        differs = differs | listed.differ_in_kind(code, [(Kind.INT32, rank, False) for rank in ranks])
+        differs = differs | listed.differ_in_kind(code, [(Kind.INT32, 2, False)] * num_lists)
     _fail_if(code, differs, api)
     if not all_results:
         return code.text("ptr null")

@@ -30,8 +30,8 @@ def build_rows(
 ) -> bytes:
     """Object code of a kernel of several programs for this machine.
 
-    The kernel's first argument is the list of :func:`block_list`. The lists of the programs' rows follow, int32, then
-    the arguments of all programs.
+    The kernel's first argument is the list of :func:`block_list`. The lists of the programs' rows follow, int32,
+    [rows, 1], then the arguments of all programs.
 
     Args:
       programs: each program of one robot and, for each of its arguments, whether it has the rows of all programs, of
