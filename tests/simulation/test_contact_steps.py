@@ -388,23 +388,36 @@ def test_energy_of_a_fall() -> None:
     assert energy[-1] < energy[0]
 
 
-@pytest.mark.exhaustive
-def test_energy_of_humanoids_that_fall() -> None:
-    """Of 64 random falls: what steps add is small beside what is lost, and no fall gains much on the way."""
+@pytest.mark.parametrize(
+    ("options", "falls", "rise", "gain", "beyond"),
+    [
+        # After 100 sweeps, seven of eight falls never gain anything; the other rises by 2 mJ of 450 J.
+        pytest.param(
+            {"contact_iterations": 0, "position_iterations": 100}, 8, 1e-5, 5e-5, 0, marks=pytest.mark.exhaustive
+        ),
+        pytest.param({}, 32, 1e-3, 1e-2, 0.01, marks=pytest.mark.slow),
+    ],
+)
+def test_energy_of_humanoids_that_fall(options: dict, falls: int, rise: float, gain: float, beyond: float) -> None:
+    """In ten seconds of random falls energy hardly ever rises, and joints stay within their limits."""
     a, ground = falling("humanoid", "float64"), Ground.flat().astype("float64")
-    states = jax.vmap(lambda key: dropped(a, key))(jax.random.split(jax.random.key(0), 64))
-    options = artix.SolverOptions(max_contacts_per_geometry=4)
+    states = jax.vmap(lambda key: dropped(a, key))(jax.random.split(jax.random.key(0), falls))
+    options = artix.SolverOptions(max_contacts_per_geometry=4, **options)
 
     def energies(state):
-        path = artix.rollout(a, state, None, 0.005, options, num_steps=300, ground=ground)
-        return jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s))(path)
+        path = artix.rollout(a, state, None, 0.005, options, num_steps=2000, ground=ground)
+        outside = jnp.maximum(a.joint_lower_limit - path.joint_position, path.joint_position - a.joint_upper_limit)
+        energy = jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s))(path)
+        return energy, jnp.max(outside, axis=1)
 
-    energy = np.asarray(jax.jit(jax.vmap(energies))(states))
+    energy, outside = map(np.asarray, jax.jit(jax.vmap(energies))(states))
     gained = np.sum(np.maximum(np.diff(energy), 0), axis=1)
     above = np.max(energy - np.minimum.accumulate(energy, axis=1), axis=1)
     lost = np.mean(energy[:, 0] - energy[:, -1])
-    assert np.mean(gained) <= 5e-4 * lost
-    assert np.max(above) <= 1e-2 * lost
+    assert np.max(above) <= rise * lost
+    assert np.max(gained) <= gain * lost
+    assert np.median(gained) <= 1e-5 * lost
+    assert np.mean(outside > 0.02) <= beyond
 
 
 def tied_legs(dtype) -> artix.Articulation:

@@ -34,9 +34,9 @@ class SolverOptions:
       smooth_friction: with ``"implicit"``, the speed [rad/s or m/s] below which dry friction fades instead of sticking:
         ``-dynamic v / sqrt(v^2 + smooth_friction^2)``, implicit in time, with useful derivatives at rest; static
         friction is ignored. 0 for stick and slip.
-      contact_iterations: with contacts and ``"implicit"``, the number of Newton steps on the laws of all contacts. Each
-        is part of one of the last ``position_iterations`` sweeps, which then skip the contacts. At least two sweeps
-        over all rows come first, and one sweep over the contacts comes last.
+      contact_iterations: with contacts and ``"implicit"``, the number of Newton steps on the laws of all DOFs and
+        contacts after the sweeps; the best iterate is kept, and one sweep over the contacts comes last. With tendons,
+        mimic or loop joints, each is on the laws of the contacts and part of one of the last sweeps instead.
       max_contacts_per_geometry: with a ground and ``"implicit"``, the largest number of contacts between one shape and
         one surface; the nearest are kept. ``None`` for all, which are 8 for a box.
       max_link_contacts: with ``"implicit"``, the largest number of contacts between links of one articulation; the

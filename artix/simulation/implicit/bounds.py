@@ -20,9 +20,10 @@ from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_bounds import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.dof_rows import all_bound_rows
-from artix.simulation.implicit.laws import Bounds, Impulses
+from artix.simulation.implicit.laws import Bounds, Impulses, Swept
 from artix.simulation.implicit.members import dof_places, joined, parted, side_by_side
-from artix.simulation.implicit.sweeps import Swept, follow_bounds, follow_contacts, sweep_over_bounds
+from artix.simulation.implicit.sweep_derivatives import follow_bounds, follow_contacts
+from artix.simulation.implicit.sweeps import sweep_over_bounds
 from artix.simulation.implicit.system import Acting, Prepared, Response, missing_impulse
 from artix.simulation.implicit.touches import Touches
 
@@ -61,7 +62,8 @@ def bounded(parts: Sequence[Prepared], touching: Touching | None, options: Solve
     given = (articulations, states, acting, None if touching is None else touching.touches)
     velocity, responses = joined([one.system.velocity for one in parts]), tuple(one.system.response for one in parts)
     matrix = side_by_side([one.system.matrix for one in parts], [len(one.system.velocity) for one in parts])
-    velocity, impulses, corrections = _swept(options, velocity, responses, remembered, given, matrix)
+    at_start = joined([one.system.start for one in parts])
+    velocity, impulses, corrections = _swept(options, velocity, responses, remembered, given, matrix, at_start)
     none = jnp.zeros_like(velocity, shape=0)
     each = [Bounded(own, own, none) for own in parted(velocity, [len(one.system.velocity) for one in parts])]
     return AllBounded(each, velocity, corrections, corrections, impulses)
@@ -78,13 +80,14 @@ def _swept(
     remembered: ContactMemory | None,
     given: _Given,
     matrix: Array,
+    at_start: Array,
 ) -> Swept:
-    """The result of the sweeps; only the derivative uses the ``matrix`` of the linear system."""
+    """The result of the sweeps, with the ``matrix`` of the linear system and coordinates of the initial velocity."""
     trees, dt = [one.topology for one in given[0]], given[2][0].dt
     bounds, response = _bounds(options, responses, given), Response.joined(responses)
     if response.left is None:
         return sweep_over_bounds(trees, bounds, velocity, dt, options, remembered)
-    bounds = bounds.in_coordinates(response, velocity, dof_places(trees))
+    bounds = bounds.in_coordinates(response, velocity, dof_places(trees), matrix, at_start)
     found = sweep_over_bounds(trees, bounds, jnp.zeros_like(velocity), dt, options, remembered)
     return found._replace(velocity=velocity + response.velocity(found.velocity))
 
@@ -92,8 +95,8 @@ def _swept(
 @functools.partial(_swept.defjvp, symbolic_zeros=True)
 def _swept_jvp(options: SolverOptions, primals, tangents):
     """Tangents of the unbounded velocity and the response are not used: the equation accounts for them."""
-    (velocity, responses, remembered, given, matrix), d_given = primals, tangents[3]
-    found = _swept(options, velocity, responses, remembered, given, matrix)
+    (_, responses, _, given, matrix, _), d_given = primals, tangents[3]
+    found = _swept(options, *primals)
     trees = [one.topology for one in given[0]]
     sizes = [tree.nv for tree in trees]
     velocities = parted(found.velocity, sizes)

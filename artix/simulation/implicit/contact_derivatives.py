@@ -34,6 +34,9 @@ Array = jax.Array
 #: Added to the laws, in units of the root of the rounding error. More leaves more to the iterations, less loses digits.
 _REGULARIZATION = 0.1
 
+#: Of Newton steps, whose residuals are computed without it.
+_NEWTON_REGULARIZATION = 1e-3
+
 _PROXIMAL_ITERATIONS = 3
 
 
@@ -80,9 +83,14 @@ class ContactEquations(NamedTuple):
     by_rate: Array
     """[K, 3, 3]."""
 
+    def newton_change(self, order: np.ndarray, right: Changes) -> Changes:
+        """An approximation of :meth:`solve` that is good enough for a Newton step."""
+        return _Regularized.of(self, order, _NEWTON_REGULARIZATION).solve(right)
+
     def solve(self, order: np.ndarray, right: Changes) -> Changes:
         """The changes for these right-hand sides, eliminated in this order of the velocity's entries."""
-        regularized = _Regularized.of(jax.lax.stop_gradient(self), order)
+        added = _REGULARIZATION * float(jnp.finfo(self.matrix.dtype).eps) ** 0.5
+        regularized = _Regularized.of(jax.lax.stop_gradient(self), order, added)
         ends = np.cumsum([len(right.velocity), len(right.dofs)])
 
         def parted(x: Array) -> Changes:
@@ -138,9 +146,8 @@ class _Regularized(NamedTuple):
     factors: LuFactors
 
     @classmethod
-    def of(cls, equations: ContactEquations, order: np.ndarray) -> _Regularized:
+    def of(cls, equations: ContactEquations, order: np.ndarray, added: float) -> _Regularized:
         by_impulse, contacts = equations.by_impulse, equations.contacts
-        added = _REGULARIZATION * float(jnp.finfo(by_impulse.dtype).eps) ** 0.5
         inverse_own = 1 / (equations.own + added)
         blocks = jnp.moveaxis(added * jnp.eye(3, dtype=by_impulse.dtype) - by_impulse, 0, -1)
         inverse_law = jnp.moveaxis(spatial.inverse(blocks), -1, 0)

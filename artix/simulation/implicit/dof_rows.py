@@ -210,6 +210,32 @@ def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep:
     return jnp.where(held, (bound - velocity) / row.response, wanted - drive)
 
 
+def with_change(row: BoundRow, found: BoundImpulses, velocity: Array, change: Array, sweep: Sweep) -> BoundImpulses:
+    """Adds a change of the total impulse to that of the bound that holds the DOF, or to the drive's if none does.
+
+    Args:
+      row: the DOF.
+      found: its impulses, which tell which bounds are active.
+      velocity: its velocity with these impulses.
+      change: the change of their total.
+      sweep: the sweep.
+    """
+    budget, sticks = row.friction.static * sweep.dt, _sticks(row, found, velocity, sweep)
+    # As in bound_imbalance, the last bound that solve_bounds applies counts.
+    at_upper = found.upper != 0
+    at_lower = (found.lower != 0) & ~at_upper
+    capped = (found.velocity != 0) & ~at_upper & ~at_lower
+    stuck = sticks & ~capped & ~at_upper & ~at_lower
+    held = stuck | capped | at_upper | at_lower
+    return BoundImpulses(
+        drive=found.drive + jnp.where(held, 0, change),
+        friction=jnp.where(stuck, jnp.clip(found.friction + change, -budget, budget), found.friction),
+        lower=jnp.maximum(found.lower + jnp.where(at_lower, change, 0), 0),
+        upper=jnp.minimum(found.upper + jnp.where(at_upper, change, 0), 0),
+        velocity=found.velocity + jnp.where(capped, change, 0),
+    )
+
+
 def _drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
     """The drive's impulse within its bounds, or what they take away; ``velocity`` is that without this impulse."""
     inside = row.in_matrix * row.gain

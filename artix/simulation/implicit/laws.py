@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -9,16 +10,32 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import matmul, take
+from artix.model.padded_topology import Tree
+from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.sweep import Sweep, implicit_sweep
-from artix.simulation.implicit.contact_derivatives import ContactEquations
+from artix.simulation.implicit.contact_derivatives import ContactEquations, elimination_order
 from artix.simulation.implicit.contact_newton import law_derivatives
 from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates
 from artix.simulation.implicit.derivatives import ActingBounds
 from artix.simulation.implicit.distance_rows import DistanceRow, distance_imbalance, distance_slope
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, bound_imbalance
+from artix.simulation.implicit.members import dof_places
 from artix.simulation.implicit.system import Response
 
 Array = jax.Array
+
+
+class TreeSystem(NamedTuple):
+    """The step's linear system, where its matrix has the pattern of the tree."""
+
+    matrix: Array
+    """[nv, nv]."""
+    weight: Array
+    """Change of each coordinate per unit impulse on it, [nv]; see :mod:`artix.simulation.implicit.system`."""
+    start: Array
+    """Coordinates of the velocity at the start of the step, [nv]."""
+    motion: Array
+    """Derivatives of the link motions by the generalised velocity, [S, nv]."""
 
 
 class Bounds(NamedTuple):
@@ -29,23 +46,30 @@ class Bounds(NamedTuple):
     distances: DistanceRow | None = None
     """Rows of loop joints' distances."""
     contacts: ContactRows | None = None
+    system: TreeSystem | None = None
+    """``None`` without contacts, or if hard relations or tendons couple everything."""
 
-    def in_coordinates(self, response: Response, velocity: Array, places: np.ndarray | Array) -> Bounds:
+    def in_coordinates(
+        self, response: Response, velocity: Array, places: np.ndarray | Array, matrix: Array, at_start: Array
+    ) -> Bounds:
         """The rows in terms of coordinates of the change of velocity.
 
         Args:
           response: the response to impulses, which defines the coordinates.
           velocity: the generalised velocity at zero coordinates, [nv].
           places: indices of the DOFs in the generalised velocity.
+          matrix: of the step's linear system, [nv, nv].
+          at_start: coordinates of the velocity at the start of the step, [nv].
         """
-        contacts = self.contacts
+        contacts, system = self.contacts, None
         if contacts is not None:
             links = contacts.links
+            system = TreeSystem(matrix, response.weight, at_start, links.direction)
             reading, start = response.reading(links.direction), links.of(velocity)
             contacts = contacts._replace(links=links._replace(direction=reading, start=start))
         assert response.left is not None
         dofs = self.dofs._replace(reading=take(response.left, places, 0), start=take(velocity, places))
-        return self._replace(dofs=dofs, contacts=contacts)
+        return self._replace(dofs=dofs, contacts=contacts, system=system)
 
     def laws(self) -> Bounds:
         """The parts of the rows that enter the laws. Responses do not: they only scale the corrections of sweeps."""
@@ -72,6 +96,17 @@ class Impulses(NamedTuple):
     """Impulses of contacts, two tangential ones and then the normal one, [K, 3]."""
 
 
+class Swept(NamedTuple):
+    """The result of the sweeps."""
+
+    velocity: Array
+    """The generalised velocity, or coordinates of its change, [nv]."""
+    impulses: Impulses
+    """The impulses, in the order of the rows."""
+    corrections: Array
+    """Corrections of the rows' velocities in the last sweep."""
+
+
 class Sweeps(NamedTuple):
     """The static parameters of the sweeps: ``repetitions`` over all rows."""
 
@@ -79,8 +114,10 @@ class Sweeps(NamedTuple):
     """Indices of the DOFs in the generalised velocity."""
     repetitions: int
     newton_steps: int
-    """Number of Newton steps on the laws of all contacts after these sweeps, each followed by another sweep."""
+    """Number of Newton steps on the laws of all rows after these sweeps."""
     drive_limits_are_forces: bool
+    elimination: tuple[int, ...]
+    """The entries of the velocity from the leaves to the root; empty if trees are data."""
 
     def over(self, dt: Array) -> Sweep:
         """One sweep over a step of length ``dt``."""
@@ -153,3 +190,23 @@ def _law_derivatives(contacts: ContactRows, impulses: Impulses, velocity: Array)
     """See :func:`law_derivatives`."""
     rates = contact_rates(contacts.each, impulses.contacts, contacts.links.of(velocity))
     return law_derivatives(contacts.each, impulses.contacts, rates)
+
+
+def order_of(trees: Sequence[Tree], options: SolverOptions) -> tuple[Array | None, Sweeps]:
+    """The order of the velocity in the sweeps if it is data, and the static parameters of the sweeps."""
+    places, order = dof_places(trees), None
+    if not isinstance(places, np.ndarray):
+        base = trees[0].num_base_dofs
+        order = jnp.concatenate([np.arange(base, dtype=np.int32), jnp.asarray(places, np.int32)])
+        places = base + np.arange(trees[0].num_dofs)
+    static: Any = trees
+    elimination = () if order is not None else tuple(elimination_order(static).tolist())
+    counts = (options.position_iterations, options.contact_iterations)
+    return order, Sweeps(tuple(places.tolist()), *counts, options.drive_limits_are_forces, elimination)
+
+
+def in_order(order: Array | None, bounds: Bounds) -> Bounds:
+    """The bounds of a velocity in this order."""
+    # If the tree is data, there are only DOFs.
+    dofs = bounds.dofs
+    return bounds if order is None else bounds._replace(dofs=dofs._replace(effect=dofs.effect[:, order]))

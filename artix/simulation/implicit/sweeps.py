@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from artix.evaluation.devices import scan
 from artix.math.arrays import matmul, take
-from artix.math.tangents import directional_derivative, is_zero, value_and_change
+from artix.math.tangents import is_zero
 from artix.model.padded_topology import Tree
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.implicit.contact_derivatives import Changes, elimination_order
 from artix.simulation.implicit.contact_newton import newton_change
 from artix.simulation.implicit.contact_rows import (
     ContactRow,
@@ -25,30 +23,23 @@ from artix.simulation.implicit.contact_rows import (
     contact_rates,
     solve_contact_row,
 )
-from artix.simulation.implicit.derivatives import impulse_changes
+from artix.simulation.implicit.dissipation import without_added_energy
 from artix.simulation.implicit.distance_rows import DistanceRow, solve_distance
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, solve_bounds
-from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, acting_bounds, contact_equations, imbalances
-from artix.simulation.implicit.members import dof_order, dof_places
+from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, Swept, in_order, order_of
+from artix.simulation.implicit.members import dof_order
+from artix.simulation.implicit.newton import newton_step, residuals
+from artix.simulation.implicit.sweep_derivatives import change_by_effects, followed
 
 Array = jax.Array
 _Remembered: TypeAlias = tuple[Array, Array]
 """Impulses of contacts [K, 3], and of the DOFs' friction in the order of the sweep [n]."""
 
+#: Residual of a step's laws [m/s or rad/s] below which a step may add the energy that undoing a penetration takes.
+_CONVERGED = 1e-3
 
-#: Sweeps before Newton's method, which tell it roughly what sticks, slides and separates.
+#: Sweeps before Newton's method on contacts alone, which tell it roughly what sticks, slides and separates.
 _MIN_SWEEPS = 2
-
-
-class Swept(NamedTuple):
-    """The result of the sweeps."""
-
-    velocity: Array
-    """The generalised velocity, or coordinates of its change, [nv]."""
-    impulses: Impulses
-    """The impulses, in the order of the rows."""
-    corrections: Array
-    """Corrections of the rows' velocities in the last sweep."""
 
 
 def sweep_over_bounds(
@@ -69,89 +60,12 @@ def sweep_over_bounds(
       options: how many sweeps.
       remembered: initial impulses, which only exist with contacts; zero if ``None``.
     """
-    order, sweeps = _order(trees, options)
+    order, sweeps = order_of(trees, options)
     start, given = velocity if order is None else velocity[order], None
     if remembered is not None:
         given = remembered.impulse, take(remembered.joint_friction, dof_order(trees))
-    found = _sweeps_with_jvp(sweeps, _ordered(order, bounds), start, dt, given)
+    found = _sweeps_with_jvp(sweeps, in_order(order, bounds), start, dt, given)
     return found if order is None else found._replace(velocity=jnp.zeros_like(velocity).at[order].set(found.velocity))
-
-
-def follow_bounds(
-    trees: Sequence[Tree],
-    options: SolverOptions,
-    found: Swept,
-    d_velocity: Array,
-    now: tuple[Bounds, Array],
-    change: tuple[Bounds, Array],
-) -> Swept:
-    """The tangent of the result of the sweeps.
-
-    Args:
-      trees: the topologies of the articulations.
-      options: options of the solver.
-      found: the result of the sweeps.
-      d_velocity: tangent of the velocity at fixed impulses, [nv].
-      now: the bounds, and the length of the step [s].
-      change: tangents of both.
-    """
-    (bounds, dt), (d_bounds, d_dt) = now, change
-    order, sweeps = _order(trees, options)
-    if order is None:
-        return _followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
-    in_order = found._replace(velocity=found.velocity[order])
-    tangent = _followed(sweeps, _ordered(order, bounds), dt, in_order, d_bounds, d_dt, d_velocity[order])
-    return tangent._replace(velocity=jnp.zeros_like(d_velocity).at[order].set(tangent.velocity))
-
-
-def follow_contacts(
-    trees: Sequence[Tree],
-    options: SolverOptions,
-    found: Swept,
-    matrix: Array,
-    given: Array,
-    now: tuple[Bounds, Array],
-    change: tuple[Bounds, Array],
-) -> Swept:
-    """The same where there are contacts and no hard relations, by equations that have the pattern of the tree.
-
-    Args:
-      trees: as for :func:`follow_bounds`.
-      options: as for :func:`follow_bounds`.
-      found: as for :func:`follow_bounds`.
-      matrix: of the step's linear system, [nv, nv].
-      given: change of the generalised impulse [nv] besides those of the bounds.
-      now: as for :func:`follow_bounds`.
-      change: as for :func:`follow_bounds`.
-    """
-    (bounds, dt), (d_bounds, d_dt) = now, change
-    sweeps = _order(trees, options)[1]
-
-    def missing(now: tuple[Bounds, Array]) -> Array:
-        return imbalances(sweeps, found.impulses, now[0], found.velocity, now[1])
-
-    d_dofs, none, d_contacts = _parts(bounds, value_and_change(missing, now, (d_bounds.laws(), d_dt))[1])
-    equations = contact_equations(sweeps, found.impulses, bounds, found.velocity, dt, matrix)
-    static: Any = trees
-    tangent = equations.solve(elimination_order(static), Changes(given, d_dofs, d_contacts))
-    return _tangent(found, tangent.velocity, tangent.dofs, none, tangent.contacts)
-
-
-def _order(trees: Sequence[Tree], options: SolverOptions) -> tuple[Array | None, Sweeps]:
-    """The order of the velocity in the sweeps if it is data, and the static parameters of the sweeps."""
-    places, order = dof_places(trees), None
-    if not isinstance(places, np.ndarray):
-        base = trees[0].num_base_dofs
-        order = jnp.concatenate([np.arange(base, dtype=np.int32), jnp.asarray(places, np.int32)])
-        places = base + np.arange(trees[0].num_dofs)
-    counts = (options.position_iterations, options.contact_iterations)
-    return order, Sweeps(tuple(places.tolist()), *counts, options.drive_limits_are_forces)
-
-
-def _ordered(order: Array | None, bounds: Bounds) -> Bounds:
-    # If the tree is data, there are only DOFs.
-    dofs = bounds.dofs
-    return bounds if order is None else bounds._replace(dofs=dofs._replace(effect=dofs.effect[:, order]))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -173,53 +87,58 @@ def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
     if bounds.distances is not None and not is_zero(d_bounds.distances.effect):
         d_velocity = d_velocity + matmul(jnp.add(*found.impulses.distances), d_bounds.distances.effect)
     if bounds.contacts is not None:
-        d_velocity = d_velocity + _change_by_effects(bounds.contacts, d_bounds.contacts, found.impulses.contacts)
-    return found, _followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
-
-
-def _change_by_effects(contacts: ContactRows, d_contacts: ContactRows, impulse: Array) -> Array | int:
-    """The change of the velocity [nv] due to a change of the contacts' effects, at fixed impulses [K, 3]."""
-
-    def given(reach: Array, effect: Array) -> Array:
-        return matmul(matmul(impulse.reshape(-1), reach.reshape(-1, reach.shape[-1])), effect)
-
-    now = contacts.each.reach, contacts.links.effect
-    change = directional_derivative(lambda x: given(*x), now, (d_contacts.each.reach, d_contacts.links.effect))
-    return 0 if change is None else change
-
-
-def _followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds, d_dt, d_velocity) -> Swept:
-    """The tangent, from the equations that converged impulses satisfy. Its corrections are zero.
-
-    ``d_velocity`` is the tangent of the velocity at fixed impulses.
-    """
-
-    def missing(now: tuple[Bounds, Array, Array]) -> Array:
-        return imbalances(sweeps, found.impulses, *now)
-
-    now, d_now = (bounds, found.velocity, dt), (d_bounds.laws(), d_velocity, d_dt)
-    acting, effects = acting_bounds(sweeps, found.impulses, *now)
-    change = impulse_changes(acting, value_and_change(missing, now, d_now)[1], sweeps.repetitions)
-    return _tangent(found, d_velocity + matmul(change, effects), *_parts(bounds, change))
-
-
-def _tangent(found: Swept, velocity: Array, dofs: Array, distances: Array, contacts: Array) -> Swept:
-    """The tangent of the result, from the changes of the velocity and of the impulses."""
-    zero, none = jnp.zeros_like(dofs), jnp.zeros_like(distances)
-    # The equations determine only the total of a DOF's impulses, and nothing else is used.
-    impulses = Impulses(BoundImpulses(dofs, zero, zero, zero, zero), (distances, none), contacts)
-    return Swept(velocity, impulses, jnp.zeros_like(found.corrections))
+        d_velocity = d_velocity + change_by_effects(bounds.contacts, d_bounds.contacts, found.impulses.contacts)
+    return found, followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
 
 
 def _sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
+    def swept(now: Swept, count: int) -> Swept:
+        return scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), now, length=count)[0]
+
     start = _started(bounds, velocity, remembered)
+    if bounds.system is not None:
+        return _improved(sweeps, bounds, dt, swept(start, sweeps.repetitions))
+    if bounds.contacts is not None and remembered is not None:
+        # After an impact, the last impulses are far too large, and few sweeps cannot undo them.
+        cold = _started(bounds, velocity, None)
+        is_nearer = _missed(bounds.contacts, start) <= _missed(bounds.contacts, cold)
+        start = jax.tree.map(functools.partial(jnp.where, is_nearer), start, cold)
     if bounds.contacts is None or not sweeps.newton_steps:
-        return scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=sweeps.repetitions)[0]
-    first = max(sweeps.repetitions - sweeps.newton_steps, _MIN_SWEEPS)
-    found, _ = scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), start, length=first)
+        return swept(start, sweeps.repetitions)
+    return _alternated(sweeps, bounds, dt, swept(start, max(sweeps.repetitions - sweeps.newton_steps, _MIN_SWEEPS)))
+
+
+def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
+    """The best of the sweeps' result and the iterates of Newton's method, then a sweep over the contacts."""
+    assert bounds.contacts is not None
+    left = residuals(sweeps, bounds, dt, found.velocity, found.impulses)
+    best = found, left.size
+    for _ in range(sweeps.newton_steps):
+        found = found._replace(**_named(newton_step(sweeps, bounds, dt, found.velocity, found.impulses, left)))
+        left = residuals(sweeps, bounds, dt, found.velocity, found.impulses)
+        corrections = bounds.dofs.response * left.change
+        found = found._replace(corrections=found.corrections.at[: len(corrections)].set(corrections))
+        best = jax.tree.map(functools.partial(jnp.where, left.size <= best[1]), (found, left.size), best)
+    found, size = best
+    if sweeps.newton_steps:
+        found = _swept_over_contacts(bounds.contacts, found)
+    if bounds.contacts.each.smoothing is not None:  # Smoothed contacts push before they touch.
+        return found
+    converged = size <= _CONVERGED**2
+    safe = found._replace(**_named(without_added_energy(bounds, found.velocity, found.impulses)))
+    return jax.tree.map(functools.partial(jnp.where, converged), found, safe)
+
+
+def _named(found: tuple[Array, Impulses]) -> dict[str, Any]:
+    return dict(zip(("velocity", "impulses"), found, strict=True))
+
+
+def _alternated(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
+    """Newton steps on the laws of the contacts, each followed by a sweep over the DOFs."""
+    assert bounds.contacts is not None
     best = found, _missed(bounds.contacts, found)
     for _ in range(sweeps.newton_steps):
-        found = _improved(sweeps, bounds, dt, found)
+        found = _contacts_improved(sweeps, bounds, dt, found)
         missed = _missed(bounds.contacts, found)
         # A Newton step can fail to improve; such a step is not accepted.
         best = jax.tree.map(functools.partial(jnp.where, missed <= best[1]), (found, missed), best)
@@ -240,15 +159,11 @@ def _started(bounds: Bounds, velocity: Array, remembered: _Remembered | None) ->
         impulses = Impulses(BoundImpulses(zero, friction, zero, zero, zero), (none, none), contacts)
         return Swept(velocity, impulses, corrections)
 
-    cold = started(velocity, contacts, zero)
     if bounds.contacts is None or remembered is None:
-        return cold
+        return started(velocity, contacts, zero)
     contacts, friction = remembered
     velocity = velocity + matmul(bounds.contacts.on_links(contacts), bounds.contacts.links.effect)
-    warm = started(velocity + matmul(friction, bounds.dofs.effect), contacts, friction)
-    # After an impact, the last impulses are far too large, and few iterations cannot undo them.
-    is_nearer = _missed(bounds.contacts, warm) <= _missed(bounds.contacts, cold)
-    return jax.tree.map(functools.partial(jnp.where, is_nearer), warm, cold)
+    return started(velocity + matmul(friction, bounds.dofs.effect), contacts, friction)
 
 
 def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept, with_contacts: bool = True) -> Swept:
@@ -295,7 +210,7 @@ def _swept_over_contacts(rows: ContactRows, now: Swept) -> Swept:
     return Swept(velocity, now.impulses._replace(contacts=contacts), corrections)
 
 
-def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
+def _contacts_improved(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
     """A Newton step on the laws of all contacts, then a sweep over all other rows."""
     rows, old = bounds.contacts, now.impulses.contacts
     assert rows is not None
@@ -313,13 +228,6 @@ def _missed(rows: ContactRows, now: Swept) -> Array:
     of_contacts = imbalance[:, 2] * rows.each.normal, imbalance[:, :2] * rows.each.tangential[:, None]
     of_others = now.corrections[: len(now.corrections) - impulse.size]
     return sum((jnp.sum(x**2) for x in of_contacts), start=jnp.sum(of_others**2))
-
-
-def _parts(bounds: Bounds, change: Array) -> tuple[Array, Array, Array]:
-    """Splits changes of impulses [R] into those of DOFs, distances and contacts [K, 3]."""
-    first = len(bounds.dofs.response)
-    second = first + (0 if bounds.distances is None else len(bounds.distances.response))
-    return change[:first], change[first:second], change[second:].reshape(-1, 3)
 
 
 def _item(x: Array, index: Array) -> Array:

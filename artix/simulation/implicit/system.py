@@ -125,6 +125,8 @@ class ImplicitSystem(NamedTuple):
 
     velocity: Array
     """Generalised velocity before the hard relations act, [nv]."""
+    start: Array
+    """Coordinates of the velocity at the start of the step, relative to this one, [nv]."""
     response: Response
     """Response to impulses without the hard relations."""
     hard: HardRows | None
@@ -218,9 +220,9 @@ def implicit_system(
             inverse = inverse_with(at_start, diagonal)
         response = Response(None, inverse)
         hard = hard_rows(articulation, state, at_start, loops, inverse, acting.dt, ERROR_REDUCTION)
-    missing = missing_impulse(articulation, state, acting, None)
-    velocity = generalized_velocity(articulation, state) - response.to(missing)
-    return ImplicitSystem(velocity, response, hard, matrix + jnp.diag(diagonal))
+    start = response.effect(missing_impulse(articulation, state, acting, None)[None])[0]
+    velocity = generalized_velocity(articulation, state) - response.velocity(start)
+    return ImplicitSystem(velocity, start, response, hard, matrix + jnp.diag(diagonal))
 
 
 def unlimited_velocity(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> Array:
