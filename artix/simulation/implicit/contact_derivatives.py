@@ -1,4 +1,4 @@
-"""Derivatives of steps with contacts, solved along the tree.
+"""Linear equations of steps with contacts, solved along the tree: derivatives and Newton steps.
 
 The changes v of the velocity and x of the impulses of all rows obey the linear equations::
 
@@ -16,7 +16,6 @@ impulses are shared; v is well defined.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -26,7 +25,6 @@ import numpy as np
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import LuFactors, lu_factorize
-from artix.model.topology import Topology
 from artix.simulation.implicit.contact_rows import ContactRows
 
 Array = jax.Array
@@ -38,16 +36,6 @@ _REGULARIZATION = 0.1
 _NEWTON_REGULARIZATION = 1e-3
 
 _PROXIMAL_ITERATIONS = 3
-
-
-def elimination_order(trees: Sequence[Topology]) -> np.ndarray:
-    """The entries of the velocity of all articulations, from the leaves to the root of each, [nv]."""
-    found, first = [], 0
-    for tree in trees:
-        dofs = tree.num_base_dofs + np.asarray(tree.depth_first_dofs, int)[::-1]
-        found.append(first + np.concatenate([dofs, np.arange(tree.num_base_dofs)]))
-        first += tree.nv
-    return np.concatenate(found).astype(int)
 
 
 class Changes(NamedTuple):

@@ -1,6 +1,6 @@
-"""Newton's method on the laws of all contacts at once.
+"""Newton's method on the laws of all contacts at once, where hard relations couple everything.
 
-The laws of :mod:`artix.simulation.implicit.contact_rows` are piecewise smooth. Once the sweeps know which contacts
+Other steps solve the laws of DOFs and contacts together, see :mod:`artix.simulation.implicit.newton`. The laws of :mod:`artix.simulation.implicit.contact_rows` are piecewise smooth. Once the sweeps know which contacts
 stick, slide and separate, a Newton step solves the laws exactly, however stiff the coupling between contacts. A
 contact's law gives the change of its impulse as a function of the change of its velocity, so the system to solve has
 the size of the link motions, however many contacts there are. The law of a sticking contact does not determine its

@@ -13,13 +13,13 @@ from artix.math.arrays import matmul, take
 from artix.model.padded_topology import Tree
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.sweep import Sweep, implicit_sweep
-from artix.simulation.implicit.contact_derivatives import ContactEquations, elimination_order
+from artix.simulation.implicit.contact_derivatives import ContactEquations
 from artix.simulation.implicit.contact_newton import law_derivatives
 from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates
 from artix.simulation.implicit.derivatives import ActingBounds
 from artix.simulation.implicit.distance_rows import DistanceRow, distance_imbalance, distance_slope
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, bound_imbalance
-from artix.simulation.implicit.members import dof_places
+from artix.simulation.implicit.members import dof_places, elimination_order
 from artix.simulation.implicit.system import Response
 
 Array = jax.Array

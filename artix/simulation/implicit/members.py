@@ -62,3 +62,13 @@ def dof_order(trees: Sequence[Tree]) -> Any:
         return trees[0].depth_first_dofs
     first = np.cumsum([0, *(tree.num_dofs for tree in trees)])
     return np.concatenate([first[k] + tree.depth_first_dofs for k, tree in enumerate(trees)]).astype(int)
+
+
+def elimination_order(trees: Sequence[Topology]) -> np.ndarray:
+    """The entries of the velocity of all articulations, from the leaves to the root of each, [nv]."""
+    found, first = [], 0
+    for tree in trees:
+        dofs = tree.num_base_dofs + np.asarray(tree.depth_first_dofs, int)[::-1]
+        found.append(first + np.concatenate([dofs, np.arange(tree.num_base_dofs)]))
+        first += tree.nv
+    return np.concatenate(found).astype(int)

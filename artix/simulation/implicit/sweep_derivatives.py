@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.math.arrays import matmul
 from artix.math.tangents import directional_derivative, value_and_change
 from artix.model.padded_topology import Tree
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.implicit.contact_derivatives import Changes, elimination_order
+from artix.simulation.implicit.contact_derivatives import Changes
 from artix.simulation.implicit.contact_rows import ContactRows
 from artix.simulation.implicit.derivatives import impulse_changes
 from artix.simulation.implicit.dof_rows import BoundImpulses
@@ -86,8 +86,7 @@ def follow_contacts(
 
     d_dofs, none, d_contacts = _parts(bounds, value_and_change(missing, now, (d_bounds.laws(), d_dt))[1])
     equations = contact_equations(sweeps, found.impulses, bounds, found.velocity, dt, matrix)
-    static: Any = trees
-    tangent = equations.solve(elimination_order(static), Changes(given, d_dofs, d_contacts))
+    tangent = equations.solve(np.array(sweeps.elimination, int), Changes(given, d_dofs, d_contacts))
     return _tangent(found, tangent.velocity, tangent.dofs, none, tangent.contacts)
 
 

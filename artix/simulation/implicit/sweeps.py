@@ -35,6 +35,9 @@ Array = jax.Array
 _Remembered: TypeAlias = tuple[Array, Array]
 """Impulses of contacts [K, 3], and of the DOFs' friction in the order of the sweep [n]."""
 
+#: Newton steps must leave less than this share of the residual. Rounding errors alone would make robots at rest jitter.
+_IMPROVED = 0.5
+
 #: Residual of a step's laws [m/s or rad/s] below which a step may add the energy that undoing a penetration takes.
 _CONVERGED = 1e-3
 
@@ -118,7 +121,8 @@ def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
         left = residuals(sweeps, bounds, dt, found.velocity, found.impulses)
         corrections = bounds.dofs.response * left.change
         found = found._replace(corrections=found.corrections.at[: len(corrections)].set(corrections))
-        best = jax.tree.map(functools.partial(jnp.where, left.size <= best[1]), (found, left.size), best)
+        is_better = left.size <= _IMPROVED**2 * best[1]
+        best = jax.tree.map(functools.partial(jnp.where, is_better), (found, left.size), best)
     found, size = best
     if sweeps.newton_steps:
         found = _swept_over_contacts(bounds.contacts, found)
