@@ -30,7 +30,7 @@ from artix.evaluation.scalar_schedule import fewest_live
 OLDEST_JAX = (0, 10)
 
 #: Programs with more scalars live at once are left to XLA, see docs/gpu.md.
-MAX_LIVE = 3000
+MAX_LIVE = 4000
 
 _lock = threading.Lock()
 

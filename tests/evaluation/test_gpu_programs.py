@@ -26,13 +26,13 @@ CEILINGS: dict[tuple[str, str, int], tuple[int, float, int]] = {
     ("quadruped", "inverse dynamics", 4096): (1, 1.1, 0),
     ("quadruped", "forward dynamics", 4096): (1, 1.1, 2_500),
     ("quadruped", "step", 4096): (1, 1.1, 20_000),
-    ("quadruped", "step on the ground", 4096): (1, 1.1, 35_000),
+    ("quadruped", "step on the ground", 4096): (1, 1.1, 55_000),
     ("humanoid", "link poses", 4096): (1, 1.1, 0),
     ("humanoid", "mass matrix", 4096): (1, 1.1, 6_000),
     ("humanoid", "inverse dynamics", 4096): (1, 1.1, 6_000),
     ("humanoid", "forward dynamics", 4096): (1, 1.1, 14_000),
     ("humanoid", "step", 4096): (1, 1.1, 75_000),
-    ("humanoid", "step on the ground", 4096): (1, 1.1, 110_000),
+    ("humanoid", "step on the ground", 4096): (1, 1.1, 170_000),
 }
 
 
