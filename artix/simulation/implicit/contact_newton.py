@@ -1,11 +1,12 @@
 """Newton's method on the laws of all contacts at once, where hard relations couple everything.
 
-Other steps solve the laws of DOFs and contacts together, see :mod:`artix.simulation.implicit.newton`. The laws of :mod:`artix.simulation.implicit.contact_rows` are piecewise smooth. Once the sweeps know which contacts
-stick, slide and separate, a Newton step solves the laws exactly, however stiff the coupling between contacts. A
-contact's law gives the change of its impulse as a function of the change of its velocity, so the system to solve has
-the size of the link motions, however many contacts there are. The law of a sticking contact does not determine its
-impulse, so a small regularisation is added. It also chooses among impulses with the same effect, such as those under
-the four feet of a table.
+Other steps solve the laws of DOFs and contacts together, see :mod:`artix.simulation.implicit.newton`. The laws of
+:mod:`artix.simulation.implicit.contact_rows` are piecewise smooth. Once the sweeps know which contacts stick, slide and
+separate, a Newton step solves the laws exactly, however stiff the coupling between contacts. A contact's law gives the
+change of its impulse as a function of the change of its velocity, so the system to solve has the size of the link
+motions, however many contacts there are. The law of a sticking contact does not determine its impulse, so a small
+regularisation is added. It also chooses among impulses with the same effect, such as those under the four feet of a
+table.
 
 Alart and Curnier, 1991; Acary, Bremond and Huber, *On solving contact problems with Coulomb friction*, 2018.
 """
