@@ -74,14 +74,14 @@ def rows_by_topology(members: Sequence[Articulation], index: np.ndarray) -> list
     return [(numbers, np.flatnonzero(np.isin(index, numbers))) for numbers in by_topology.values()]
 
 
-def have_tracers(articulations: Sequence[Articulation]) -> bool:
-    """Whether JAX is tracing some of their numbers."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(articulations))
+def have_tracers(values: Any) -> bool:
+    """Whether JAX is tracing some of the arrays of a pytree."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
 def members_of(index: np.ndarray, *leaves: Any) -> Array:
     """Stacks the leaves of different members for all members, by NumPy: JAX would compile a program for each shape."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if have_tracers(leaves):
         return jnp.stack(leaves)[index]
     return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves])[index])
 

@@ -132,6 +132,19 @@ def contact_imbalance(row: ContactRow, found: Array, rate: Array) -> Array:
     return jnp.concatenate([tangents, normal[None]]) - found
 
 
+def contact_residuals(rows: ContactRows, impulse: Array, velocity: Array) -> tuple[Array, Array, Array]:
+    """How far impulses [K, 3] and a generalised velocity or coordinates [nv] are from the laws of all contacts.
+
+    Returns:
+      The rates in the laws, the residuals as impulses, and these as velocities, [K, 3] each.
+    """
+    each = rows.each
+    rates = contact_rates(each, impulse, rows.links.of(velocity))
+    imbalance = jax.vmap(contact_imbalance)(each, impulse, rates)
+    per_impulse = jnp.stack([each.tangential, each.tangential, each.normal], axis=1)
+    return rates, imbalance, per_impulse * imbalance
+
+
 def _normal(row: ContactRow, impulse: Array, rate: Array) -> Array:
     """Solves the normal law, given that the rate changes by ``row.normal`` per impulse."""
     wanted = impulse - rate / row.normal

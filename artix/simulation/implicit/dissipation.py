@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from artix.math.arrays import matmul
 from artix.simulation.implicit.contact_rows import ContactRow
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow
-from artix.simulation.implicit.laws import Bounds, Impulses
+from artix.simulation.implicit.laws import Bounds, Impulses, Swept
 
 Array = jax.Array
 
@@ -23,46 +23,41 @@ Array = jax.Array
 _TOLERANCE = 1e-3
 
 
-def without_added_energy(bounds: Bounds, coordinates: Array, impulses: Impulses) -> tuple[Array, Impulses]:
+def without_added_energy(bounds: Bounds, now: Swept) -> Swept:
     """Makes all passive impulses smaller by one factor if they add energy.
 
     Args:
       bounds: the bounds, with contacts, in coordinates of the change of velocity.
-      coordinates: the change of velocity due to all impulses, [nv].
-      impulses: the impulses.
-
-    Returns:
-      The coordinates [nv] and impulses. Those of drives stay as they are.
+      now: coordinates and impulses. The impulses of drives stay as they are.
     """
     row, contacts, system = bounds.dofs, bounds.contacts, bounds.system
     assert contacts is not None
     assert system is not None
     assert row.start is not None
     assert contacts.links.start is not None
-    dofs, on_links = impulses.dofs, contacts.on_links(impulses.contacts)
+    dofs, spans, pushes = now.impulses
+    on_links = contacts.on_links(pushes)
     driven = matmul(dofs.drive, row.effect)
-    change = coordinates - driven
+    change = now.velocity - driven
     # Velocities at zero coordinates, and what leads from there to the velocity at the start of the step.
     work = jnp.sum((dofs.total - dofs.drive) * row.start) + jnp.sum(on_links * contacts.links.start)
     work = work + jnp.sum(change * system.start / system.weight)
     twice = jnp.sum(change**2 / system.weight)
     forced = 0.5 * jnp.sum((system.start - driven) ** 2 / system.weight)
     allowed = (1 + _TOLERANCE) * forced + _energy_of_limits(row, dofs)
-    allowed = allowed + jnp.sum(jax.vmap(_energy_of_contact)(contacts.each, impulses.contacts[:, 2]))
+    allowed = allowed + jnp.sum(jax.vmap(_energy_of_contact)(contacts.each, pushes[:, 2]))
     excessive = work + 0.5 * twice > allowed
     # The share s that solves s work + s^2 twice / 2 = allowed.
     root = jnp.sqrt(jnp.where(excessive, work**2 + 2 * twice * allowed, 1))
     share = jnp.where(excessive, (root - work) / jnp.where(excessive, twice, 1), 1)
     kept = BoundImpulses(dofs.drive, *(share * own for own in (dofs.friction, dofs.lower, dofs.upper, dofs.velocity)))
-    return (
-        jnp.where(excessive, driven + share * change, coordinates),
-        Impulses(kept, impulses.distances, share * impulses.contacts),
-    )
+    velocity = jnp.where(excessive, driven + share * change, now.velocity)
+    return now._replace(velocity=velocity, impulses=Impulses(kept, spans, share * pushes))
 
 
 def _energy_of_limits(row: BoundRow, impulses: BoundImpulses) -> Array:
     """What returning into the limits takes, with the inertia that each DOF alone has."""
-    up, down = jnp.maximum(_finite(row.lower_velocity), 0), jnp.maximum(-_finite(row.upper_velocity), 0)
+    up, down = jnp.maximum(row.lower_velocity, 0), jnp.maximum(-row.upper_velocity, 0)  # zero without limits
     lower = jnp.minimum(impulses.lower * up, 0.5 * up**2 / row.response)
     return jnp.sum(lower + jnp.minimum(-impulses.upper * down, 0.5 * down**2 / row.response))
 
@@ -72,7 +67,3 @@ def _energy_of_contact(row: ContactRow, impulse: Array) -> Array:
     apart = jnp.maximum(-row.approach, 0)
     given = impulse * apart
     return jnp.where(row.softness > 0, given, jnp.minimum(given, 0.5 * apart**2 / row.normal))
-
-
-def _finite(bound: Array) -> Array:
-    return jnp.where(jnp.isfinite(bound), bound, 0)

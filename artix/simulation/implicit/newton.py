@@ -14,7 +14,7 @@ Curnier, *A mixed formulation for frictional contact problems prone to Newton li
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +23,9 @@ import numpy as np
 from artix.math.arrays import matmul
 from artix.simulation.implicit.contact_derivatives import Changes, ContactEquations
 from artix.simulation.implicit.contact_newton import law_derivatives
-from artix.simulation.implicit.contact_rows import contact_imbalance, contact_rates
+from artix.simulation.implicit.contact_rows import contact_residuals
 from artix.simulation.implicit.dof_rows import BoundImpulses, bound_imbalance, solve_bounds, with_change
-from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps
+from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, Swept
 
 Array = jax.Array
 
@@ -47,40 +47,32 @@ class Residuals(NamedTuple):
     """The sum of the squares of all, as velocities."""
 
 
-def residuals(sweeps: Sweeps, bounds: Bounds, dt: Array, coordinates: Array, impulses: Impulses) -> Residuals:
+def residuals(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Residuals:
     """How far velocity and impulses are from the laws.
 
     Args:
       sweeps: the kind of sweeps.
       bounds: the bounds, with contacts, in coordinates of the change of velocity.
       dt: the step [s].
-      coordinates: the change of velocity, [nv].
-      impulses: all impulses.
+      now: coordinates and impulses.
     """
     row, contacts, sweep = bounds.dofs, bounds.contacts, sweeps.over(dt)
     assert contacts is not None
     assert row.reading is not None
     assert row.start is not None
-    velocity = row.start + matmul(row.reading, coordinates)
-    effect: Any = None  # Not used for a row by itself.
-    alone = row._replace(effect=effect, reading=None, start=None)
-    dofs, change = jax.vmap(lambda row, old, now: solve_bounds(row, old, now, sweep))(alone, impulses.dofs, velocity)
-    rates = contact_rates(contacts.each, impulses.contacts, contacts.links.of(coordinates))
-    imbalance = jax.vmap(contact_imbalance)(contacts.each, impulses.contacts, rates)
-    speeds = (
-        row.response * change,
-        imbalance[:, 2] * contacts.each.normal,
-        imbalance[:, :2] * contacts.each.tangential[:, None],
-    )
-    size = sum((jnp.sum(speed**2) for speed in speeds[1:]), start=jnp.sum(speeds[0] ** 2))
-    return Residuals(dofs, change, velocity + row.response * change, rates, imbalance, size)
+    velocity = row.start + matmul(row.reading, now.velocity)
+    alone = jax.vmap(lambda row, old, own: solve_bounds(row, old, own, sweep))
+    dofs, change = alone(row, now.impulses.dofs, velocity)
+    rates, imbalance, speeds = contact_residuals(contacts, now.impulses.contacts, now.velocity)
+    moved = row.response * change
+    size = jnp.sum(moved**2) + jnp.sum(speeds**2)
+    return Residuals(dofs, change, velocity + moved, rates, imbalance, size)
 
 
-def newton_step(
-    sweeps: Sweeps, bounds: Bounds, dt: Array, coordinates: Array, impulses: Impulses, found: Residuals
-) -> tuple[Array, Impulses]:
-    """The coordinates [nv] and impulses that solve the linearised laws; other arguments as for :func:`residuals`."""
+def newton_step(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept, found: Residuals) -> Swept:
+    """The coordinates and impulses that solve the linearised laws; ``found`` are the :func:`residuals` of ``now``."""
     row, contacts, system, sweep = bounds.dofs, bounds.contacts, bounds.system, sweeps.over(dt)
+    impulses = now.impulses
     assert contacts is not None
     assert system is not None
 
@@ -99,10 +91,11 @@ def newton_step(
         by_rate=by_rate,
     )
     # The unknowns are changes since before the DOFs' own. At those, a DOF's law holds up to what is ``missing``.
-    right = Changes(jnp.zeros_like(coordinates), missing + found.change, found.contacts)
+    right = Changes(jnp.zeros_like(now.velocity), missing + found.change, found.contacts)
     change = equations.newton_change(np.array(sweeps.elimination, int), right)
     dofs = with_change(row, found.dofs, found.velocity, change.dofs - found.change, sweep)
     # The velocity follows from the impulses, not from the equations, which are regularised.
     moved = matmul(contacts.on_links(change.contacts), contacts.links.effect)
     moved = moved + matmul(dofs.total - impulses.dofs.total, row.effect)
-    return coordinates + moved, Impulses(dofs, impulses.distances, impulses.contacts + change.contacts)
+    impulses = Impulses(dofs, impulses.distances, impulses.contacts + change.contacts)
+    return now._replace(velocity=now.velocity + moved, impulses=impulses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,8 @@ from artix.simulation.implicit.contact_newton import newton_change
 from artix.simulation.implicit.contact_rows import (
     ContactRow,
     ContactRows,
-    contact_imbalance,
     contact_rates,
+    contact_residuals,
     solve_contact_row,
 )
 from artix.simulation.implicit.dissipation import without_added_energy
@@ -114,11 +114,11 @@ def _sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remember
 def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
     """The best of the sweeps' result and the iterates of Newton's method, then a sweep over the contacts."""
     assert bounds.contacts is not None
-    left = residuals(sweeps, bounds, dt, found.velocity, found.impulses)
+    left = residuals(sweeps, bounds, dt, found)
     best = found, left.size
     for _ in range(sweeps.newton_steps):
-        found = found._replace(**_named(newton_step(sweeps, bounds, dt, found.velocity, found.impulses, left)))
-        left = residuals(sweeps, bounds, dt, found.velocity, found.impulses)
+        found = newton_step(sweeps, bounds, dt, found, left)
+        left = residuals(sweeps, bounds, dt, found)
         corrections = bounds.dofs.response * left.change
         found = found._replace(corrections=found.corrections.at[: len(corrections)].set(corrections))
         is_better = left.size <= _IMPROVED**2 * best[1]
@@ -129,12 +129,7 @@ def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
     if bounds.contacts.each.smoothing is not None:  # Smoothed contacts push before they touch.
         return found
     converged = size <= _CONVERGED**2
-    safe = found._replace(**_named(without_added_energy(bounds, found.velocity, found.impulses)))
-    return jax.tree.map(functools.partial(jnp.where, converged), found, safe)
-
-
-def _named(found: tuple[Array, Impulses]) -> dict[str, Any]:
-    return dict(zip(("velocity", "impulses"), found, strict=True))
+    return jax.tree.map(functools.partial(jnp.where, converged), found, without_added_energy(bounds, found))
 
 
 def _alternated(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
@@ -227,11 +222,8 @@ def _contacts_improved(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) ->
 def _missed(rows: ContactRows, now: Swept) -> Array:
     """How far the laws are from being satisfied: the last corrections of DOFs, and the residuals of contacts."""
     impulse = now.impulses.contacts
-    rates = contact_rates(rows.each, impulse, rows.links.of(now.velocity))
-    imbalance = jax.vmap(contact_imbalance)(rows.each, impulse, rates)
-    of_contacts = imbalance[:, 2] * rows.each.normal, imbalance[:, :2] * rows.each.tangential[:, None]
     of_others = now.corrections[: len(now.corrections) - impulse.size]
-    return sum((jnp.sum(x**2) for x in of_contacts), start=jnp.sum(of_others**2))
+    return jnp.sum(of_others**2) + jnp.sum(contact_residuals(rows, impulse, now.velocity)[2] ** 2)
 
 
 def _item(x: Array, index: Array) -> Array:
