@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import struct
+from artix.math.arrays import take
 from artix.model.padded_arrays import pack_bits, padded, unpack_bits
 from artix.model.padding import Padding
 from artix.model.topology import Topology
@@ -195,7 +196,7 @@ class PaddedTopology(struct.PyTreeNode):
     @property
     def dof_parent_link(self) -> Array:
         """Parent link of the joint of each DOF, [n]."""
-        return self.body_parent[self.dof_link]
+        return take(self.body_parent, self.dof_link)  # NumPy's where all parents are known, the links are data
 
     @property
     def link_ancestors(self) -> Array:

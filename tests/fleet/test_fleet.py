@@ -432,6 +432,28 @@ def _flat(where: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray:
     return np.arange(int(np.prod(shape))).reshape(shape)[where].ravel()
 
 
+def test_padded_chains_step_as_their_members_do() -> None:
+    """Of chains alone, a body can have only one parent, which is known although the trees are data."""
+
+    def chain(links: int) -> artix.Articulation:
+        builder, above = artix.ArticulationBuilder(), None
+        for _ in range(links):
+            joint = (
+                None if above is None else artix.Joint.revolute(artix.Axis.TWIST, parent_pose=(0, 0, 0.3, 0, 0, 0, 1))
+            )
+            above = builder.add_link(above, joint, mass=0.7, inertia=(0.01, 0.02, 0.02))
+        return builder.build("float64")
+
+    fleet = artix.Fleet([chain(2), chain(3), chain(4)], layout="padded")
+    assert isinstance(fleet.articulation.topology.body_parent, np.ndarray)
+    states = fleet.random_state(jax.random.key(0))
+    stepped = fleet.evaluate(artix.step, states, None, 0.005)
+    for k, links in enumerate((2, 3, 4)):
+        state = fleet.member_state(states, k)
+        own = artix.step(chain(links), state, None, 0.005)
+        np.testing.assert_allclose(stepped.joint_velocity[k, : links - 1], own.joint_velocity, atol=1e-12)
+
+
 @pytest.mark.slow
 def test_kinds_step_as_their_members_do() -> None:
     """With tendons, loop joints and PhysX's solvers, which trees that are data do not have."""
