@@ -288,10 +288,10 @@ def test_a_long_cycle_is_told_briefly():
     text = chain(5000, "fixed").replace(
         "</robot>", '<joint name="x" type="fixed"><parent link="l4999"/><child link="l0"/></joint></robot>'
     )
-    start = time.perf_counter()
+    start = time.process_time()
     (issue,) = check_urdf(text)
     assert "close a cycle" in issue.message and len(issue.message) < 300
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_deep_nesting_is_no_problem():

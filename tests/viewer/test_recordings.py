@@ -138,7 +138,7 @@ def test_the_scrubber_moves_the_robot(quadruped, states):
         node = shown.nodes.handle("quadruped", "front_left_shank")
         state = jax.tree.map(lambda leaf: leaf[200], states)
         expected = np.asarray(artix.link_poses(quadruped, state))[quadruped.topology.link_index("front_left_shank")]
-        deadline = time.time() + 5.0
+        deadline = time.time() + 60.0
         while not np.allclose(node.position, expected[:3], atol=1e-4) and time.time() < deadline:
             time.sleep(0.05)
         np.testing.assert_allclose(node.position, expected[:3], atol=1e-4)
@@ -176,7 +176,7 @@ def test_sliders_and_drags_move_the_joints():
         elbow = arm.topology.dof_names[3]
         np.testing.assert_allclose([posed.sliders[name].value for name in posed.sliders], position, atol=2e-4)
         posed.sliders[elbow].value = 1.25
-        deadline = time.time() + 5.0
+        deadline = time.time() + 60.0
         while abs(float(posed.state.joint_position[3]) - 1.25) > 1e-3 and time.time() < deadline:
             time.sleep(0.05)
         assert float(posed.state.joint_position[3]) == pytest.approx(1.25, abs=1e-3)
