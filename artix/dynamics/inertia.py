@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.bodies import Inertias, Lumps, body_lumps, link_lumps, lumped_masses
+from artix.kinematics.bodies import Inertias, Placement
 from artix.kinematics.solve import Kinematics, Motion
 from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
-from artix.math.arrays import take
+from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation
 from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
+
+
+class Lumps(NamedTuple):
+    """Mass moments of bodies in their own axes, about the centre of mass of the link that the body's joint moves.
+
+    If the body has no other links, the first moments are zero, and so are many terms that follow. ``center`` [3, B] is
+    that point in the body's frame; the others are as in :class:`Inertias`.
+    """
+
+    center: Array
+    mass: Array
+    first: Array
+    second: Array
 
 
 def reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
@@ -93,3 +109,48 @@ def gravity_moments(articulation: Articulation, kin: Kinematics) -> tuple[Array,
 def gravity_free_moments(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
     """:func:`first_moments` of the masses that gravity spares: zero unless a link's ``gravity_scale`` is not 1."""
     return first_moments(articulation, kin, articulation.link_mass * (1 - articulation.gravity_scale))
+
+
+# --- links lumped into bodies -----------------------------------------------------------------------------------------
+
+
+def body_lumps(articulation: Articulation, placements: Placement) -> Lumps:
+    """Lumps the links of each body."""
+    tree = articulation.topology
+    center, mass, _, second = link_lumps(articulation, placements)
+    lever, rows = _lumped_rows(tree, center, mass)
+    second = second + rows[1:, None] * lever[None]
+    rows = _sum_of_links(tree, jnp.concatenate([rows, second.reshape(9, tree.num_links)]))
+    return Lumps(take(center, tree.body_link), rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
+
+
+def link_lumps(articulation: Articulation, placements: Placement) -> Lumps:
+    """Each link by itself, in the axes of its body (L items)."""
+    frame = placements @ Placement.from_poses(articulation.link_com_pose)
+    inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
+    # Symmetrised so that the gradient with respect to the inertia is symmetric.
+    inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
+    half_trace = 0.5 * spatial.trace(inertia)
+    second = half_trace[None, None] * spatial.identity_like(frame.position) - inertia
+    second = spatial.rotate_symmetric(frame.matrix, second)
+    return Lumps(frame.position, articulation.link_mass, jnp.zeros_like(frame.position), second)
+
+
+def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array, Array]:
+    """Lumps masses [L] of the links: ``center``, ``mass`` and ``first`` of :class:`Lumps`."""
+    tree = articulation.topology
+    center = (placements @ Placement.from_poses(articulation.link_com_pose)).position
+    _, rows = _lumped_rows(tree, center, mass)
+    rows = _sum_of_links(tree, rows)
+    return take(center, tree.body_link), rows[0], rows[1:]
+
+
+def _lumped_rows(tree: Tree, center: Array, mass: Array) -> tuple[Array, Array]:
+    """Centres of mass of the links relative to those of their bodies' lumps [3, L]; masses and first moments [4, L]."""
+    lever = center - take(take(center, tree.body_link), tree.link_body)
+    return lever, jnp.concatenate([mass[None], mass[None] * lever])
+
+
+def _sum_of_links(tree: Tree, rows: Array) -> Array:
+    """Sums rows [k, L] over the links of each body, [k, B]."""
+    return masked_sum(rows, tree.link_in_body) if isinstance(tree, Topology) and tree.has_rigid_links else rows

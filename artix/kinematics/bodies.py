@@ -1,4 +1,4 @@
-"""Parameters of the bodies, from those of the links: joint geometry and lumped inertias.
+"""Parameters of the bodies, from those of the links: where the links lie and how the joints attach the bodies.
 
 The frame of a body is the child frame of the joint that moves it; that of body 0 is the root link's. Everything here
 depends on parameters only, not on the state.
@@ -14,9 +14,8 @@ import jax.numpy as jnp
 from artix.kinematics.recursions import of_parents
 from artix.kinematics.tree import by_body
 from artix.math import spatial
-from artix.math.arrays import masked_sum, take
+from artix.math.arrays import take
 from artix.model.articulation import Articulation
-from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -54,19 +53,6 @@ class Placement(NamedTuple):
     def poses(self) -> Array:
         """As poses [n, 7]."""
         return jnp.concatenate([self.position, self.rotation]).T
-
-
-class Lumps(NamedTuple):
-    """Mass moments of bodies in their own axes, about the centre of mass of the link that the body's joint moves.
-
-    If the body has no other links, the first moments are zero, and so are many terms that follow. ``center`` [3, B] is
-    that point in the body's frame; the others are as in :class:`Inertias`.
-    """
-
-    center: Array
-    mass: Array
-    first: Array
-    second: Array
 
 
 class Inertias(NamedTuple):
@@ -139,50 +125,3 @@ def screw_pitches(articulation: Articulation) -> Array:
     """Translation per angle of each DOF, zero unless its joint is helical, [n]."""
     tree, pitch = articulation.topology, articulation.joint_pitch
     return jnp.where(take(jnp.asarray(tree.body_is_helical), tree.dof_body), pitch, jnp.zeros_like(pitch))
-
-
-def mass_frames(articulation: Articulation, placements: Placement) -> Placement:
-    """The mass frames of the links in the frames of their bodies (L items)."""
-    return placements @ Placement.from_poses(articulation.link_com_pose)
-
-
-def body_lumps(articulation: Articulation, placements: Placement) -> Lumps:
-    """Lumps the links of each body."""
-    tree = articulation.topology
-    center, mass, _, second = link_lumps(articulation, placements)
-    lever, rows = _lumped_rows(tree, center, mass)
-    second = second + rows[1:, None] * lever[None]
-    rows = _sum_of_links(tree, jnp.concatenate([rows, second.reshape(9, tree.num_links)]))
-    return Lumps(take(center, tree.body_link), rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
-
-
-def link_lumps(articulation: Articulation, placements: Placement) -> Lumps:
-    """Each link by itself, in the axes of its body (L items)."""
-    frame = mass_frames(articulation, placements)
-    inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
-    # Symmetrised so that the gradient with respect to the inertia is symmetric.
-    inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
-    half_trace = 0.5 * spatial.trace(inertia)
-    second = half_trace[None, None] * spatial.identity_like(frame.position) - inertia
-    second = spatial.rotate_symmetric(frame.matrix, second)
-    return Lumps(frame.position, articulation.link_mass, jnp.zeros_like(frame.position), second)
-
-
-def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array, Array]:
-    """Lumps masses [L] of the links: ``center``, ``mass`` and ``first`` of :class:`Lumps`."""
-    tree = articulation.topology
-    center = mass_frames(articulation, placements).position
-    _, rows = _lumped_rows(tree, center, mass)
-    rows = _sum_of_links(tree, rows)
-    return take(center, tree.body_link), rows[0], rows[1:]
-
-
-def _lumped_rows(tree: Tree, center: Array, mass: Array) -> tuple[Array, Array]:
-    """Centres of mass of the links relative to those of their bodies' lumps [3, L]; masses and first moments [4, L]."""
-    lever = center - take(take(center, tree.body_link), tree.link_body)
-    return lever, jnp.concatenate([mass[None], mass[None] * lever])
-
-
-def _sum_of_links(tree: Tree, rows: Array) -> Array:
-    """Sums rows [k, L] over the links of each body, [k, B]."""
-    return masked_sum(rows, tree.link_in_body) if isinstance(tree, Topology) and tree.has_rigid_links else rows

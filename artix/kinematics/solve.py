@@ -7,14 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.bodies import (
-    JointGeometry,
-    Placement,
-    joint_geometry,
-    link_placements,
-    mass_frames,
-    screw_pitches,
-)
+from artix.kinematics.bodies import JointGeometry, Placement, joint_geometry, link_placements, screw_pitches
 from artix.kinematics.tree import body_frames, by_body, free_root, joint_quaternions, path_sum
 from artix.math import spatial
 from artix.math.arrays import take
@@ -178,6 +171,6 @@ def body_accelerations(tree: Tree, motions: Motion, state: State, acceleration: 
 
 def link_centers(articulation: Articulation, kin: Kinematics) -> Array:
     """Centres of mass of the links relative to the reference point, [3, L]."""
-    centers = mass_frames(articulation, kin.placements)
+    centers = kin.placements @ Placement.from_poses(articulation.link_com_pose)
     body = articulation.topology.link_body
     return take(kin.position, body) + spatial.apply(take(kin.rotation, body), centers.position)
