@@ -12,6 +12,7 @@ from artix.kinematics.solve import Kinematics, Motion
 from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
+from artix.math.compiled import compiled
 from artix.model.articulation import Articulation
 from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
@@ -32,6 +33,7 @@ class Lumps(NamedTuple):
     second: Array
 
 
+@compiled
 def reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
     """Mass moments of the bodies about the common reference point, in world axes."""
     return _about_reference(body_lumps(articulation, kin.placements), kin.rotation, kin.position)

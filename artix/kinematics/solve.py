@@ -11,6 +11,7 @@ from artix.kinematics.bodies import JointGeometry, Placement, joint_geometry, li
 from artix.kinematics.tree import body_frames, by_body, free_root, joint_quaternions, path_sum
 from artix.math import spatial
 from artix.math.arrays import take
+from artix.math.compiled import compiled
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.padded_topology import Tree
@@ -54,6 +55,7 @@ class Motion(NamedTuple):
         return cls(rows[:3], rows[3:])
 
 
+@compiled
 def kinematics(articulation: Articulation, state: State) -> Kinematics:
     """Solves forward kinematics for all bodies; every other function starts here."""
     check_state(articulation, state)

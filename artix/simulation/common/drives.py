@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.math.compiled import compiled
 from artix.model.joint_features import DriveEnvelopes, Drives
 from artix.simulation.common.sweep import Sweep
 
@@ -67,9 +68,17 @@ def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity:
       velocity: velocity of the DOF now.
       sweep: the sweep.
     """
-    envelope, time = row.envelope, sweep.budget_time
-    active = jnp.isfinite(envelope.max_effort)
     start = accumulated if sweep.restarts else jnp.zeros_like(accumulated)
+    return _within_envelope(row, impulse, accumulated, start, velocity, jnp.asarray(sweep.budget_time, impulse.dtype))
+
+
+@compiled
+def _within_envelope(
+    row: DriveRow, impulse: Array, accumulated: Array, start: Array, velocity: Array, time: Array
+) -> Array:
+    """The impulse of :func:`within_envelope` where the envelope counts what exceeds ``start``, over ``time``."""
+    envelope = row.envelope
+    active = jnp.isfinite(envelope.max_effort)
     commanded = row.joint_force * time
     wanted = impulse - start + commanded
     sign = jnp.where(wanted < 0, jnp.full_like(wanted, -1), 1)
