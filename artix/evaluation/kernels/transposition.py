@@ -1,10 +1,12 @@
 """Functions that transpose blocks of arrays: between rows of robots and vectors with one robot per lane.
 
-Squares with as many columns as a block has robots are transposed by exchanging single lanes between pairs of vectors,
-then pairs of lanes, then fours and so on, with one shuffle per vector.
+Squares with as many columns as a block has robots are transposed within pieces of 16 bytes by interleaving lanes, then
+pairs of lanes; then whole pieces are exchanged between vectors. Each shuffle of two vectors is one instruction.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from artix.evaluation.kernels.code import Code, Value, type_of
 
@@ -12,21 +14,39 @@ INTEGERS = {1: "i8", 4: "i32", 8: "i64"}
 """LLVM's integers by their bytes; data are copied as integers."""
 
 
-def transpose(rows: list[Value]) -> list[Value]:
-    """The columns of a square, given its rows."""
-    width = len(rows)
-    rows = list(rows)
-    step = 1
-    while step < width:
-        for k in range(width):
-            if k & step:
-                continue
-            first, second = rows[k], rows[k + step]
-            low = [lane if not lane & step else width + lane - step for lane in range(width)]
-            high = [lane + step if not lane & step else width + lane for lane in range(width)]
-            rows[k], rows[k + step] = first.shuffle(second, low), first.shuffle(second, high)
-        step *= 2
-    return rows
+_PIECE = 16
+"""Bytes of a piece of a register: x86 shuffles lanes within pieces, or moves them whole, without a list of lanes."""
+
+
+def transpose(rows: list[Value], size: int) -> list[Value]:
+    """The columns of a square with entries of ``size`` bytes, given its rows."""
+    width, piece = len(rows), min(_PIECE // size, len(rows))
+    # Piece j of vector c of these lists is what column piece * j + c has in their rows.
+    of_rows = [_interleaved(rows[k : k + piece], piece) for k in range(0, width, piece)]
+    columns = [_pieces_joined(list(vectors), piece) for vectors in zip(*of_rows, strict=True)]
+    return [vector for vectors in zip(*columns, strict=True) for vector in vectors]
+
+
+def _interleaved(rows: list[Value], piece: int) -> list[Value]:
+    """Transposes the squares that rows have in each piece."""
+    half = len(rows) // 2
+    if not half:
+        return rows
+    pairs = zip(_interleaved(rows[:half], piece), _interleaved(rows[half:], piece), strict=True)
+    # Lanes by piece, half of the piece, and how many stay together.
+    units = np.arange(rows[0].width).reshape(-1, 2, piece // (2 * half), half)
+    parts = [np.stack([units[:, k], units[:, k] + rows[0].width], axis=2).ravel().tolist() for k in range(2)]
+    return [first.shuffle(second, lanes) for first, second in pairs for lanes in parts]
+
+
+def _pieces_joined(vectors: list[Value], piece: int) -> list[Value]:
+    """Transposes the square of pieces that as many vectors as have them form."""
+    half = len(vectors) // 2
+    if not half:
+        return vectors
+    pairs = list(zip(_pieces_joined(vectors[:half], piece), _pieces_joined(vectors[half:], piece), strict=True))
+    lanes = np.arange(2 * vectors[0].width).reshape(-1, 2, piece)
+    return [first.shuffle(second, lanes[:, k].ravel().tolist()) for k in range(2) for first, second in pairs]
 
 
 def _row_pointers(
@@ -100,7 +120,7 @@ def transpose_in(size: int, width: int, declarations: dict[str, str], numbered: 
             column = column_of(index)
             rows_of_tile = [pointer.offset(column, scalar).load(scalar, width) for pointer in pointers]
             target = to.offset(column * width, scalar)
-            for k, vector in enumerate(transpose(rows_of_tile)):
+            for k, vector in enumerate(transpose(rows_of_tile, size)):
                 target.offset(k * width, scalar).store(vector)
     with code.when(columns < width):
         mask = _first_columns(code, columns, width)
@@ -111,7 +131,7 @@ def transpose_in(size: int, width: int, declarations: dict[str, str], numbered: 
             )
             for p in pointers
         ]
-        for k, vector in enumerate(transpose(rows_of_tile)):
+        for k, vector in enumerate(transpose(rows_of_tile, size)):
             to.offset(k * width, scalar).store(vector)
     return code.text()
 
@@ -153,7 +173,7 @@ def transpose_out(size: int, width: int, declarations: dict[str, str], numbered:
         with loop as index:
             column = column_of(index)
             pointer = to.offset(column, scalar)
-            for k, row in enumerate(transpose([vector(column, k) for k in range(width)])):
+            for k, row in enumerate(transpose([vector(column, k) for k in range(width)], size)):
                 if pointers:
                     pointer = pointers[k].offset(column, scalar)
                 pointer.store(row)
@@ -162,7 +182,7 @@ def transpose_out(size: int, width: int, declarations: dict[str, str], numbered:
         pointer = to.offset(index, scalar)
         mask = _first_columns(code, columns - index, width)
         no_lanes = code.value("zeroinitializer", "i1", width)
-        for k, row in enumerate(transpose([vector(index, k) for k in range(width)])):
+        for k, row in enumerate(transpose([vector(index, k) for k in range(width)], size)):
             used_lanes = mask if k == 0 else (rows > k).splat(width).where(mask, no_lanes)
             if pointers:
                 pointer = pointers[k].offset(index, scalar)
