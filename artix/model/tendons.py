@@ -53,12 +53,12 @@ class FixedTendon:
     Attributes:
       name: the tendon's name.
       joints: its joints, a tree that follows the links, parents first.
-      stiffness: spring towards ``rest_length``.
-      damping: damper of the length.
-      limit_stiffness: spring that pulls the length back into ``limits``.
-      offset: added to the length.
-      rest_length: length at which the spring exerts no force.
-      limits: (lower, upper) length; ``None`` is unlimited.
+      stiffness: spring towards ``rest_length`` [N/m].
+      damping: damper of the length [N s/m].
+      limit_stiffness: spring that pulls the length back into ``limits`` [N/m].
+      offset: added to the length [m].
+      rest_length: length at which the spring exerts no force [m].
+      limits: (lower, upper) length [m]; ``None`` is unlimited.
       root_link: name of the link that takes the reaction; ``None`` for the parent link of the first joints.
 
     Raises:

@@ -35,13 +35,20 @@ _TENDON_WRITES = range(WriteType.FIXED_TENDON, WriteType.SPATIAL_TENDON_ATTACHME
 def create_fleet_simulation(
     fleet: Fleet, state: State | None = None, *, options: SolverOptions | None = None
 ) -> ArticulationSimulation:
-    """The simulations of all members of a fleet in one batch, leading axis N; see :func:`create_simulation`.
+    """Places all members of a fleet in one scene, ``PxScene::addArticulation`` for each; see :func:`create_simulation`.
 
     Args:
       fleet: the articulations of the scene.
-      state: the fleet's state; neutral when ``None``.
+      state: the fleet's state, leading axis N; neutral when ``None``.
       options: how :func:`simulate` steps; when ``None``, PhysX's default solver for a fleet of one topology and
         ``SolverOptions()`` for a padded fleet.
+
+    Returns:
+      The simulations of the N members in one batch: every array has a leading axis N.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the fleet.
 
     Examples:
       >>> from artix import physx
@@ -159,6 +166,14 @@ def update_articulation_kinematics(
     """Clears what ``eUPDATE_KINEMATIC`` clears: accelerations and incoming joint forces of the listed articulations.
 
     Link poses and velocities need no update; ``compute_articulation_data(..., UPDATE_KINEMATIC)`` returns them.
+
+    Args:
+      fleet: the articulations of the scene.
+      simulation: their simulations, leading axis N.
+      indices: the articulations to clear; concrete, distinct integers, shape [nb].
+
+    Returns:
+      The simulations, the listed ones with a report of zeros.
 
     Raises:
       IndexError: an index is not a member of the fleet.
