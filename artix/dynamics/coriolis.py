@@ -35,8 +35,8 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Shape [nv, nv]; rows and columns follow the generalised velocity. It is linear in the velocities and does not
-      depend on the root's linear velocity.
+      Shape [nv, nv] [kg/s, kg m/s or kg m^2/s]; rows and columns follow the generalised velocity. It is linear in the
+      velocities and does not depend on the root's linear velocity.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -122,7 +122,7 @@ def composite_spatial_inertia_rates(articulation: Articulation, state: State) ->
       state: its configuration and velocity.
 
     Returns:
-      Symmetric matrices, linear part first, shape [L, 6, 6].
+      Symmetric matrices, linear part first, shape [L, 6, 6] [kg m/s, kg m^2/s]; the block of masses is zero.
 
     Raises:
       ValueError: an array of the state has the wrong shape.

@@ -225,16 +225,19 @@ def linearize(
     Args:
       articulation: the articulation.
       state: the nominal state.
-      force: the nominal generalised forces, shape [nv].
+      force: the nominal generalised forces, shape [nv] [N or N m].
       dt: length of the step [s].
       external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape [L, 6].
 
     Returns:
-      A, shape [2 nv, 2 nv], and B, shape [2 nv, nv].
+      A, shape [2 nv, 2 nv], and B, shape [2 nv, nv]; deviations in m and rad, then in m/s and rad/s.
 
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Identity: the lower halves are ``[dt configuration, 1 + dt velocity]`` and ``dt force`` with the matrices of
+    :func:`forward_dynamics_derivatives`.
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")

@@ -71,7 +71,7 @@ def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [3, nv].
+      Shape [3, nv] [m or 1].
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -127,7 +127,7 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
 
 @quantity
 def centroidal_momentum(articulation: Articulation, state: State) -> Array:
-    """Momentum about the centre of mass.
+    """Momentum about the centre of mass, Pinocchio's ``hg``.
 
     Args:
       articulation: the articulation.

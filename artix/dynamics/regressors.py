@@ -94,7 +94,8 @@ def frame_body_regressor(
       offset: a pose in that frame, shape [7]; the frame itself when ``None``.
 
     Returns:
-      Shape [6, 10], for dynamic parameters about the frame's origin in its axes.
+      Shape [6, 10], for dynamic parameters about the frame's origin in its axes. As for :func:`body_regressor`, its
+      product with them is the force [N], then the torque [N m].
 
     Raises:
       KeyError: no link or frame has this name.
@@ -171,7 +172,7 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [3, 4 L], in world axes.
+      Shape [3, 4 L], in world axes; its product with masses [kg] and first moments [kg m] is a position [m].
 
     Raises:
       ValueError: an array of the state has the wrong shape.

@@ -142,7 +142,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
       link: the link at the top of the subtree, by name or by index, which may be traced.
 
     Returns:
-      Shape [3, nv], world axes.
+      Shape [3, nv] [m or 1], world axes.
 
     Raises:
       KeyError: no link or frame has this name.

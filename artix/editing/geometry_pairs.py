@@ -45,7 +45,7 @@ def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str]
 
     They exclude sensors, cylinders and hulls, shapes that do not move relative to each other, and shapes on
     neighbouring links, which usually overlap at their joint. Links are neighbours if one is the nearest ancestor with
-    shapes of the other.
+    shapes of the other. Pinocchio's ``addAllCollisionPairs`` includes them.
 
     Args:
       articulation: the articulation.

@@ -155,8 +155,8 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
       tangents: tangent vectors at the start as columns, shape [nv, k], or one, shape [nv].
 
     Returns:
-      The tangent vectors at ``integrate(articulation, state, dnu)``, in the shape of ``tangents``: the first matrix of
-      :func:`integrate_derivatives` times them.
+      The tangent vectors at ``integrate(articulation, state, dnu)``, in the shape and units of ``tangents``: the first
+      matrix of :func:`integrate_derivatives` times them.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -184,8 +184,8 @@ def configuration_rate_map(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [nq, nv]: rows are the rates of ``root_pose`` (7, for a floating base only), then of ``joint_position``
-      (n). Rows of spherical joints are those of :func:`artix.joint_rate_from_velocity`.
+      Shape [nq, nv] [m or 1]: rows are the rates of ``root_pose`` (7, for a floating base only), then of
+      ``joint_position`` (n). Rows of spherical joints are those of :func:`artix.joint_rate_from_velocity`.
 
     Raises:
       ValueError: an array of the state has the wrong shape.

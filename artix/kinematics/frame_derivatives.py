@@ -200,7 +200,8 @@ def frame_kinematic_hessian(
       axes: see :func:`artix.frame_jacobian`.
 
     Returns:
-      ``[:, i, j]`` is the derivative of column i while the configuration moves along entry j, shape [6, nv, nv].
+      ``[:, i, j]`` is the derivative of column i while the configuration moves along entry j, shape [6, nv, nv]
+      [m or 1].
 
     Raises:
       KeyError: no link or frame has this name.
@@ -260,9 +261,9 @@ def frame_kinematic_regressor(
       axes: axes of the frame's displacement, see :func:`artix.frame_jacobian`.
 
     Returns:
-      Shape [6, 6 (L - 1)], six columns per link 1 .. L-1: the displacement of the frame (linear, then angular) per
-      displacement of the link's placement at joint position zero, in the axes of that placement; zero for links that
-      do not carry the frame.
+      Shape [6, 6 (L - 1)] [m or 1], six columns per link 1 .. L-1: the displacement of the frame (linear, then angular)
+      per displacement of the link's placement at joint position zero, in the axes of that placement; zero for links
+      that do not carry the frame.
 
     Raises:
       KeyError: no link or frame has this name.

@@ -172,7 +172,7 @@ def frame_jacobian_rate(
       axes: see :func:`frame_jacobian`.
 
     Returns:
-      Shape [6, nv], linear rows first.
+      Shape [6, nv] [m/s or 1/s], linear rows first.
 
     Raises:
       KeyError: no link or frame has this name.

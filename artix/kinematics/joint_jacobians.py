@@ -67,7 +67,7 @@ def joint_jacobians(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [6, nv], linear rows first, world axes.
+      Shape [6, nv] [m or 1], linear rows first, world axes.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -95,7 +95,7 @@ def joint_jacobians_rate(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Shape [6, nv], linear rows first, world axes.
+      Shape [6, nv] [m/s or 1/s], linear rows first, world axes.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -124,7 +124,7 @@ def joint_jacobians_second_rate(articulation: Articulation, state: State, accele
       acceleration: generalised acceleration, shape [nv].
 
     Returns:
-      Shape [6, nv], linear rows first, world axes.
+      Shape [6, nv] [m/s^2 or 1/s^2], linear rows first, world axes.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -189,8 +189,8 @@ def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [6, nv, nv]: ``[:, i, j]`` is the derivative of column i as the configuration moves along entry j, which is
-      ``S_j x S_i`` if j carries joint i and zero otherwise.
+      Shape [6, nv, nv] [m or 1]: ``[:, i, j]`` is the derivative of column i as the configuration moves along entry j,
+      which is ``S_j x S_i`` if j carries joint i and zero otherwise.
 
     Raises:
       ValueError: an array of the state has the wrong shape.

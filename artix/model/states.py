@@ -15,7 +15,7 @@ Array = jax.Array
 
 
 def neutral_state(articulation: Articulation) -> State:
-    """The state at rest with the root's frame at the world's origin and all joint positions zero.
+    """The state at rest with the root's frame at the world's origin and all joints at zero; Pinocchio's ``neutral``.
 
     Args:
       articulation: the articulation.
@@ -36,6 +36,8 @@ def neutral_state(articulation: Articulation) -> State:
 
 def random_state(articulation: Articulation, key: Array, *, velocity_scale: float | Array = 1.0) -> State:
     """A random state: joint positions uniform within their limits, velocities normal.
+
+    Its configuration corresponds to Pinocchio's ``randomConfiguration``.
 
     Unlimited angles are drawn from [-pi, pi], unlimited translations from [-1, 1] m, unlimited spherical components
     from [-pi, pi] / sqrt(3), so that the rotation stays below a half turn. A floating root gets a uniform orientation

@@ -31,6 +31,9 @@ class TendonJoint:
       recip_coefficient: joint effort per tendon force; equal to ``coefficient`` if the forces are to conserve energy.
       parent: index, in the tendon's list, of the tendon joint on the parent link; -1 for those next to the root link.
 
+    Raises:
+      ValueError: a coefficient is not finite.
+
     Examples:
       >>> joint = artix.TendonJoint(dof="elbow", coefficient=0.02, recip_coefficient=0.02)  # a pulley of 2 cm
       >>> print(joint.parent)  # next to the root link

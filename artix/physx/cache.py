@@ -220,7 +220,7 @@ def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
         :class:`artix.Axis`, shape [6 (L - 1)]; any unit.
 
     Returns:
-      The numbers of the free axes, shape [n].
+      The numbers of the free axes, shape [n], in the same unit.
 
     Raises:
       ValueError: ``maximum`` has the wrong shape.
@@ -250,7 +250,8 @@ def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
       reduced: a number for each DOF, shape [n]; any unit.
 
     Returns:
-      A number for each axis of each joint, in the order of :func:`pack_joint_data`, shape [6 (L - 1)].
+      A number for each axis of each joint, in the order of :func:`pack_joint_data`, shape [6 (L - 1)],
+      in the same unit.
 
     Raises:
       ValueError: ``reduced`` has the wrong shape.

@@ -1,10 +1,14 @@
-"""Docstrings: their examples run, and public functions of a state document arguments and results."""
+"""Docstrings: their examples run, and they document arguments, results with their units, and errors."""
 
+import ast
 import doctest
 import importlib
 import inspect
 import pkgutil
 import re
+import textwrap
+import types
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +16,7 @@ import pytest
 
 import artix
 from tests.support.doctest_numbers import NumberChecker
-from website.reference import entries
+from website.reference import entries, public_objects
 
 #: What every example may take as imported; the reference says so.
 ROOMS = {room: importlib.import_module(f"artix.{room}") for room in ("envs", "optimal_control", "viewer")}
@@ -27,8 +31,16 @@ SLOW = {
     "artix.viewer.pictures.render_png",
 }
 
+ALL_ROOMS = sorted({entry.room for entry in entries()})
+
 #: What shows robots in a browser, with a package that is an extra.
 WITH_SERVER = {"artix.viewer.html.scene_html", "artix.viewer.player.Viewer", "artix.viewer.sliders.Poser"}
+
+#: A unit in brackets, a reference to one, or a truth value.
+UNIT = re.compile(r"\[(1|1/|m|rad|kg|N|J|s|B)\b[^\]]*\]|\bunits?\b( as)? (of|as)\b|same unit| is in (J|N)\b|[Bb]ool")
+
+#: Functions that raise errors about the arguments of their callers.
+CHECKS = re.compile(r"_?check(ed)?(_|$)|static_topology$")
 
 
 def examples() -> list[doctest.DocTest]:
@@ -61,7 +73,7 @@ def test_an_example_runs(example):
     assert result.failed == 0, "".join(said)
 
 
-@pytest.mark.parametrize("room", sorted({entry.room for entry in entries()}))
+@pytest.mark.parametrize("room", ALL_ROOMS)
 def test_every_public_name_has_an_example(room):
     found = {example.name for example in examples()}
     missing = [entry.name for entry in entries() if entry.room == room and entry.home not in found]
@@ -99,3 +111,58 @@ def test_parameters_results_and_refusals_are_documented(name):
     parameters = inspect.signature(function).parameters
     missing += [p for p in parameters if not re.search(rf"^ +\*{{0,2}}{p}\b.*:", text, re.MULTILINE)]
     assert missing == []
+
+
+def arrays_without_units(room: str) -> Iterator[str]:
+    """Functions whose results are arrays alone. :mod:`artix.lie` says for all its functions in which units they are."""
+    for each in {each for _, _, each in public_objects() if inspect.isfunction(each)}:
+        returned = str(inspect.signature(each).return_annotation)
+        arrays = re.fullmatch(r"Array|tuple\[Array(, Array)*\]", returned)
+        if arrays and each.__module__.startswith(f"artix.{room}.") and each.__module__ != artix.lie.__name__:
+            text = inspect.getdoc(each).partition("Examples:")[0]
+            results = re.search(r"Returns:.*?(?=\n\n|$)", text, re.DOTALL)
+            if not UNIT.search(results[0] if results else text.partition("\n")[0]):
+                yield each.__qualname__
+
+
+@pytest.mark.parametrize("room", ALL_ROOMS)
+def test_arrays_have_units(room):
+    assert sorted(arrays_without_units(room)) == []
+
+
+def with_docstrings(room: str) -> Iterator[tuple[str, types.FunctionType, str]]:
+    """Public functions of a room, and methods and constructors of its public classes, with what documents them."""
+    for each in {each for _, _, each in public_objects() if each.__module__.startswith(f"artix.{room}.")}:
+        if inspect.isfunction(each):
+            yield each.__qualname__, inspect.unwrap(each), inspect.getdoc(each)
+            continue
+        for name, member in vars(each).items():
+            method = getattr(member, "__func__", member)
+            if not inspect.isfunction(method) or method.__code__.co_filename == "<string>":
+                continue
+            if not name.startswith("_"):
+                yield method.__qualname__, method, inspect.getdoc(method) or ""
+            elif name in ("__init__", "__post_init__") and "made by :func:" not in each.__doc__:
+                yield method.__qualname__, method, f"{each.__doc__}{method.__doc__}"
+
+
+def errors_of(function: types.FunctionType) -> set[str]:
+    """What a body raises by name, and "Raises" if it calls a function that checks an argument."""
+    errors = set()
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            errors.add(ast.unparse(node.exc.func))
+        elif isinstance(node, ast.Call) and CHECKS.match(ast.unparse(node.func)):
+            errors.add("Raises")
+    return errors - {"AssertionError", "NotImplementedError"}
+
+
+@pytest.mark.parametrize("room", ALL_ROOMS)
+def test_errors_that_a_body_raises_are_documented(room):
+    missing = [
+        f"{name}: {error}"
+        for name, function, text in with_docstrings(room)
+        for error in errors_of(function)
+        if error not in text and "Arguments and exceptions are the same" not in text
+    ]
+    assert sorted(missing) == []
