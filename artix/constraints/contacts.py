@@ -52,7 +52,7 @@ class ContactForces(NamedTuple):
 
     Attributes:
       force: forces on the links at the points, in world axes, [K, 3] [N].
-      velocity: generalised velocity after the step, [nv].
+      velocity: generalised velocity after the step, [nv] [m/s or rad/s].
       residual: see :class:`artix.ContactSolution`.
 
     Examples:
@@ -85,7 +85,7 @@ def contact_problem(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      force: generalised forces, shape [nv].
+      force: generalised forces, shape [nv] [N or N m].
       contacts: the points that may touch.
       dt: length of the step [s].
       external_force: wrenches on the links as in :func:`artix.forward_dynamics`, shape [L, 6].

@@ -127,7 +127,7 @@ def supported_inertia(
       articulation: the articulation.
       state: its state; only the configuration matters.
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       with_subtree: whether to include everything below the link, or only the links attached to it by fixed joints.
 
     Returns:

@@ -112,7 +112,7 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Classical accelerations [m/s^2], shape [L, 3].
@@ -210,7 +210,7 @@ def center_of_mass_acceleration(articulation: Articulation, state: State, accele
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Classical acceleration [m/s^2], shape [3].

@@ -26,6 +26,10 @@ Array = jax.Array
 class IntegrateDerivatives(NamedTuple):
     """Derivatives of the configuration that :func:`artix.integrate` reaches, in its tangent space, [nv, nv] each.
 
+    Attributes:
+      start: by the configuration at the start, along tangent vectors there.
+      displacement: by the displacement.
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> derivatives = artix.kinematics.integrate_derivatives(arm, artix.neutral_state(arm), jnp.zeros(7))
@@ -39,6 +43,10 @@ class IntegrateDerivatives(NamedTuple):
 
 class DifferenceDerivatives(NamedTuple):
     """Derivatives of :func:`artix.difference` by tangent vectors at its two configurations, [nv, nv] each.
+
+    Attributes:
+      start: by the configuration at the start.
+      end: by the configuration at the end.
 
     Examples:
       >>> arm = artix.robots.load("arm7")

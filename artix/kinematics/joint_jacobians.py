@@ -42,6 +42,11 @@ class JointMotionDerivatives(NamedTuple):
     ``acceleration_by_configuration - v x velocity_by_configuration + S x a``; with the velocity its acceleration
     changes by ``acceleration_by_velocity - v x S``.
 
+    Attributes:
+      velocity_by_configuration: Pinocchio's ``dVdq`` and ``psid`` [m/s or 1/s].
+      acceleration_by_configuration: Pinocchio's ``psidd``, and ``dAdq`` without gravity [m/s^2 or 1/s^2].
+      acceleration_by_velocity: Pinocchio's ``dAdv`` [m/s or 1/s].
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
@@ -51,11 +56,8 @@ class JointMotionDerivatives(NamedTuple):
     """
 
     velocity_by_configuration: Array
-    """Pinocchio's ``dVdq`` and ``psid``."""
     acceleration_by_configuration: Array
-    """Pinocchio's ``psidd``, and ``dAdq`` without gravity."""
     acceleration_by_velocity: Array
-    """Pinocchio's ``dAdv``."""
 
 
 @quantity
@@ -121,7 +123,7 @@ def joint_jacobians_second_rate(articulation: Articulation, state: State, accele
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Shape [6, nv] [m/s^2 or 1/s^2], linear rows first, world axes.
@@ -153,7 +155,7 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       The three matrices without gravity, shape [6, nv] each; their columns of the root's translation are zero.

@@ -98,7 +98,7 @@ def solve_constrained(
 
     Args:
       problem: the problem, with ``equality``, ``inequality``, ``final_equality`` or ``final_inequality``.
-      controls: a first guess, shape [T, nu].
+      controls: a first guess of the forces of the actuated joints [N m or N], shape [T, nu].
       states: a first guess, shape [T + 1, nx], as for :func:`solve`.
       multipliers: a first guess; zeros by default.
       outer_iterations: number of updates of the multipliers.

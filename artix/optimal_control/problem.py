@@ -24,9 +24,9 @@ class Knot(NamedTuple):
     Attributes:
       articulation: the articulation of the dynamics.
       state: the state at the beginning of the knot.
-      control: the control during the knot, [nu]; ``None`` at the end of the horizon.
-      contact_force: forces on the rows of the contact schedule during the knot, [R], empty without a schedule; ``None``
-        at the end of the horizon.
+      control: the control during the knot, [nu] [N m or N]; ``None`` at the end of the horizon.
+      contact_force: forces on the rows of the contact schedule during the knot, [R] [N or N m], empty without a
+        schedule; ``None`` at the end of the horizon.
       reference: this knot's entry of the problem's ``references``.
       parameters: the problem's ``parameters``.
 

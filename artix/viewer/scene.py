@@ -43,7 +43,7 @@ class Crowd:
       link_names: names of the L links.
       visuals: surfaces on the links, all with colours.
       collisions: collision shapes of the links.
-      poses: poses of the links in world axes, shape [T, K, L, 7].
+      poses: poses of the links in world axes, position [m] and quaternion xyzw, shape [T, K, L, 7].
       opacities: opacity of each robot, shape [K].
 
     Examples:
