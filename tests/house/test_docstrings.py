@@ -1,6 +1,7 @@
 """Docstrings: their examples run, and they document arguments, results with their units, and errors."""
 
 import ast
+import dataclasses
 import doctest
 import importlib
 import inspect
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import pytest
 
 import artix
+from artix.model.padded_topology import PaddedTopology
 from tests.support.doctest_numbers import NumberChecker
 from website.reference import entries, public_objects
 
@@ -103,14 +105,40 @@ def functions_of_a_state() -> dict:
 
 @pytest.mark.parametrize("name", functions_of_a_state())
 def test_parameters_results_and_refusals_are_documented(name):
-    function = functions_of_a_state()[name]
-    text = inspect.getdoc(function)
+    text = inspect.getdoc(functions_of_a_state()[name])
     if "Arguments and exceptions are the same" in text or name == "put_to_sleep":
         return
-    missing = [section for section in ("Args:", "Returns:", "Raises:") if section not in text]
-    parameters = inspect.signature(function).parameters
-    missing += [p for p in parameters if not re.search(rf"^ +\*{{0,2}}{p}\b.*:", text, re.MULTILINE)]
-    assert missing == []
+    assert [section for section in ("Args:", "Returns:", "Raises:") if section not in text] == []
+
+
+def listed(text: str, section: str) -> list[str]:
+    """The names that a section of a docstring explains."""
+    found = re.search(rf"^{section}:\n((?:  .*\n|\n)+)", f"{text}\n", re.MULTILINE)
+    names = re.findall(r"^  \*{0,2}(\w+(?:, \w+)*):", found[1], re.MULTILINE) if found else []
+    return [name for several in names for name in several.split(", ")]
+
+
+def parts_of(public: type | types.FunctionType) -> list[str]:
+    """The parameters of a function; the fields of a class, where it has fields."""
+    if inspect.isfunction(public):
+        return list(inspect.signature(public).parameters)
+    if dataclasses.is_dataclass(public):
+        return [field.name for field in dataclasses.fields(public) if not field.name.startswith("_")]
+    return list(getattr(public, "_fields", ()))
+
+
+@pytest.mark.parametrize("room", ALL_ROOMS)
+def test_parameters_and_fields_are_those_documented(room):
+    """In their order. The functions of :mod:`artix.lie` have one parameter, which their first lines explain."""
+    wrong = []
+    for each in {each for _, _, each in public_objects() if each.__module__.startswith(f"artix.{room}.")}:
+        text, parts = inspect.getdoc(each), parts_of(each)
+        refers = re.search(r"[Aa]rguments and (exceptions are the same|errors are those of)", text)
+        if refers or each.__module__ == artix.lie.__name__ or each is PaddedTopology:
+            continue
+        if parts and parts not in (listed(text, "Args"), listed(text, "Attributes")):
+            wrong.append(each.__qualname__)
+    assert sorted(wrong) == []
 
 
 def arrays_without_units(room: str) -> Iterator[str]:
