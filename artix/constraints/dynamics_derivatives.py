@@ -92,9 +92,10 @@ def constrained_forward_dynamics_derivatives(
     damping: float | Array | None = None,
     iterations: int = DEFAULT_ITERATIONS,
 ) -> ConstrainedForwardDynamicsDerivatives:
-    """Derivatives of :func:`artix.constrained_forward_dynamics`, ``computeConstraintDynamicsDerivatives``.
+    """Derivatives of :func:`artix.constrained_forward_dynamics`.
 
-    Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
+    Pinocchio's ``computeConstraintDynamicsDerivatives``: Carpentier, Budhiraja and Mansard, *Proximal and sparse
+    resolution of constrained dynamic equations*, RSS 2021.
 
     Args:
       articulation: the articulation.

@@ -59,8 +59,7 @@ def geometry_pair_distances(
 
     Shapes can be spheres, capsules and boxes, with at most one box per pair. The distance is exact unless the axis of a
     capsule enters a box. Inside a box it is the distance to the nearest face. These pairs do not collide in steps; for
-    those that do, see :func:`artix.link_contacts`. Pinocchio's counterpart is
-    ``computeDistances``.
+    those that do, see :func:`artix.link_contacts`. Pinocchio's counterpart is ``computeDistances``.
 
     Args:
       articulation: the articulation.

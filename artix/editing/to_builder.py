@@ -23,9 +23,9 @@ from artix.model.topology import Topology
 def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder:
     """A builder that describes an existing articulation.
 
-    Before you build it, add links, frames, tendons or mimic joints
-    to a robot loaded from a file. To join two articulations or to lock joints, see :mod:`artix.editing.surgery`. The
-    builder is not strict: physically impossible inertias, for which a reader has warned, stay as they are.
+    Use it to add links, frames, tendons or mimic joints to a robot loaded from a file. To join two articulations or to
+    lock joints, see :mod:`artix.editing.surgery`. The builder is not strict: physically impossible inertias, for which
+    a reader has warned, stay as they are.
 
     Args:
       articulation: one articulation; its numbers are read, so none may be traced.

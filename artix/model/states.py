@@ -37,11 +37,10 @@ def neutral_state(articulation: Articulation) -> State:
 def random_state(articulation: Articulation, key: Array, *, velocity_scale: float | Array = 1.0) -> State:
     """A random state: joint positions uniform within their limits, velocities normal.
 
-    Its configuration corresponds to Pinocchio's ``randomConfiguration``.
-
     Unlimited angles are drawn from [-pi, pi], unlimited translations from [-1, 1] m, unlimited spherical components
     from [-pi, pi] / sqrt(3), so that the rotation stays below a half turn. A floating root gets a uniform orientation
-    and a position in [-1, 1]^3 m; a fixed one stays at the origin, at rest.
+    and a position in [-1, 1]^3 m; a fixed one stays at the origin, at rest. Pinocchio's ``randomConfiguration`` draws
+    positions only.
 
     Args:
       articulation: the articulation.

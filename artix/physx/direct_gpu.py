@@ -81,7 +81,8 @@ def compute_articulation_data(
         :func:`~artix.physx.generalized.generalized_gravity_force`.
 
     Returns:
-      With D = maxDofs and K = maxLinks:
+      With D = maxDofs and K = maxLinks, in the units and axes of the functions on caches (:func:`compute_mass_matrix`
+      and so on):
 
       * ``UPDATE_KINEMATIC``: a :class:`LinkKinematics`.
       * ``DENSE_JACOBIANS``: [nb, (6 + D) (6 + 6 (K - 1))], packed with the articulation's own column count.

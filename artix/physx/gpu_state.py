@@ -76,7 +76,7 @@ def get_articulation_data(
       data_type: what to read.
 
     Returns:
-      With D = maxDofs and K = maxLinks, world axes, velocities and accelerations of centres of mass:
+      With D = maxDofs and K = maxLinks, in SI units and world axes, velocities and accelerations of centres of mass:
 
       * ``JOINT_POSITION``, ``JOINT_VELOCITY``, ``JOINT_ACCELERATION``, ``JOINT_FORCE`` (the applied one),
         ``JOINT_TARGET_VELOCITY``, ``JOINT_TARGET_POSITION``: [nb, D].
@@ -121,8 +121,9 @@ def set_articulation_data(
     Args:
       fleet: the articulations of the scene.
       simulation: their simulations, leading axis N.
-      data: blocks for the listed articulations, in the layout of :func:`get_articulation_data`; ``LINK_FORCE`` and
-        ``LINK_TORQUE`` have shape [nb, K, 3]. They act during one step, joint forces and targets until the next write.
+      data: blocks for the listed articulations, in the layout of :func:`get_articulation_data`; ``LINK_FORCE`` [N] at
+        the links' centres of mass and ``LINK_TORQUE`` [N m] have shape [nb, K, 3], in world axes. They act during one
+        step, joint forces and targets until the next write.
       indices: the articulations to write; concrete, distinct integers, shape [nb].
       data_type: what to write.
 
