@@ -214,8 +214,8 @@ def compute_joint_force(
 ) -> ArticulationCache:
     """``computeJointForce``: joint forces for ``cache.joint_acceleration``, into ``cache.joint_force``.
 
-    As in PhysX, gravity, velocities and armature are ignored: the result is ``M qdd`` for a fixed base, and that with
-    the root free for a floating base. For the full equation of motion use :func:`artix.inverse_dynamics`.
+    As in PhysX, gravity, velocities and armature are ignored: the result is ``M qdd`` for a fixed base; a floating
+    root is free and carries no force. For the full equation of motion use :func:`artix.inverse_dynamics`.
 
     Args:
       simulation: the articulation in its state.
@@ -228,6 +228,8 @@ def compute_joint_force(
     Raises:
       ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
       TypeError: an array in it has another dtype than the articulation.
+
+    Identity: it is the matrix of :func:`compute_generalized_mass_matrix` times the accelerations.
 
     Examples:
       >>> from artix import physx
@@ -367,7 +369,7 @@ def compute_generalized_gravity_force(
     """``computeGeneralizedGravityForce``: joint forces against gravity, in ``cache.joint_force``.
 
     A floating root is free and falls with its links, so the result is then zero unless ``gravity_scale`` differs
-    between links.
+    between links. Deprecated in PhysX 5.5.
 
     Args:
       simulation: the articulation in its state.
@@ -398,7 +400,8 @@ def compute_coriolis_and_centrifugal_force(
 ) -> ArticulationCache:
     """``computeCoriolisAndCentrifugalForce``: joint forces against velocity effects at ``cache.joint_velocity``.
 
-    A floating root is free.
+    A floating root is free: with rows r of the root and j of the joints, and the forces c of
+    :func:`compute_coriolis_compensation`, the result is ``c_j - M_jr M_rr^-1 c_r``. Deprecated in PhysX 5.5.
 
     Args:
       simulation: the articulation in its state.
