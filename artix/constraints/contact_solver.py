@@ -64,8 +64,8 @@ def solve_contact(
     Args:
       delassus: G, symmetric and positive semidefinite, shape [3 K, 3 K] [1/kg]; two tangential rows, then
         the normal one, for each contact.
-      free_velocity: g, velocities of the contacts without their impulses, shape [3 K]; positive normal velocities
-        separate.
+      free_velocity: g, velocities of the contacts without their impulses, shape [3 K] [m/s]; positive normal
+        velocities separate.
       friction: coefficients of friction, not negative, shape [K].
       method: ``"admm"``, the alternating direction method of multipliers, whose iterations are cheap once G is
         factorised; or ``"pgs"``, projected Gauss-Seidel, contact after contact.

@@ -52,7 +52,7 @@ class ContactForces(NamedTuple):
 
     Attributes:
       force: forces on the links at the points, in world axes, [K, 3] [N].
-      velocity: generalised velocity after the step, [nv].
+      velocity: generalised velocity after the step, [nv] [m/s or rad/s].
       residual: see :class:`artix.ContactSolution`.
 
     Examples:
@@ -85,7 +85,7 @@ def contact_problem(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      force: generalised forces, shape [nv].
+      force: generalised forces, shape [nv] [N or N m].
       contacts: the points that may touch.
       dt: length of the step [s].
       external_force: wrenches on the links as in :func:`artix.forward_dynamics`, shape [L, 6].
@@ -129,22 +129,28 @@ def contact_forces(
 ) -> ContactForces:
     """Contact forces of one semi-implicit step, and the velocity after it.
 
+    The laws and the methods are those of :func:`artix.solve_contact`: Acary and Brogliato, *Numerical Methods for
+    Nonsmooth Dynamical Systems*, 2008; Carpentier, Le Lidec and Montaut, RSS 2024.
+
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      force: generalised forces, shape [nv].
-      contacts: the points that may touch.
+      force: generalised forces, shape [nv] [N or N m].
+      contacts: the K points that may touch.
       dt: length of the step [s].
       external_force: wrenches on the links as in :func:`artix.forward_dynamics`, shape [L, 6].
       method: see :func:`artix.solve_contact`.
       iterations: see :func:`artix.solve_contact`.
 
     Returns:
-      Forces, the velocity after the step, and the residual.
+      Forces [N] in world axes, the generalised velocity after the step, and the residual [N s].
 
     Raises:
       ValueError: an array has the wrong shape, the method is unknown, or ``iterations`` is less than 1.
       TypeError: an array has another dtype than the articulation.
+
+    Identity: ``velocity == nu + dt forward_dynamics(a, s, force + sum_k J_k^T force_k)`` with J_k the Jacobian of the
+    velocity of point k.
 
     Examples:
       >>> builder = artix.ArticulationBuilder()

@@ -31,7 +31,7 @@ class ConstrainedAcceleration(NamedTuple):
     """The result of constrained forward dynamics.
 
     Attributes:
-      acceleration: generalised acceleration, [nv].
+      acceleration: generalised acceleration, [nv] [m/s^2 or rad/s^2].
       constraint_force: forces lambda on the rows, [R] [N and N m], Pinocchio's ``lambda_c``.
       residual: largest absolute entry of ``J nu' + bias``, the remaining error of the rows, []; Pinocchio's
         ``absolute_residual``. Its derivative is defined as zero.
@@ -56,7 +56,7 @@ class Impact(NamedTuple):
     """The result of an impact.
 
     Attributes:
-      velocity: generalised velocity after the impact, [nv], Pinocchio's ``dq_after``.
+      velocity: generalised velocity after the impact, [nv] [m/s or rad/s], Pinocchio's ``dq_after``.
       impulse: impulses on the rows, [R] [N s and N m s], Pinocchio's ``impulse_c``.
 
     Examples:
@@ -94,7 +94,7 @@ def constrained_forward_dynamics(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      force: generalised forces, shape [nv].
+      force: generalised forces, shape [nv] [N or N m].
       constraints: R rows.
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
         [L, 6].
@@ -246,6 +246,11 @@ def impulse_dynamics(
 class ConstrainedForces(NamedTuple):
     """The result of constrained inverse dynamics.
 
+    Attributes:
+      force: generalised forces, [nv] [N or N m]; the root's entries are zero if constraint forces can carry the
+        articulation.
+      constraint_force: forces on the rows, [R] [N or N m].
+
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
@@ -258,9 +263,7 @@ class ConstrainedForces(NamedTuple):
     """
 
     force: Array
-    """Generalised forces, [nv]; the root's entries are zero if constraint forces can carry the articulation."""
     constraint_force: Array
-    """Forces on the rows, [R]."""
 
 
 @quantity
@@ -279,12 +282,12 @@ def constrained_inverse_dynamics(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv]; it should satisfy the constraints.
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2]; it should satisfy the constraints.
       constraints: R rows.
       external_force: wrenches on the links, as in :func:`artix.inverse_dynamics`, shape [L, 6].
-      constraint_force: forces lambda on the rows, shape [R]. When ``None``, the smallest that carry a floating base,
-        so that its six entries of the force vanish (Righetti et al., *Optimal distribution of contact forces with
-        inverse-dynamics control*, IJRR 2013); zero for a fixed base.
+      constraint_force: forces lambda on the rows, shape [R] [N or N m]. When ``None``, the smallest that carry a
+        floating base, so that its six entries of the force vanish (Righetti et al., *Optimal distribution of contact
+        forces with inverse-dynamics control*, IJRR 2013); zero for a fixed base.
       damping: added to the diagonal of the 6 x 6 matrix of this choice; needed where the constraints cannot resist
         every wrench, as with point contacts in a line.
 

@@ -59,6 +59,12 @@ class ConstrainedForwardDynamicsDerivatives(NamedTuple):
 class ImpactDerivatives(NamedTuple):
     """Derivatives of :func:`artix.impulse_dynamics`; Pinocchio's ``ddq_dv`` is ``velocity_by_velocity - 1``.
 
+    Attributes:
+      velocity_by_configuration: of the velocity after the impact, [nv, nv], along :func:`artix.integrate`.
+      velocity_by_velocity: of the velocity after the impact by the one before, [nv, nv].
+      impulse_by_configuration: of the impulses [N s and N m s], [R, nv].
+      impulse_by_velocity: of the impulses by the velocity before the impact, [R, nv].
+
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])
@@ -70,10 +76,8 @@ class ImpactDerivatives(NamedTuple):
     """
 
     velocity_by_configuration: Array
-    """[nv, nv]"""
     velocity_by_velocity: Array
     impulse_by_configuration: Array
-    """[R, nv]"""
     impulse_by_velocity: Array
 
 
@@ -88,16 +92,17 @@ def constrained_forward_dynamics_derivatives(
     damping: float | Array | None = None,
     iterations: int = DEFAULT_ITERATIONS,
 ) -> ConstrainedForwardDynamicsDerivatives:
-    """Derivatives of :func:`artix.constrained_forward_dynamics`, ``computeConstraintDynamicsDerivatives``.
+    """Derivatives of :func:`artix.constrained_forward_dynamics`.
 
-    Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
+    Pinocchio's ``computeConstraintDynamicsDerivatives``: Carpentier, Budhiraja and Mansard, *Proximal and sparse
+    resolution of constrained dynamic equations*, RSS 2021.
 
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      force: generalised forces, shape [nv].
+      force: generalised forces, shape [nv] [N or N m].
       constraints: R rows.
-      external_force: wrenches on the links, held in world axes, shape [L, 6].
+      external_force: wrenches on the links [N, N m], held in world axes, shape [L, 6].
       damping: as in :func:`constrained_forward_dynamics`, which also explains the derivatives of redundant rows.
       iterations: number of proximal iterations, at least 1.
 

@@ -42,6 +42,10 @@ class KktFactors(NamedTuple):
 class KktSolution(NamedTuple):
     """The solution of a KKT system.
 
+    Attributes:
+      solution: x, [nv].
+      multipliers: lambda, [R].
+
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])
@@ -52,9 +56,7 @@ class KktSolution(NamedTuple):
     """
 
     solution: Array
-    """x, [nv]."""
     multipliers: Array
-    """lambda, [R]."""
 
 
 def factorize_kkt(

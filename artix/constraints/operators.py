@@ -60,7 +60,7 @@ def constraint_jacobian(articulation: Articulation, state: State, constraints: C
       constraints: R rows.
 
     Returns:
-      Shape [R, nv]; a force lambda on the rows amounts to the generalised force ``J^T lambda``.
+      Shape [R, nv] [m or 1]; a force lambda on the rows amounts to the generalised force ``J^T lambda``.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -191,7 +191,7 @@ def operational_space_inertia(
       damping: added to the diagonal of the Delassus matrix.
 
     Returns:
-      Shape [R, R]: the force on each row required for a unit acceleration of the rows.
+      Shape [R, R]: the force on each row required for a unit acceleration of the rows [kg for linear rows].
 
     Raises:
       ValueError: an array has the wrong shape.

@@ -84,7 +84,7 @@ def constraint_derivatives(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       constraints: R rows.
 
     Returns:

@@ -26,6 +26,9 @@ class Ground(struct.PyTreeNode):
         as in PhysX, ``min``, ``multiply``, or only the coefficient of the ``robot`` or the ``ground``.
       restitution_combination: the same for restitution.
 
+    Raises:
+      ValueError: there is no such way to combine two surfaces.
+
     Examples:
       >>> level = artix.Ground.flat(friction=0.8)
       >>> slope = artix.Ground(surfaces=(artix.Plane.of(normal=(0.3, 0.0, 1.0)),))

@@ -96,6 +96,8 @@ def geometry_distances(articulation: Articulation, state: State, ground: Ground)
         fleet.
       TypeError: an array has another dtype than the articulation.
 
+    Identity: for a shape that can touch, it is the smallest gap of its points in :func:`artix.ground_contacts`.
+
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> state = artix.neutral_state(robot)

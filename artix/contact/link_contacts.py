@@ -66,6 +66,8 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
     """Finds the points at which an articulation's pairs of shapes touch, or would touch next.
 
     A pair with a sphere has one point, one with a capsule two, and one of boxes four. Distant pairs have large gaps.
+    Points between boxes: Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996; Ericson, *Real-Time Collision
+    Detection*, 2005, section 4.4.1.
 
     Args:
       articulation: the articulation; its pairs are ``topology.geometry_pairs``.
@@ -79,6 +81,9 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
     Raises:
       ValueError: an array has the wrong shape, ``max_contacts`` is less than 1, or the articulation has no pairs.
       TypeError: an array has another dtype than the articulation, or the articulation is padded.
+
+    Identity: the smallest gap of a pair is its distance by :func:`artix.geometry_pair_distances`, but for two boxes,
+    and for a capsule whose axis enters a box.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")

@@ -59,7 +59,7 @@ def geometry_pair_distances(
 
     Shapes can be spheres, capsules and boxes, with at most one box per pair. The distance is exact unless the axis of a
     capsule enters a box. Inside a box it is the distance to the nearest face. These pairs do not collide in steps; for
-    those that do, see :func:`artix.link_contacts`.
+    those that do, see :func:`artix.link_contacts`. Pinocchio's counterpart is ``computeDistances``.
 
     Args:
       articulation: the articulation.
@@ -67,7 +67,7 @@ def geometry_pair_distances(
       geometry_pairs: names of shapes that belong to different links, static.
 
     Returns:
-      Distances, normals and points of the pairs, in their order.
+      Distances [m], normals and points [m] of the P pairs, in their order and in world axes.
 
     Raises:
       ValueError: a name is unknown, two shapes do not move relative to each other, the distance between their types is

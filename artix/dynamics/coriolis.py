@@ -35,8 +35,8 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Shape [nv, nv]; rows and columns follow the generalised velocity. It is linear in the velocities and does not
-      depend on the root's linear velocity.
+      Shape [nv, nv] [kg/s, kg m/s or kg m^2/s]; rows and columns follow the generalised velocity. It is linear in the
+      velocities and does not depend on the root's linear velocity.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -60,6 +60,13 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
 class VelocityProducts(NamedTuple):
     """Products of inertias and velocities, summed over each link and all links below it, [L, 6, 6] each.
 
+    About the world's origin and in its axes, linear part first [kg/s, kg m/s or kg m^2/s].
+
+    Attributes:
+      coriolis: ``B = (v x* I - I v x + (I v) xbar*) / 2``; Pinocchio's ``B``.
+      right: ``v x* I``; what Pinocchio declares as ``vxI``.
+      left: ``I v x``; what Pinocchio declares as ``Ivx``.
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> products = artix.dynamics.velocity_product_matrices(arm, artix.random_state(arm, jax.random.key(0)))
@@ -68,11 +75,8 @@ class VelocityProducts(NamedTuple):
     """
 
     coriolis: Array
-    """``B = (v x* I - I v x + (I v) xbar*) / 2``; Pinocchio's ``B``."""
     right: Array
-    """``v x* I``; what Pinocchio declares as ``vxI``."""
     left: Array
-    """``I v x``; what Pinocchio declares as ``Ivx``."""
 
 
 @quantity
@@ -122,7 +126,7 @@ def composite_spatial_inertia_rates(articulation: Articulation, state: State) ->
       state: its configuration and velocity.
 
     Returns:
-      Symmetric matrices, linear part first, shape [L, 6, 6].
+      Symmetric matrices, linear part first, shape [L, 6, 6] [kg m/s, kg m^2/s]; the block of masses is zero.
 
     Raises:
       ValueError: an array of the state has the wrong shape.

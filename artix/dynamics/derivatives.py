@@ -33,7 +33,12 @@ Array = jax.Array
 
 
 class InverseDynamicsDerivatives(NamedTuple):
-    """Derivatives of the generalised forces of inverse dynamics, [nv, nv] each.
+    """Derivatives of the generalised forces [N or N m] of inverse dynamics, [nv, nv] each.
+
+    Attributes:
+      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: by the generalised velocity, per m/s or rad/s.
+      acceleration: the mass matrix, with armature [kg, kg m or kg m^2].
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -46,11 +51,15 @@ class InverseDynamicsDerivatives(NamedTuple):
     configuration: Array
     velocity: Array
     acceleration: Array
-    """The mass matrix, with armature."""
 
 
 class ForwardDynamicsDerivatives(NamedTuple):
-    """Derivatives of the generalised acceleration of forward dynamics, [nv, nv] each.
+    """Derivatives of the generalised acceleration [m/s^2 or rad/s^2] of forward dynamics, [nv, nv] each.
+
+    Attributes:
+      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: by the generalised velocity, per m/s or rad/s.
+      force: the inverse of the mass matrix with armature [1/kg, 1/(kg m) or 1/(kg m^2)].
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -63,7 +72,6 @@ class ForwardDynamicsDerivatives(NamedTuple):
     configuration: Array
     velocity: Array
     force: Array
-    """The inverse of the mass matrix with armature."""
 
 
 @quantity
@@ -78,7 +86,7 @@ def inverse_dynamics_derivatives(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
         6]; held in world axes while the configuration moves.
 
@@ -117,7 +125,7 @@ def forward_dynamics_derivatives(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      force: generalised forces, shape [nv].
+      force: generalised forces, shape [nv] [N or N m].
       external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape [L, 6].
 
     Returns:
@@ -196,6 +204,10 @@ def _force_derivatives(
 class Linearization(NamedTuple):
     """``x' = A x + B u`` for deviations x of configuration and velocity, [2 nv], and u of the forces, [nv].
 
+    Attributes:
+      state_matrix: A, [2 nv, 2 nv].
+      input_matrix: B, [2 nv, nv].
+
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> model = artix.linearize(pendulum, artix.neutral_state(pendulum), jnp.zeros(2), 0.01)
@@ -204,9 +216,7 @@ class Linearization(NamedTuple):
     """
 
     state_matrix: Array
-    """A, [2 nv, 2 nv]."""
     input_matrix: Array
-    """B, [2 nv, nv]."""
 
 
 @quantity
@@ -225,16 +235,19 @@ def linearize(
     Args:
       articulation: the articulation.
       state: the nominal state.
-      force: the nominal generalised forces, shape [nv].
+      force: the nominal generalised forces, shape [nv] [N or N m].
       dt: length of the step [s].
       external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape [L, 6].
 
     Returns:
-      A, shape [2 nv, 2 nv], and B, shape [2 nv, nv].
+      A, shape [2 nv, 2 nv], and B, shape [2 nv, nv]; deviations in m and rad, then in m/s and rad/s.
 
     Raises:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
+
+    Identity: the lower halves are ``[dt configuration, 1 + dt velocity]`` and ``dt force`` with the matrices of
+    :func:`forward_dynamics_derivatives`.
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")

@@ -23,7 +23,7 @@ _ROWS, _COLUMNS = (0, 0, 1, 0, 1, 2), (0, 1, 1, 2, 2, 2)
 
 @quantity
 def dynamic_parameters(articulation: Articulation) -> Array:
-    """Dynamic parameters of all links.
+    """Dynamic parameters of all links, Pinocchio's ``toDynamicParameters`` of each inertia.
 
     Args:
       articulation: the articulation.

@@ -48,7 +48,7 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
 
 @quantity
 def potential_energy(articulation: Articulation, state: State) -> Array:
-    """Potential energy of gravity, zero for a mass at the world's origin.
+    """Potential energy of gravity, zero for a mass at the world's origin; Pinocchio's ``computePotentialEnergy``.
 
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.

@@ -43,7 +43,7 @@ def joint_wrenches(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
         6].
       axes: ``"local"`` for the torque about the link frame's origin in the frame's axes, ``"world_aligned"`` for the
@@ -87,9 +87,9 @@ def supported_force(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       external_force: wrenches on the links, as in :func:`joint_wrenches`.
 
     Returns:

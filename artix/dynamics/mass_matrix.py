@@ -44,8 +44,8 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
       armature: whether to add the joints' armature to the diagonal; PhysX does not.
 
     Returns:
-      The symmetric, positive definite matrix, shape [nv, nv]; rows and columns follow the generalised velocity (root
-      linear, root angular, joints; world axes at the root's centre of mass) in kg, kg m and kg m^2.
+      The symmetric, positive definite matrix, shape [nv, nv] [kg, kg m or kg m^2]; rows and columns follow the
+      generalised velocity (root linear, root angular, joints; world axes at the root's centre of mass).
 
     Raises:
       ValueError: an array of the state has the wrong shape.

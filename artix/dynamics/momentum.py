@@ -71,7 +71,7 @@ def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [3, nv].
+      Shape [3, nv] [m or 1].
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -127,7 +127,7 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
 
 @quantity
 def centroidal_momentum(articulation: Articulation, state: State) -> Array:
-    """Momentum about the centre of mass.
+    """Momentum about the centre of mass, Pinocchio's ``hg``.
 
     Args:
       articulation: the articulation.
@@ -164,7 +164,7 @@ def centroidal_momentum_rate(articulation: Articulation, state: State, accelerat
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Force [N], then torque about the centre of mass [N m], world axes, shape [6].
@@ -244,6 +244,15 @@ def mass_center(articulation: Articulation, kin: Kinematics) -> Array:
 class CentroidalDerivatives(NamedTuple):
     """Derivatives of the momentum h about the centre of mass and of its rate of change, [6, nv] each.
 
+    Rows are linear [kg m/s, N], then angular [kg m^2/s, N m], in world axes.
+
+    Attributes:
+      momentum_by_configuration: of h, per m or rad along :func:`artix.integrate`.
+      momentum_by_velocity: of h, the centroidal momentum matrix.
+      rate_by_configuration: of ``dh/dt``, per m or rad.
+      rate_by_velocity: of ``dh/dt``, per m/s or rad/s.
+      rate_by_acceleration: of ``dh/dt``, the centroidal momentum matrix.
+
     Examples:
       >>> quadruped = artix.robots.load("quadruped")
       >>> state = artix.neutral_state(quadruped)
@@ -254,11 +263,9 @@ class CentroidalDerivatives(NamedTuple):
 
     momentum_by_configuration: Array
     momentum_by_velocity: Array
-    """The centroidal momentum matrix."""
     rate_by_configuration: Array
     rate_by_velocity: Array
     rate_by_acceleration: Array
-    """The centroidal momentum matrix."""
 
 
 @quantity
@@ -268,7 +275,7 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       The derivatives of h and of ``dh/dt = A nu' + bias``, linear part first, in world axes, shape [6, nv] each.

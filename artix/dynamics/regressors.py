@@ -28,8 +28,9 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
     """Regressor of the wrench that the motion of one body requires, Pinocchio's ``bodyRegressor``.
 
     Args:
-      velocity: spatial velocity in the body's frame, linear first, shape [6].
-      acceleration: spatial acceleration in the body's frame minus the acceleration of gravity, shape [6].
+      velocity: spatial velocity in the body's frame, linear [m/s] first, then angular [rad/s], shape [6].
+      acceleration: spatial acceleration in the body's frame minus the acceleration of gravity [m/s^2, rad/s^2], shape
+        [6].
 
     Returns:
       Shape [6, 10]: its product with the dynamic parameters is the force [N], then the torque [N m], at the frame's
@@ -59,7 +60,7 @@ def link_body_regressors(articulation: Articulation, state: State, acceleration:
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Shape [L, 6, 10], force rows [N] before torque rows [N m], in the axes of each link.
@@ -89,12 +90,13 @@ def frame_body_regressor(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
 
     Returns:
-      Shape [6, 10], for dynamic parameters about the frame's origin in its axes.
+      Shape [6, 10], for dynamic parameters about the frame's origin in its axes. As for :func:`body_regressor`, its
+      product with them is the force [N], then the torque [N m].
 
     Raises:
       KeyError: no link or frame has this name.
@@ -123,7 +125,7 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Shape [nv, 10 L]; its product with the parameters is in N m or N. The ten columns of a fixed root are zero.
@@ -171,7 +173,7 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [3, 4 L], in world axes.
+      Shape [3, 4 L], in world axes; its product with masses [kg] and first moments [kg m] is a position [m].
 
     Raises:
       ValueError: an array of the state has the wrong shape.

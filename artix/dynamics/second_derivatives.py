@@ -47,7 +47,14 @@ Array = jax.Array
 
 
 class InverseDynamicsSecondDerivatives(NamedTuple):
-    """Second derivatives of the generalised forces; entry [i, j, k] belongs to force i, shape [nv, nv, nv] each.
+    """Second derivatives of the generalised forces [N or N m]; entry [i, j, k] belongs to force i, [nv, nv, nv] each.
+
+    Attributes:
+      configuration_configuration: by the configuration along j, then along k; not symmetric within a floating root and
+        spherical joints.
+      velocity_velocity: by the velocities j and k.
+      configuration_velocity: by the configuration along j and velocity k.
+      acceleration_configuration: by acceleration j and the configuration along k: the derivative of the mass matrix.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -58,12 +65,9 @@ class InverseDynamicsSecondDerivatives(NamedTuple):
     """
 
     configuration_configuration: Array
-    """By the configuration along j, then along k; not symmetric within a floating root and spherical joints."""
     velocity_velocity: Array
     configuration_velocity: Array
-    """By the configuration along j and velocity k."""
     acceleration_configuration: Array
-    """By acceleration j and the configuration along k: the derivative of the mass matrix."""
 
 
 class _Masks(NamedTuple):
@@ -105,7 +109,7 @@ def inverse_dynamics_second_derivatives(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m], constant in world axes,
         shape [L, 6].
 

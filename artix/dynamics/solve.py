@@ -28,7 +28,8 @@ def mass_matrix_cholesky(articulation: Articulation, state: State, *, armature: 
       armature: whether M includes the joints' armature, as in forward dynamics.
 
     Returns:
-      U, unit upper triangular, zero where neither DOF moves the other, shape [nv, nv], and D, shape [nv].
+      U, unit upper triangular, zero where neither DOF moves the other, shape [nv, nv] [1, m or 1/m], and D, shape [nv]
+      [kg or kg m^2].
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -59,11 +60,11 @@ def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *,
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
-      right: a generalised force, shape [nv]; use ``jax.vmap`` for several.
+      right: a generalised force, shape [nv] [N or N m]; use ``jax.vmap`` for several.
       armature: whether M includes the joints' armature, as in forward dynamics.
 
     Returns:
-      A generalised acceleration, shape [nv].
+      A generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -93,7 +94,7 @@ def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: b
       armature: whether M includes the joints' armature, as in forward dynamics.
 
     Returns:
-      The symmetric inverse, shape [nv, nv].
+      The symmetric inverse, shape [nv, nv] [1/kg, 1/(kg m) or 1/(kg m^2)].
 
     Raises:
       ValueError: an array of the state has the wrong shape.

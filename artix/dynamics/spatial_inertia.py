@@ -90,7 +90,7 @@ def centroidal_inertia(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      ``diag(m 1, I)``, shape [6, 6].
+      ``diag(m 1, I)``, shape [6, 6] [kg, kg m^2].
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -127,11 +127,12 @@ def supported_inertia(
       articulation: the articulation.
       state: its state; only the configuration matters.
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       with_subtree: whether to include everything below the link, or only the links attached to it by fixed joints.
 
     Returns:
-      Symmetric matrix in the frame's own axes, linear part first, shape [6, 6].
+      Symmetric matrix in the frame's own axes, linear part first, shape [6, 6]
+      [kg, kg m or kg m^2].
 
     Raises:
       KeyError: no link or frame has this name.

@@ -112,7 +112,7 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Classical accelerations [m/s^2], shape [L, 3].
@@ -142,7 +142,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
       link: the link at the top of the subtree, by name or by index, which may be traced.
 
     Returns:
-      Shape [3, nv], world axes.
+      Shape [3, nv] [m or 1], world axes.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -210,7 +210,7 @@ def center_of_mass_acceleration(articulation: Articulation, state: State, accele
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Classical acceleration [m/s^2], shape [3].

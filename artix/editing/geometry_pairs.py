@@ -43,9 +43,9 @@ def select_geometry_pairs(articulation: Articulation, pairs: Sequence[tuple[str,
 def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str], ...]:
     """All pairs of shapes that could collide with each other, to choose from.
 
-    They exclude sensors, cylinders and hulls, shapes that do not move relative to each other, and shapes on
+    Left out are sensors, cylinders and hulls, shapes that do not move relative to each other, and shapes on
     neighbouring links, which usually overlap at their joint. Links are neighbours if one is the nearest ancestor with
-    shapes of the other.
+    shapes of the other. Pinocchio's ``addAllCollisionPairs`` includes neighbours.
 
     Args:
       articulation: the articulation.

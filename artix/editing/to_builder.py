@@ -23,9 +23,9 @@ from artix.model.topology import Topology
 def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder:
     """A builder that describes an existing articulation.
 
-    Its ``build(articulation.dtype)`` returns the articulation; before that, add links, frames, tendons or mimic joints
-    to a robot loaded from a file. To join two articulations or to lock joints, see :mod:`artix.editing.surgery`. The
-    builder is not strict: physically impossible inertias, for which a reader has warned, stay as they are.
+    Use it to add links, frames, tendons or mimic joints to a robot loaded from a file. To join two articulations or to
+    lock joints, see :mod:`artix.editing.surgery`. The builder is not strict: physically impossible inertias, for which
+    a reader has warned, stay as they are.
 
     Args:
       articulation: one articulation; its numbers are read, so none may be traced.
@@ -36,6 +36,8 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
     Raises:
       TypeError: the articulation is padded.
       ValueError: it is a batch, or a builder would refuse one of its numbers.
+
+    Identity: ``builder_from_articulation(a).build(a.dtype)`` equals ``a``.
 
     Examples:
       >>> builder = artix.builder_from_articulation(artix.robots.load("arm7"))

@@ -30,6 +30,12 @@ NAMES = tuple(_TASKS)
 def full_name(name: str) -> str:
     """Completes a shortened name: the first of :data:`NAMES` that starts with it.
 
+    Args:
+      name: the beginning of a name.
+
+    Returns:
+      The name.
+
     Raises:
       ValueError: there is no such task; the message lists all tasks.
 

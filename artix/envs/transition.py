@@ -74,6 +74,12 @@ class Transition(struct.PyTreeNode):
 class Outcome(NamedTuple):
     """What a task returns for a control step.
 
+    Attributes:
+      reward: the reward, [].
+      terminated: whether the episode ends here, [] (bool).
+      memory: the task's memory from now on, with the keys, shapes and dtypes of :meth:`Environment.begin`.
+      metrics: scalars to log.
+
     Examples:
       >>> upright = envs.Outcome(jnp.array(1.0), jnp.array(False), {}, {"angle": jnp.array(0.0)})
       >>> print(upright.reward, upright.terminated)
@@ -81,10 +87,6 @@ class Outcome(NamedTuple):
     """
 
     reward: Array
-    """The reward, []."""
     terminated: Array
-    """Whether the episode ends here, [] (bool)."""
     memory: dict[str, Any]
-    """The task's memory from now on, with the keys, shapes and dtypes of :meth:`Environment.begin`."""
     metrics: dict[str, Array]
-    """Scalars to log."""

@@ -55,6 +55,9 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
       path: the file.
       **options: passed to the reader.
 
+    Returns:
+      The articulation.
+
     Raises:
       ValueError: there is no reader for this suffix; the message lists the known ones.
       OSError: the file cannot be read.
@@ -74,6 +77,9 @@ def check(path: str | os.PathLike[str], **options: Any) -> list[Issue]:
     Args:
       path: the file.
       **options: passed to the checker.
+
+    Returns:
+      The issues, none for a description without errors and warnings.
 
     Raises:
       ValueError: there is no checker for this suffix.

@@ -196,7 +196,7 @@ def distance(articulation: Articulation, start: State, end: State) -> Array:
       end: the other.
 
     Returns:
-      The distance, shape [].
+      The distance, shape [], the root of a sum of [m^2] and [rad^2].
 
     Raises:
       ValueError: an array has the wrong shape.

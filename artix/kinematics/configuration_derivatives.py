@@ -26,6 +26,10 @@ Array = jax.Array
 class IntegrateDerivatives(NamedTuple):
     """Derivatives of the configuration that :func:`artix.integrate` reaches, in its tangent space, [nv, nv] each.
 
+    Attributes:
+      start: by the configuration at the start, along tangent vectors there.
+      displacement: by the displacement.
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> derivatives = artix.kinematics.integrate_derivatives(arm, artix.neutral_state(arm), jnp.zeros(7))
@@ -39,6 +43,10 @@ class IntegrateDerivatives(NamedTuple):
 
 class DifferenceDerivatives(NamedTuple):
     """Derivatives of :func:`artix.difference` by tangent vectors at its two configurations, [nv, nv] each.
+
+    Attributes:
+      start: by the configuration at the start.
+      end: by the configuration at the end.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -155,8 +163,8 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
       tangents: tangent vectors at the start as columns, shape [nv, k], or one, shape [nv].
 
     Returns:
-      The tangent vectors at ``integrate(articulation, state, dnu)``, in the shape of ``tangents``: the first matrix of
-      :func:`integrate_derivatives` times them.
+      The tangent vectors at ``integrate(articulation, state, dnu)``, in the shape and units of ``tangents``: the first
+      matrix of :func:`integrate_derivatives` times them.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -184,8 +192,8 @@ def configuration_rate_map(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [nq, nv]: rows are the rates of ``root_pose`` (7, for a floating base only), then of ``joint_position``
-      (n). Rows of spherical joints are those of :func:`artix.joint_rate_from_velocity`.
+      Shape [nq, nv] [m or 1]: rows are the rates of ``root_pose`` (7, for a floating base only), then of
+      ``joint_position`` (n). Rows of spherical joints are those of :func:`artix.joint_rate_from_velocity`.
 
     Raises:
       ValueError: an array of the state has the wrong shape.

@@ -29,7 +29,11 @@ Array = jax.Array
 
 
 class FrameVelocityDerivatives(NamedTuple):
-    """Derivatives of the velocity of a frame, [6, nv] each.
+    """Derivatives of the velocity of a frame [m/s, rad/s], [6, nv] each.
+
+    Attributes:
+      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: the frame's Jacobian [m or 1].
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -41,11 +45,15 @@ class FrameVelocityDerivatives(NamedTuple):
 
     configuration: Array
     velocity: Array
-    """The frame's Jacobian."""
 
 
 class FrameAccelerationDerivatives(NamedTuple):
-    """Derivatives of the acceleration of a frame, [6, nv] each.
+    """Derivatives of the acceleration of a frame [m/s^2, rad/s^2], [6, nv] each.
+
+    Attributes:
+      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: by the generalised velocity, per m/s or rad/s.
+      acceleration: the frame's Jacobian [m or 1].
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -58,7 +66,6 @@ class FrameAccelerationDerivatives(NamedTuple):
     configuration: Array
     velocity: Array
     acceleration: Array
-    """The frame's Jacobian."""
 
 
 class _Frame(NamedTuple):
@@ -89,7 +96,7 @@ def frame_velocity_derivatives(
       articulation: the articulation.
       state: its configuration and velocity.
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       axes: see :func:`artix.frame_jacobian`.
 
     Returns:
@@ -135,9 +142,9 @@ def frame_acceleration_derivatives(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       axes: see :func:`artix.frame_jacobian`.
       classical: whether to differentiate classical accelerations, see :func:`artix.frame_acceleration`.
 
@@ -196,11 +203,12 @@ def frame_kinematic_hessian(
       articulation: the articulation.
       state: its state; only the configuration matters.
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       axes: see :func:`artix.frame_jacobian`.
 
     Returns:
-      ``[:, i, j]`` is the derivative of column i while the configuration moves along entry j, shape [6, nv, nv].
+      ``[:, i, j]`` is the derivative of column i while the configuration moves along entry j, shape [6, nv, nv]
+      [m or 1].
 
     Raises:
       KeyError: no link or frame has this name.
@@ -256,13 +264,13 @@ def frame_kinematic_regressor(
       articulation: the articulation.
       state: its state; only the configuration matters.
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       axes: axes of the frame's displacement, see :func:`artix.frame_jacobian`.
 
     Returns:
-      Shape [6, 6 (L - 1)], six columns per link 1 .. L-1: the displacement of the frame (linear, then angular) per
-      displacement of the link's placement at joint position zero, in the axes of that placement; zero for links that
-      do not carry the frame.
+      Shape [6, 6 (L - 1)] [m or 1], six columns per link 1 .. L-1: the displacement of the frame (linear, then angular)
+      per displacement of the link's placement at joint position zero, in the axes of that placement; zero for links
+      that do not carry the frame.
 
     Raises:
       KeyError: no link or frame has this name.

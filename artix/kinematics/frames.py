@@ -42,7 +42,7 @@ def frame_pose(
       state: its state; only the configuration matters.
       frame: the name of a link or of an additional frame (such as a link that a reader merged into another), or a
         link's index, which may be traced.
-      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
 
     Returns:
       Position [m] and quaternion xyzw, shape [7].
@@ -82,7 +82,8 @@ def frame_velocity(
       articulation: the articulation.
       state: its configuration and velocity.
       frame: the name of a link or additional frame, or a link's index; see :func:`frame_pose`.
-      offset: a pose in that frame whose origin is the point, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame whose origin is the point, shape [7]; the frame itself when
+        ``None``.
       axes: see :func:`frame_jacobian`.
 
     Returns:
@@ -120,7 +121,8 @@ def frame_jacobian(
       articulation: the articulation.
       state: its state; only the configuration matters.
       frame: the name of a link or additional frame, or a link's index; see :func:`frame_pose`.
-      offset: a pose in that frame whose origin is the point, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame whose origin is the point, shape [7]; the frame itself when
+        ``None``.
       axes: ``"world_aligned"`` for the velocity of the point in world axes (Pinocchio's ``LOCAL_WORLD_ALIGNED``),
         ``"local"`` for the same in the frame's own axes, ``"world"`` for the spatial velocity about the world's origin.
 
@@ -168,11 +170,12 @@ def frame_jacobian_rate(
       articulation: the articulation.
       state: its configuration and velocity.
       frame: the name of a link or additional frame, or a link's index; see :func:`frame_pose`.
-      offset: a pose in that frame whose origin is the point, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame whose origin is the point, shape [7]; the frame itself when
+        ``None``.
       axes: see :func:`frame_jacobian`.
 
     Returns:
-      Shape [6, nv], linear rows first.
+      Shape [6, nv] [m/s or 1/s], linear rows first.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -234,9 +237,9 @@ def frame_acceleration(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose in that frame, shape [7]; the frame itself when ``None``.
+      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       axes: see :func:`artix.frame_jacobian`.
       classical: see :func:`link_frame_accelerations`.
 

@@ -42,6 +42,11 @@ class JointMotionDerivatives(NamedTuple):
     ``acceleration_by_configuration - v x velocity_by_configuration + S x a``; with the velocity its acceleration
     changes by ``acceleration_by_velocity - v x S``.
 
+    Attributes:
+      velocity_by_configuration: Pinocchio's ``dVdq`` and ``psid`` [m/s or 1/s].
+      acceleration_by_configuration: Pinocchio's ``psidd``, and ``dAdq`` without gravity [m/s^2 or 1/s^2].
+      acceleration_by_velocity: Pinocchio's ``dAdv`` [m/s or 1/s].
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
@@ -51,11 +56,8 @@ class JointMotionDerivatives(NamedTuple):
     """
 
     velocity_by_configuration: Array
-    """Pinocchio's ``dVdq`` and ``psid``."""
     acceleration_by_configuration: Array
-    """Pinocchio's ``psidd``, and ``dAdq`` without gravity."""
     acceleration_by_velocity: Array
-    """Pinocchio's ``dAdv``."""
 
 
 @quantity
@@ -67,7 +69,7 @@ def joint_jacobians(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [6, nv], linear rows first, world axes.
+      Shape [6, nv] [m or 1], linear rows first, world axes.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -95,7 +97,7 @@ def joint_jacobians_rate(articulation: Articulation, state: State) -> Array:
       state: its configuration and velocity.
 
     Returns:
-      Shape [6, nv], linear rows first, world axes.
+      Shape [6, nv] [m/s or 1/s], linear rows first, world axes.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -121,10 +123,10 @@ def joint_jacobians_second_rate(articulation: Articulation, state: State, accele
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
-      Shape [6, nv], linear rows first, world axes.
+      Shape [6, nv] [m/s^2 or 1/s^2], linear rows first, world axes.
 
     Raises:
       ValueError: an array has the wrong shape.
@@ -153,7 +155,7 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       The three matrices without gravity, shape [6, nv] each; their columns of the root's translation are zero.
@@ -189,8 +191,8 @@ def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [6, nv, nv]: ``[:, i, j]`` is the derivative of column i as the configuration moves along entry j, which is
-      ``S_j x S_i`` if j carries joint i and zero otherwise.
+      Shape [6, nv, nv] [m or 1]: ``[:, i, j]`` is the derivative of column i as the configuration moves along entry j,
+      which is ``S_j x S_i`` if j carries joint i and zero otherwise.
 
     Raises:
       ValueError: an array of the state has the wrong shape.

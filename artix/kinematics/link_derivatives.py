@@ -20,7 +20,11 @@ Array = jax.Array
 
 
 class LinkVelocityDerivatives(NamedTuple):
-    """Derivatives of the velocities of all links, [L, 6, nv] each.
+    """Derivatives of the velocities of all links [m/s, rad/s], [L, 6, nv] each.
+
+    Attributes:
+      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: the Jacobians of the links' centres of mass [m or 1].
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -31,11 +35,15 @@ class LinkVelocityDerivatives(NamedTuple):
 
     configuration: Array
     velocity: Array
-    """The Jacobians of the links' centres of mass."""
 
 
 class LinkAccelerationDerivatives(NamedTuple):
-    """Derivatives of the accelerations of all links, [L, 6, nv] each.
+    """Derivatives of the accelerations of all links [m/s^2, rad/s^2], [L, 6, nv] each.
+
+    Attributes:
+      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: by the generalised velocity, per m/s or rad/s.
+      acceleration: the Jacobians of the links' centres of mass [m or 1].
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -47,7 +55,6 @@ class LinkAccelerationDerivatives(NamedTuple):
     configuration: Array
     velocity: Array
     acceleration: Array
-    """The Jacobians of the links' centres of mass."""
 
 
 class PointMotions(NamedTuple):
@@ -111,7 +118,7 @@ def link_acceleration_derivatives(
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv].
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       The derivatives of each link's acceleration (classical, of the centre of mass, world axes, linear first) by the

@@ -46,14 +46,15 @@ class LinkStates(struct.PyTreeNode):
 
 @quantity
 def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
-    """Poses and velocities of all links in one call.
+    """Poses and velocities of all links in one call, Pinocchio's ``forwardKinematics``.
 
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
 
     Returns:
-      :func:`link_poses`, of the link frames, and :func:`link_velocities`, of the centres of mass.
+      :func:`link_poses`, of the link frames [m, quaternion xyzw], and :func:`link_velocities`, of the centres of mass
+      [m/s, rad/s], in world axes.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -177,8 +178,9 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
       state: its state; only the configuration matters.
 
     Returns:
-      Shape [6 L', nv], with L' = L for a floating base and L' = L - 1 for a fixed base, which has no root rows. The six
-      rows per link are the linear velocity of its centre of mass and its angular velocity, both in world axes.
+      Shape [6 L', nv] [m or 1], with L' = L for a floating base and L' = L - 1 for a fixed base, which has no root
+      rows. The six rows per link are the linear velocity of its centre of mass and its angular velocity, both in world
+      axes.
 
     Raises:
       ValueError: an array of the state has the wrong shape.

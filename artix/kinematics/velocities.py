@@ -55,7 +55,7 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
     Args:
       articulation: the articulation.
       state: the state, whose configuration is kept.
-      velocity: generalised velocity, shape [nv].
+      velocity: generalised velocity, shape [nv] [m/s or rad/s].
 
     Returns:
       The state with this velocity; the root of a fixed base stays at rest.

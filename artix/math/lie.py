@@ -1,6 +1,7 @@
 """Exponential, logarithm and their Jacobians on SO(3) and SE(3), for one element; use ``jax.vmap`` over batches.
 
 Rotations are unit quaternions xyzw, poses ``[7]`` position then quaternion, twists ``[6]`` linear then angular part.
+Rotation vectors are in rad; positions and linear parts have a common unit, such as m.
 The *right* Jacobian maps the rate of v to the velocity of ``exp(v)`` in the moving frame, the *left* Jacobian to the
 velocity in the fixed frame; the right one at v is the left one at -v. Everything is smooth at zero. Chirikjian,
 *Stochastic Models, Information Theory, and Lie Groups* (2011), section 10.7; Sola, Deray and Atchuthan, *A micro Lie
@@ -28,6 +29,8 @@ def so3_exp(vector: Array) -> Array:
 
     Raises:
       ValueError: the vector has another shape.
+
+    Identity: ``so3_log(so3_exp(v)) == v`` for rotations of less than a half turn.
 
     Examples:
       >>> print(artix.lie.so3_exp(jnp.array([0.0, 0.0, jnp.pi / 2])))  # a quarter turn about z, xyzw
@@ -73,10 +76,12 @@ def so3_right_jacobian(vector: Array) -> Array:
 
 @compiled
 def so3_left_jacobian(vector: Array) -> Array:
-    """J_l [3, 3], the transpose of J_r: angular velocity in the fixed frame = J_l(v) dv/dt for ``so3_exp(v)``.
+    """J_l [3, 3]: angular velocity in the fixed frame = J_l(v) dv/dt for ``so3_exp(v)``; Chirikjian (2011).
 
     Raises:
       ValueError: the vector has another shape.
+
+    Identity: ``so3_left_jacobian(v) == so3_right_jacobian(v).T == so3_right_jacobian(-v)``.
 
     Examples:
       >>> vector = jnp.array([0.0, 0.0, jnp.pi / 2])
@@ -113,6 +118,8 @@ def so3_left_jacobian_inverse(vector: Array) -> Array:
     Raises:
       ValueError: the vector has another shape.
 
+    Identity: ``so3_left_jacobian_inverse(v) == so3_right_jacobian_inverse(-v)``.
+
     Examples:
       >>> vector = jnp.array([0.3, -0.2, 0.5])
       >>> inverse = artix.lie.so3_left_jacobian_inverse(vector)
@@ -127,8 +134,12 @@ def so3_left_jacobian_inverse(vector: Array) -> Array:
 def se3_exp(twist: Array) -> Array:
     """Pose [7] that a constant twist [6] (linear, then angular, in the moving frame) reaches; Pinocchio's ``exp6``.
 
+    The twist acts for a unit of time: its linear part is in the unit of the position, its angular part in rad.
+
     Raises:
       ValueError: the twist has another shape.
+
+    Identity: ``se3_log(se3_exp(v)) == v`` for rotations of less than a half turn.
 
     Examples:
       >>> twist = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, jnp.pi / 2])  # forwards, turning left by a quarter
@@ -144,10 +155,13 @@ def se3_exp(twist: Array) -> Array:
 def se3_log(pose: Array) -> Array:
     """Twist [6] (linear, then angular part) whose :func:`se3_exp` is a pose [7]; Pinocchio's ``log6``.
 
-    Its rotation is the shortest one, and discontinuous at a half turn.
+    The linear part is in the unit of the position, the angular part in rad. The rotation is the shortest one, and
+    discontinuous at a half turn.
 
     Raises:
       ValueError: the pose has another shape.
+
+    Identity: ``se3_log(se3_exp(v)) == v`` for rotations of less than a half turn.
 
     Examples:
       >>> pose = jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0])  # a metre along z
@@ -180,10 +194,12 @@ def se3_right_jacobian(twist: Array) -> Array:
 
 @compiled
 def se3_left_jacobian(twist: Array) -> Array:
-    """J_l [6, 6]: twist in the fixed frame = J_l(v) dv/dt for ``se3_exp(v)``.
+    """J_l [6, 6]: twist in the fixed frame = J_l(v) dv/dt for ``se3_exp(v)``; Chirikjian (2011).
 
     Raises:
       ValueError: the twist has another shape.
+
+    Identity: ``se3_left_jacobian(v) == se3_right_jacobian(-v)``.
 
     Examples:
       >>> twist = jnp.array([0.1, 0.2, 0.3, 0.0, 0.0, 0.5])
@@ -222,6 +238,8 @@ def se3_left_jacobian_inverse(twist: Array) -> Array:
 
     Raises:
       ValueError: the twist has another shape.
+
+    Identity: ``se3_left_jacobian_inverse(v) == se3_right_jacobian_inverse(-v)``.
 
     Examples:
       >>> twist = jnp.array([0.1, 0.2, 0.3, 0.0, 0.0, 0.5])

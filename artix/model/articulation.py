@@ -18,7 +18,7 @@ class Articulation(struct.PyTreeNode):
 
     L links, n joint degrees of freedom (DOFs), F additional frames, K mimic joints. Every array may be replaced
     (``articulation.replace(link_mass=...)``), batched under ``jax.vmap`` and differentiated. Nothing derived is stored,
-    so nothing can go stale. Poses are position, then quaternion xyzw. Build an articulation with
+    so nothing can go stale. Poses are position [m], then quaternion xyzw. Build an articulation with
     :class:`~artix.ArticulationBuilder` or load one with :func:`~artix.load_urdf`.
 
     Attributes:

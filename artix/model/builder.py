@@ -179,7 +179,16 @@ class ArticulationBuilder:
         return joint
 
     def add_frame(self, name: str, link: int, pose: npt.ArrayLike = IDENTITY_POSE) -> None:
-        """Adds a named frame fixed to ``link`` at ``pose`` (position, quaternion xyzw) in the link's frame."""
+        """Adds a named frame to a link.
+
+        Args:
+          name: the frame's name, unique among links and frames.
+          link: the link's number as returned by :meth:`add_link`.
+          pose: the frame in the link's frame, position [m] and quaternion xyzw, shape [7].
+
+        Raises:
+          ValueError: the name is taken, there is no such link, or the pose is malformed.
+        """
         if name in self._names:
             raise ValueError(f"frame {name!r}: the name is taken; give every link and frame its own name")
         if not 0 <= link < len(self._links):

@@ -37,6 +37,9 @@ NUM_PARAMETERS = 10
 def log_cholesky_from_inertia(mass: Array, com_pose: Array, inertia: Array) -> Array:
     """Log-Cholesky parameters of one link.
 
+    Rucker and Wensing, *Smooth parameterization of rigid-body inertia*, RA-L 2022; Pinocchio's
+    ``LogCholeskyParameters``.
+
     Args:
       mass: mass, positive [kg], shape [].
       com_pose: mass frame in the link's frame, position [m] and quaternion xyzw, shape [7].
@@ -75,6 +78,8 @@ def log_cholesky_from_inertia(mass: Array, com_pose: Array, inertia: Array) -> A
 def inertia_from_log_cholesky(theta: Array) -> tuple[Array, Array, Array]:
     """The link that log-Cholesky parameters describe; smooth, and physically consistent for every theta.
 
+    Rucker and Wensing (2022); Pinocchio's ``LogCholeskyParameters::toInertia``.
+
     Args:
       theta: ``(alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3)``, shape [10], see :func:`log_cholesky_from_inertia`.
 
@@ -84,6 +89,8 @@ def inertia_from_log_cholesky(theta: Array) -> tuple[Array, Array, Array]:
 
     Raises:
       ValueError: theta has the wrong shape.
+
+    Identity: ``log_cholesky_from_inertia(*inertia_from_log_cholesky(theta)) == theta``.
 
     Examples:
       >>> theta = jnp.zeros(10).at[0].set(jnp.log(2.0)).at[7].set(0.1)
@@ -106,18 +113,23 @@ def inertia_from_log_cholesky(theta: Array) -> tuple[Array, Array, Array]:
 def log_cholesky_from_articulation(articulation: Articulation, links: Sequence[str] | None = None) -> Array:
     """Log-Cholesky parameters of the links of an articulation.
 
+    Rucker and Wensing, *Smooth parameterization of rigid-body inertia*, RA-L 2022; Pinocchio's
+    ``LogCholeskyParameters``.
+
     Args:
       articulation: the articulation.
       links: names of the links, in the order wanted; all, in link order, when ``None``.
 
     Returns:
-      One row per link, shape [L, 10] or [len(links), 10].
+      One row per link, shape [L, 10] or [len(links), 10]; order and units as of :func:`log_cholesky_from_inertia`.
 
     Raises:
       KeyError: no link has one of the names.
       ValueError: a link has no mass or no extent in some direction, see :func:`log_cholesky_from_inertia`; the message
         names it.
       TypeError: the articulation belongs to a mixed fleet, whose padded links have no mass.
+
+    Identity: ``with_log_cholesky(a, log_cholesky_from_articulation(a))`` has the dynamics of ``a``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")

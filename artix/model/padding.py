@@ -37,6 +37,9 @@ class Padding:
       spherical: whether any member has a spherical joint.
       helical: whether any member has a helical joint.
 
+    Raises:
+      ValueError: ``parents`` does not list links within ``reach`` before each link but the root.
+
     Examples:
       >>> robots = [artix.robots.load(name) for name in ("arm7", "cart_pole")]
       >>> fleet = artix.Fleet(robots, layout="padded")

@@ -15,7 +15,7 @@ Array = jax.Array
 
 
 def neutral_state(articulation: Articulation) -> State:
-    """The state at rest with the root's frame at the world's origin and all joint positions zero.
+    """The state at rest with the root's frame at the world's origin and all joints at zero; Pinocchio's ``neutral``.
 
     Args:
       articulation: the articulation.
@@ -39,7 +39,8 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
 
     Unlimited angles are drawn from [-pi, pi], unlimited translations from [-1, 1] m, unlimited spherical components
     from [-pi, pi] / sqrt(3), so that the rotation stays below a half turn. A floating root gets a uniform orientation
-    and a position in [-1, 1]^3 m; a fixed one stays at the origin, at rest.
+    and a position in [-1, 1]^3 m; a fixed one stays at the origin, at rest. Pinocchio's ``randomConfiguration`` draws
+    positions only.
 
     Args:
       articulation: the articulation.

@@ -31,6 +31,9 @@ class TendonJoint:
       recip_coefficient: joint effort per tendon force; equal to ``coefficient`` if the forces are to conserve energy.
       parent: index, in the tendon's list, of the tendon joint on the parent link; -1 for those next to the root link.
 
+    Raises:
+      ValueError: a coefficient is not finite.
+
     Examples:
       >>> joint = artix.TendonJoint(dof="elbow", coefficient=0.02, recip_coefficient=0.02)  # a pulley of 2 cm
       >>> print(joint.parent)  # next to the root link
@@ -53,12 +56,12 @@ class FixedTendon:
     Attributes:
       name: the tendon's name.
       joints: its joints, a tree that follows the links, parents first.
-      stiffness: spring towards ``rest_length``.
-      damping: damper of the length.
-      limit_stiffness: spring that pulls the length back into ``limits``.
-      offset: added to the length.
-      rest_length: length at which the spring exerts no force.
-      limits: (lower, upper) length; ``None`` is unlimited.
+      stiffness: spring towards ``rest_length`` [N/m].
+      damping: damper of the length [N s/m].
+      limit_stiffness: spring that pulls the length back into ``limits`` [N/m].
+      offset: added to the length [m].
+      rest_length: length at which the spring exerts no force [m].
+      limits: (lower, upper) length [m]; ``None`` is unlimited.
       root_link: name of the link that takes the reaction; ``None`` for the parent link of the first joints.
 
     Raises:

@@ -35,6 +35,8 @@ def keep_zeros(articulation: Articulation, varied: Articulation) -> Articulation
       TypeError: one of them is no articulation.
       ValueError: the two have different topologies, or their arrays different shapes.
 
+    Identity: ``keep_zeros(a, a)`` equals ``a``.
+
     Examples:
       >>> @artix.quantity
       ... def step(robot, varied, state):

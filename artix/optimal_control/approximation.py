@@ -49,10 +49,13 @@ class LinearQuadratic(NamedTuple):
 def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadratic:
     """The linear-quadratic approximation about a trajectory, with Gauss-Newton Hessians.
 
+    Li and Todorov, *Iterative linear quadratic regulator design for nonlinear biological movement systems*, ICINCO
+    2004.
+
     Args:
       problem: the problem.
       states: flat states, shape [T + 1, nx], which need not follow from the controls.
-      controls: shape [T, nu].
+      controls: forces of the actuated joints [N m or N], shape [T, nu].
 
     Returns:
       The linear-quadratic problem in deviations, vectors of the states' tangent spaces.

@@ -87,8 +87,9 @@ def solve_constrained(
 ) -> ConstrainedSolution:
     """Finds a trajectory of least cost under the problem's constraints.
 
-    Each outer iteration solves the augmented problem from the previous solution, then updates the multipliers and
-    raises the weight.
+    The method of augmented Lagrangians: each outer iteration solves the augmented problem from the previous solution,
+    then updates the multipliers and raises the weight. Nocedal and Wright, *Numerical Optimization*, 2006, chapter 17;
+    Howell, Jackson and Manchester, *ALTRO*, IROS 2019.
 
     *Derivatives.* Reverse mode is implicit, as in :func:`solve`: it gives the derivatives of the trajectory, its cost
     and the multipliers by all arrays of the problem, with the active constraints kept. A few corrections of the
@@ -97,7 +98,7 @@ def solve_constrained(
 
     Args:
       problem: the problem, with ``equality``, ``inequality``, ``final_equality`` or ``final_inequality``.
-      controls: a first guess, shape [T, nu].
+      controls: a first guess of the forces of the actuated joints [N m or N], shape [T, nu].
       states: a first guess, shape [T + 1, nx], as for :func:`solve`.
       multipliers: a first guess; zeros by default.
       outer_iterations: number of updates of the multipliers.

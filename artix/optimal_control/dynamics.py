@@ -29,7 +29,7 @@ class TangentLinearization(NamedTuple):
       next_state: the nominal state after the step, flat, [nx].
       state_matrix: A, [ndx, ndx].
       control_matrix: B, [ndx, nu].
-      contact_force: forces on the rows of the contact schedule, [R]; empty without.
+      contact_force: forces on the rows of the contact schedule, [R] [N or N m]; empty without.
       contact_force_matrix: their derivatives by dx and du together, [R, ndx + nu].
 
     Examples:

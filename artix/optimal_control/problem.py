@@ -24,9 +24,9 @@ class Knot(NamedTuple):
     Attributes:
       articulation: the articulation of the dynamics.
       state: the state at the beginning of the knot.
-      control: the control during the knot, [nu]; ``None`` at the end of the horizon.
-      contact_force: forces on the rows of the contact schedule during the knot, [R], empty without a schedule; ``None``
-        at the end of the horizon.
+      control: the control during the knot, [nu] [N m or N]; ``None`` at the end of the horizon.
+      contact_force: forces on the rows of the contact schedule during the knot, [R] [N or N m], empty without a
+        schedule; ``None`` at the end of the horizon.
       reference: this knot's entry of the problem's ``references``.
       parameters: the problem's ``parameters``.
 
@@ -116,14 +116,16 @@ def rollout(problem: Problem, controls: Array) -> Array:
 
     Args:
       problem: the problem; only its dynamics and start matter.
-      controls: shape [T, nu].
+      controls: forces of the actuated joints [N m or N], shape [T, nu].
 
     Returns:
-      Flat states from the start to the end, shape [T + 1, nx].
+      Flat states from the start to the end, shape [T + 1, nx], with the units of :meth:`DiscreteDynamics.pack`.
 
     Raises:
       TypeError: an array has another dtype than the articulation.
       ValueError: an array does not fit the problem.
+
+    Identity: ``states[t + 1] == problem.dynamics(states[t], controls[t], t)``.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.01)
@@ -143,15 +145,21 @@ def rollout(problem: Problem, controls: Array) -> Array:
 
 
 def total_cost(problem: Problem, states: Array, controls: Array) -> Array:
-    """The cost of a trajectory, whether or not its states follow from its controls.
+    """The cost ``1/2 |final|^2 + sum_t 1/2 |running_t|^2`` of a trajectory.
+
+    The states need not follow from the controls.
 
     Args:
       problem: the problem.
       states: flat states, shape [T + 1, nx].
-      controls: shape [T, nu].
+      controls: forces of the actuated joints [N m or N], shape [T, nu].
 
     Returns:
-      The cost, []; constraints do not contribute.
+      The cost, [], in the units of the squared residuals; constraints do not contribute.
+
+    Raises:
+      TypeError: an array or a residual has another dtype than the articulation.
+      ValueError: an array does not fit the problem, or a residual is not a vector.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)

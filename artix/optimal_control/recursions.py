@@ -136,13 +136,16 @@ def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> 
 def follow(problem: LinearQuadratic, policy: Policy, step_length: Array | float = 1.0) -> tuple[Array, Array]:
     """Rolls out the linear dynamics under a policy.
 
+    From ``dx_0 = 0`` on, ``du = step_length feedforward + gain dx`` and ``dx' = A dx + B du + step_length gap``.
+
     Args:
       problem: the linear-quadratic problem.
       policy: its policy.
       step_length: factor on the feedforward and on the gaps.
 
     Returns:
-      Deviations of the states [T + 1, n], the first of them zero, and changes of the controls [T, m].
+      Deviations of the states [T + 1, n], the first of them zero, and changes of the controls [T, m], in the units of
+      the problem.
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots

@@ -30,6 +30,8 @@ def frame_pose(articulation: artix.Articulation, state: artix.State, frame: str,
     Raises:
       KeyError: no link or frame has this name.
 
+    Identity: zero where ``target`` is ``artix.frame_pose(a, s, frame)``.
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.neutral_state(arm)
@@ -51,10 +53,21 @@ def pose_difference(start: Array, end: Array) -> Array:
 
 
 def frame_position(articulation: artix.Articulation, state: artix.State, frame: str, target: Array) -> Array:
-    """Position of a frame's origin relative to a target, in world axes [m], shape [3]; see :func:`frame_pose`.
+    """Position of a frame's origin relative to a target.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      frame: name of a link or an additional frame.
+      target: where the origin should be, in world axes [m], shape [3].
+
+    Returns:
+      In world axes [m], shape [3].
 
     Raises:
       KeyError: no link or frame has this name.
+
+    Identity: the first three entries of :func:`frame_pose`.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -67,7 +80,15 @@ def frame_position(articulation: artix.Articulation, state: artix.State, frame: 
 
 
 def center_of_mass(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
-    """Position of the articulation's centre of mass relative to a target, in world axes [m], shape [3].
+    """Position of the articulation's centre of mass relative to a target.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      target: where the centre of mass should be, in world axes [m], shape [3].
+
+    Returns:
+      In world axes [m], shape [3].
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -84,7 +105,15 @@ def center_of_mass(articulation: artix.Articulation, state: artix.State, target:
 
 
 def centroidal_momentum(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
-    """Momentum minus a target: linear [kg m/s], then angular about the centre of mass [kg m^2/s], in world axes, [6].
+    """Momentum about the centre of mass minus a target.
+
+    Args:
+      articulation: the articulation.
+      state: its configuration and velocity.
+      target: linear [kg m/s], then angular momentum about the centre of mass [kg m^2/s], in world axes, shape [6].
+
+    Returns:
+      The difference [kg m/s, kg m^2/s], in world axes, shape [6].
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -100,11 +129,21 @@ def centroidal_momentum(articulation: artix.Articulation, state: artix.State, ta
 
 
 def posture(articulation: artix.Articulation, state: artix.State, nominal: artix.State) -> Array:
-    """The displacement from a nominal configuration, as :func:`artix.difference` measures it, shape [nv].
+    """The displacement from a nominal configuration, as :func:`artix.difference` measures it.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+      nominal: the state with the nominal configuration.
+
+    Returns:
+      Shape [nv] [m, rad].
 
     Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
+      ValueError: an array of a state has the wrong shape.
+      TypeError: an array of a state has another dtype than the articulation.
+
+    Identity: ``integrate(a, nominal, posture(a, s, nominal))`` has the configuration of ``s``.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -147,6 +186,12 @@ def friction_cone(contact_force: Array, friction: float | Array, least_normal: f
 
 def violation(inequality: Array) -> Array:
     """The positive part of numbers that should not be positive: a residual that turns an inequality into a soft cost.
+
+    Args:
+      inequality: the numbers, of any shape and unit.
+
+    Returns:
+      ``max(inequality, 0)``, of the same shape, in the same unit.
 
     Examples:
       >>> print(optimal_control.violation(jnp.array([-1.0, 2.0])))

@@ -37,7 +37,7 @@ def mppi(
       iterations: how often to repeat, each time from the average.
 
     Returns:
-      Controls, shape [T, nu]; the guess if no sample has a finite cost.
+      Controls, shape [T, nu], in the unit of the guess; the guess itself if no sample has a finite cost.
 
     Raises:
       ValueError: a number is not positive, or ``cost`` does not return a number.
@@ -84,7 +84,7 @@ def cross_entropy(
       iterations: number of iterations.
 
     Returns:
-      The last mean, shape [T, nu].
+      The last mean, shape [T, nu], in the unit of the first.
 
     Raises:
       ValueError: a number is not positive, there are more elites than samples, or ``cost`` does not return a number.

@@ -47,7 +47,8 @@ def solve(
 
     Args:
       problem: the problem, without constraints, which are for :func:`solve_constrained`.
-      controls: a first guess, shape [T, nu]; the solution of a similar problem is a good one.
+      controls: a first guess of the forces of the actuated joints [N m or N], shape [T, nu]; the solution of a similar
+        problem is a good one.
       states: a first guess of the flat states, shape [T + 1, nx], whose first entry the start replaces; by default a
         rollout of the controls.
       iterations: number of iterations.

@@ -1,4 +1,4 @@
-"""The PhysX-shaped face of artix: PhysX's names, layouts and buffers over the same functions; see ``docs/physx.md``."""
+"""PhysX's articulation API, with its names, layouts and buffers, over the functions of artix; see ``docs/physx.md``."""
 
 from artix.physx.bounds import get_world_bounds as get_world_bounds
 from artix.physx.cache import ArticulationCache as ArticulationCache

@@ -24,8 +24,8 @@ class RootLinkData(struct.PyTreeNode):
         ``PxTransform`` has the quaternion first; here only the direct-GPU buffers do.)
       world_lin_vel: velocity of its centre of mass [m/s], world axes, shape [3].
       world_ang_vel: its angular velocity [rad/s], world axes, shape [3].
-      world_lin_accel: acceleration of its centre of mass in the last step [m/s^2], shape [3]; read only.
-      world_ang_accel: its angular acceleration in the last step [rad/s^2], shape [3]; read only.
+      world_lin_accel: acceleration of its centre of mass in the last step [m/s^2], world axes, shape [3]; read only.
+      world_ang_accel: its angular acceleration in the last step [rad/s^2], world axes, shape [3]; read only.
 
     Examples:
       >>> from artix import physx
@@ -51,33 +51,33 @@ class ArticulationCache(struct.PyTreeNode):
     flag moves which field.
 
     Attributes:
-      external_forces: input of ``compute_generalized_external_force`` only, shape [L, 6].
-      dense_jacobian: from ``compute_dense_jacobian``, shape [6 L', nv].
-      mass_matrix: from ``compute_mass_matrix``, shape [nv, nv]; from the deprecated
+      external_forces: input of ``compute_generalized_external_force`` only [N, N m], shape [L, 6].
+      dense_jacobian: from ``compute_dense_jacobian`` [m or 1], shape [6 L', nv].
+      mass_matrix: from ``compute_mass_matrix`` [kg, kg m or kg m^2], shape [nv, nv]; from the deprecated
         ``compute_generalized_mass_matrix``, shape [n, n].
-      coriolis_force: from ``compute_coriolis_compensation``, shape [nv].
-      gravity_compensation_force: from ``compute_gravity_compensation``, shape [nv].
+      coriolis_force: from ``compute_coriolis_compensation`` [N or N m], shape [nv].
+      gravity_compensation_force: from ``compute_gravity_compensation`` [N or N m], shape [nv].
       centroidal_momentum_matrix: from ``compute_centroidal_momentum_matrix``, shape [6, nv].
-      centroidal_momentum_bias: from ``compute_centroidal_momentum_matrix``, shape [6].
-      joint_velocity: joint velocities, shape [n].
-      joint_acceleration: joint accelerations, shape [n].
-      joint_position: joint positions, shape [n].
-      joint_force: joint forces: the applied ones, or the input or result of inverse dynamics, shape [n].
-      joint_solver_forces: efforts that the joints transmitted along their DOFs in the last step, from all causes, shape
-        [n]; removed in PhysX 5.4.
+      centroidal_momentum_bias: from ``compute_centroidal_momentum_matrix`` [N, N m], shape [6].
+      joint_velocity: joint velocities [rad/s or m/s], shape [n].
+      joint_acceleration: joint accelerations [rad/s^2 or m/s^2], shape [n].
+      joint_position: joint positions [rad or m], shape [n].
+      joint_force: joint forces [N m or N]: the applied ones, or the input or result of inverse dynamics, shape [n].
+      joint_solver_forces: efforts [N m or N] that the joints transmitted along their DOFs in the last step, from all
+        causes, shape [n]; removed in PhysX 5.4.
       sensor_forces: force sensors, which artix does not have, shape [0, 6]; PhysX 5.4 removed them in favour of
         ``link_incoming_joint_force``.
-      joint_target_positions: targets of the drives, shape [n].
-      joint_target_velocities: target velocities of the drives, shape [n].
-      link_velocity: velocities of the links, shape [L, 6].
-      link_acceleration: classical accelerations of the links in the last step, shape [L, 6].
-      link_incoming_joint_force: wrench of the parent on each link through its joint in the last step, at the origin and
-        in the axes of the child joint frame, shape [L, 6].
-      link_force: forces on the links during the next step, shape [L, 3].
-      link_torque: torques on the links during the next step, shape [L, 3].
+      joint_target_positions: targets of the drives [rad or m], shape [n].
+      joint_target_velocities: target velocities of the drives [rad/s or m/s], shape [n].
+      link_velocity: velocities of the links [m/s, rad/s], shape [L, 6].
+      link_acceleration: classical accelerations of the links in the last step [m/s^2, rad/s^2], shape [L, 6].
+      link_incoming_joint_force: wrench [N, N m] of the parent on each link through its joint in the last step, at the
+        origin and in the axes of the child joint frame, shape [L, 6].
+      link_force: forces on the links during the next step [N], shape [L, 3].
+      link_torque: torques on the links during the next step [N m], shape [L, 3].
       root_link_data: the root link.
       coefficient_matrix: from ``compute_coefficient_matrix``, shape [r, nv].
-      lambda_: from ``compute_lambda`` (``lambda`` is a keyword of Python), shape [r].
+      lambda_: from ``compute_lambda`` (``lambda`` is a keyword of Python) [N or N m], shape [r].
       version: identifies the articulation that the cache was made for; static. Functions refuse any other cache.
 
     Examples:
@@ -116,7 +116,16 @@ class ArticulationCache(struct.PyTreeNode):
 
 
 def create_cache(articulation: AnyArticulation) -> ArticulationCache:
-    """``createCache``: a cache of zeros for an articulation or its simulation.
+    """``createCache``: a cache of zeros.
+
+    The quaternion of the root's pose is zero, too. Read the state into the cache
+    (:func:`copy_internal_state_to_cache`), or write a unit quaternion, before you apply ``ROOT_TRANSFORM``.
+
+    Args:
+      articulation: the articulation or its simulation.
+
+    Returns:
+      The cache, in the articulation's dtype; :class:`ArticulationCache` has the shapes.
 
     Examples:
       >>> from artix import physx
@@ -161,6 +170,12 @@ def create_cache(articulation: AnyArticulation) -> ArticulationCache:
 def zero_cache(cache: ArticulationCache) -> ArticulationCache:
     """``zeroCache``: sets all fields to zero except, as in PhysX, ``coefficient_matrix`` and ``lambda_``.
 
+    Args:
+      cache: the cache.
+
+    Returns:
+      The cache of zeros, for the same articulation.
+
     Examples:
       >>> from artix import physx
       >>> cache = physx.create_cache(artix.robots.load("cart_pole")).replace(joint_force=jnp.ones(2))
@@ -172,9 +187,15 @@ def zero_cache(cache: ArticulationCache) -> ArticulationCache:
 
 
 def get_cache_data_size(articulation: AnyArticulation) -> int:
-    """``getCacheDataSize``: the size in bytes of PhysX 5.6.1's cache for this articulation, in its float32 layout.
+    """``getCacheDataSize``: the size of PhysX 5.6.1's cache for this articulation, in its float32 layout.
 
     PhysX reserves n + 6 entries for generalised vectors and pads 3-vectors, so this is not the size of artix's cache.
+
+    Args:
+      articulation: the articulation or its simulation.
+
+    Returns:
+      The size [B].
 
     Examples:
       >>> from artix import physx
@@ -196,13 +217,16 @@ def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
     Args:
       articulation: the articulation or its simulation.
       maximum: a number for each axis of each joint, those of link i from ``6 (i - 1)`` on in the order of
-        :class:`artix.Axis`, shape [6 (L - 1)].
+        :class:`artix.Axis`, shape [6 (L - 1)]; any unit.
 
     Returns:
-      The numbers of the free axes, shape [n].
+      The numbers of the free axes, shape [n], in the same unit.
 
     Raises:
       ValueError: ``maximum`` has the wrong shape.
+      TypeError: it has another dtype than the articulation.
+
+    Identity: ``pack_joint_data(a, unpack_joint_data(a, x)) == x``.
 
     Examples:
       >>> from artix import physx
@@ -219,17 +243,21 @@ def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
 
 
 def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
-    """``unpackJointData``: the inverse of :func:`pack_joint_data`, with zeros for locked axes.
+    """``unpackJointData``: from the DOFs to six axes per joint, with zeros for locked axes.
 
     Args:
       articulation: the articulation or its simulation.
-      reduced: a number for each DOF, shape [n].
+      reduced: a number for each DOF, shape [n]; any unit.
 
     Returns:
-      Shape [6 (L - 1)].
+      A number for each axis of each joint, in the order of :func:`pack_joint_data`, shape [6 (L - 1)],
+      in the same unit.
 
     Raises:
       ValueError: ``reduced`` has the wrong shape.
+      TypeError: it has another dtype than the articulation.
+
+    Identity: ``pack_joint_data(a, unpack_joint_data(a, x)) == x``.
 
     Examples:
       >>> from artix import physx

@@ -40,8 +40,11 @@ Index: TypeAlias = jax.Array | np.ndarray | int
 class LinkKinematics(NamedTuple):
     """The data that ``eUPDATE_KINEMATIC`` refreshes, in the layout of PhysX's read calls; padded links are zero.
 
-    ``link_global_pose`` is ``PxTransform``, quaternion xyzw first, then position, shape [nb, maxLinks, 7]; velocities
-    are of the centres of mass in world axes, shape [nb, maxLinks, 3] each.
+    Attributes:
+      link_global_pose: world poses of the link frames as ``PxTransform``, quaternion xyzw first, then position [m],
+        shape [nb, maxLinks, 7].
+      link_linear_velocity: velocities of the links' centres of mass [m/s], world axes, shape [nb, maxLinks, 3].
+      link_angular_velocity: angular velocities of the links [rad/s], world axes, shape [nb, maxLinks, 3].
 
     Examples:
       >>> from artix import physx
@@ -78,7 +81,8 @@ def compute_articulation_data(
         :func:`~artix.physx.generalized.generalized_gravity_force`.
 
     Returns:
-      With D = maxDofs and K = maxLinks:
+      With D = maxDofs and K = maxLinks, in the units and axes of the functions on caches (:func:`compute_mass_matrix`
+      and so on):
 
       * ``UPDATE_KINEMATIC``: a :class:`LinkKinematics`.
       * ``DENSE_JACOBIANS``: [nb, (6 + D) (6 + 6 (K - 1))], packed with the articulation's own column count.

@@ -24,20 +24,20 @@ Array = jax.Array
 
 @quantity
 def generalized_mass_matrix(articulation: Articulation, state: State) -> Array:
-    """``computeGeneralizedMassMatrix``: joint inertia with the root free, shape [n, n]."""
+    """``computeGeneralizedMassMatrix``: joint inertia with the root free, shape [n, n] [kg, kg m or kg m^2]."""
     base = articulation.topology.num_base_dofs
     return _eliminate_root(articulation, state, mass_matrix(articulation, state)[:, base:])
 
 
 @quantity
 def coriolis_and_centrifugal_force(articulation: Articulation, state: State) -> Array:
-    """``computeCoriolisAndCentrifugalForce``: joint forces that cancel velocity effects with the root free, [n]."""
+    """``computeCoriolisAndCentrifugalForce``: joint forces that cancel velocity effects, root free [N m or N], [n]."""
     return _eliminate_root(articulation, state, coriolis_compensation(articulation, state)[:, None])[:, 0]
 
 
 @quantity
 def generalized_gravity_force(articulation: Articulation, state: State, *, physx_compat: bool = False) -> Array:
-    """``computeGeneralizedGravityForce``: joint forces that cancel gravity with the root free, shape [n].
+    """``computeGeneralizedGravityForce``: joint forces [N m or N] that cancel gravity with the root free, shape [n].
 
     A free root falls with its links, so the result is zero unless ``gravity_scale`` differs between links. PhysX 5.6.1
     ignores ``gravity_scale`` for a fixed base; for a floating base it returns the opposite sign and adds the gyroscopic
@@ -57,7 +57,7 @@ def generalized_gravity_force(articulation: Articulation, state: State, *, physx
 def joint_force_for(
     articulation: Articulation, state: State, joint_acceleration: Array, *, physx_compat: bool = False
 ) -> Array:
-    """``computeJointForce``: joint forces for joint accelerations [n], at rest, without gravity, root free, [n].
+    """``computeJointForce``: joint forces [N m or N] for joint accelerations, at rest, without gravity, root free, [n].
 
     ``physx_compat=True`` adds, as PhysX 5.6.1 does for a floating base, the gyroscopic torques of all links at the
     root's angular velocity.
@@ -74,7 +74,7 @@ def joint_force_for(
 def counteracting_joint_force(
     articulation: Articulation, state: State, external_force: Array, *, physx_compat: bool = False
 ) -> Array:
-    """``computeGeneralizedExternalForce``: joint forces that cancel wrenches [L, 6] on the links, root free, [n].
+    """``computeGeneralizedExternalForce``: joint forces [N m or N] that cancel wrenches [L, 6], root free, [n].
 
     ``physx_compat`` as for :func:`joint_force_for`.
     """

@@ -46,6 +46,12 @@ class ArticulationGPUAPIMaxCounts:
 def get_articulation_gpu_api_max_counts(fleet: Fleet) -> ArticulationGPUAPIMaxCounts:
     """``PxScene::getArticulationGPUAPIMaxCounts``: the fleet's maxima, or a padded fleet's padding.
 
+    Args:
+      fleet: the articulations of the scene.
+
+    Returns:
+      The counts.
+
     Examples:
       >>> from artix import physx
       >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")])

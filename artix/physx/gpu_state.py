@@ -35,13 +35,20 @@ _TENDON_WRITES = range(WriteType.FIXED_TENDON, WriteType.SPATIAL_TENDON_ATTACHME
 def create_fleet_simulation(
     fleet: Fleet, state: State | None = None, *, options: SolverOptions | None = None
 ) -> ArticulationSimulation:
-    """The simulations of all members of a fleet in one batch, leading axis N; see :func:`create_simulation`.
+    """Places all members of a fleet in one scene, ``PxScene::addArticulation`` for each; see :func:`create_simulation`.
 
     Args:
       fleet: the articulations of the scene.
-      state: the fleet's state; neutral when ``None``.
+      state: the fleet's state, leading axis N; neutral when ``None``.
       options: how :func:`simulate` steps; when ``None``, PhysX's default solver for a fleet of one topology and
         ``SolverOptions()`` for a padded fleet.
+
+    Returns:
+      The simulations of the N members in one batch: every array has a leading axis N.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the fleet.
 
     Examples:
       >>> from artix import physx
@@ -69,7 +76,7 @@ def get_articulation_data(
       data_type: what to read.
 
     Returns:
-      With D = maxDofs and K = maxLinks, world axes, velocities and accelerations of centres of mass:
+      With D = maxDofs and K = maxLinks, in SI units and world axes, velocities and accelerations of centres of mass:
 
       * ``JOINT_POSITION``, ``JOINT_VELOCITY``, ``JOINT_ACCELERATION``, ``JOINT_FORCE`` (the applied one),
         ``JOINT_TARGET_VELOCITY``, ``JOINT_TARGET_POSITION``: [nb, D].
@@ -114,8 +121,9 @@ def set_articulation_data(
     Args:
       fleet: the articulations of the scene.
       simulation: their simulations, leading axis N.
-      data: blocks for the listed articulations, in the layout of :func:`get_articulation_data`; ``LINK_FORCE`` and
-        ``LINK_TORQUE`` have shape [nb, K, 3]. They act during one step, joint forces and targets until the next write.
+      data: blocks for the listed articulations, in the layout of :func:`get_articulation_data`; ``LINK_FORCE`` [N] at
+        the links' centres of mass and ``LINK_TORQUE`` [N m] have shape [nb, K, 3], in world axes. They act during one
+        step, joint forces and targets until the next write.
       indices: the articulations to write; concrete, distinct integers, shape [nb].
       data_type: what to write.
 
@@ -159,6 +167,14 @@ def update_articulation_kinematics(
     """Clears what ``eUPDATE_KINEMATIC`` clears: accelerations and incoming joint forces of the listed articulations.
 
     Link poses and velocities need no update; ``compute_articulation_data(..., UPDATE_KINEMATIC)`` returns them.
+
+    Args:
+      fleet: the articulations of the scene.
+      simulation: their simulations, leading axis N.
+      indices: the articulations to clear; concrete, distinct integers, shape [nb].
+
+    Returns:
+      The simulations, the listed ones with a report of zeros.
 
     Raises:
       IndexError: an index is not a member of the fleet.

@@ -18,6 +18,15 @@ Array = jax.Array
 class GpuFixedTendonData(NamedTuple):
     """``PxGpuFixedTendonData``, each array [nb, maxFixedTendons]; see :class:`artix.FixedTendon`.
 
+    Attributes:
+      stiffness: spring towards the rest length [N/m].
+      damping: damper of the length [N s/m].
+      limit_stiffness: spring that pulls the length back into the limits [N/m].
+      offset: added to the length [m].
+      low_limit: least length [m], ``-inf`` for none.
+      high_limit: greatest length [m], ``inf`` for none.
+      rest_length: length at which the spring exerts no force [m].
+
     Examples:
       >>> from artix import physx
       >>> scalars = [jnp.array([number]) for number in (100.0, 1.0, 0.0, 0.0, -1.0, 1.0, 0.5)]
@@ -38,8 +47,13 @@ class GpuTendonJointCoefficientData(NamedTuple):
     """``PxGpuTendonJointCoefficientData``, each array [nb, maxFixedTendons, maxFixedTendonJoints].
 
     As in PhysX, tendon joints are in breadth-first order, and the first is the tendon's root, whose numbers are
-    meaningless and zero when read. ``axis`` (unsigned 32-bit integers, :class:`artix.Axis`) belongs to the topology:
-    writing a different one is refused.
+    meaningless and zero when read.
+
+    Attributes:
+      coefficient: change of the tendon's length per joint position [m/rad, or 1 for a translation].
+      recip_coefficient: joint effort per tendon force [N m/N, or 1 for a translation].
+      axis: the joint's axis, an :class:`artix.Axis` as an unsigned 32-bit integer. It belongs to the topology: writing
+        a different one is refused.
 
     Examples:
       >>> from artix import physx
@@ -55,6 +69,12 @@ class GpuTendonJointCoefficientData(NamedTuple):
 
 class GpuSpatialTendonData(NamedTuple):
     """``PxGpuSpatialTendonData``, each array [nb, maxSpatialTendons]; see :class:`artix.SpatialTendon`.
+
+    Attributes:
+      stiffness: spring towards each leaf's rest length [N/m].
+      damping: damper of the paths' lengths [N s/m].
+      limit_stiffness: spring that pulls the lengths back into the leaves' limits [N/m].
+      offset: added to the length of every path [m].
 
     Examples:
       >>> from artix import physx
@@ -72,9 +92,16 @@ class GpuSpatialTendonData(NamedTuple):
 class GpuTendonAttachmentData(NamedTuple):
     """``PxGpuTendonAttachmentData``, each array [nb, maxSpatialTendons, maxSpatialTendonAttachments].
 
-    Attachments are in breadth-first order. ``relative_offset`` [..., 3] is in the **mass frame** of the link, whereas
-    ``articulation.spatial_tendons.position`` is in the link's frame. A point that is written back unchanged keeps its
-    exact bits; a new point is rounded by the conversion. Rest length and limits are meaningful for leaves only.
+    Attachments are in breadth-first order. Rest length and limits are meaningful for leaves only.
+
+    Attributes:
+      relative_offset: the point in the **mass frame** of the link [m], with a last axis of 3, whereas
+        ``articulation.spatial_tendons.position`` is in the link's frame. A point that is written back unchanged keeps
+        its exact bits; a new point is rounded by the conversion.
+      rest_length: length of the path from the root at which it exerts no force [m].
+      coefficient: factor on the length of the segment to the parent; for the root, on the tendon's offset.
+      low_limit: least length of the path [m], ``-inf`` for none.
+      high_limit: greatest length of the path [m], ``inf`` for none.
 
     Examples:
       >>> from artix import physx
@@ -131,7 +158,16 @@ _DTYPES: dict[type, np.dtype] = {
 
 
 def to_physx(data: TendonData) -> np.ndarray:
-    """The structures in PhysX's memory layout: a structured NumPy array whose ``tobytes()`` is PhysX's buffer.
+    """The structures in PhysX's memory layout, ``PxGpuFixedTendonData`` and its like.
+
+    Args:
+      data: the arrays of the structures, not traced.
+
+    Returns:
+      A structured NumPy array, with fields of 32 bits, in the shape that :func:`get_articulation_data` gives the
+      numbers; its ``tobytes()`` is PhysX's buffer.
+
+    Identity: ``from_physx(to_physx(data)) == data`` for data in float32.
 
     Examples:
       >>> from artix import physx
@@ -148,10 +184,19 @@ def to_physx(data: TendonData) -> np.ndarray:
 
 
 def from_physx(buffer: np.ndarray, dtype: Any = jnp.float32) -> TendonData:
-    """The inverse of :func:`to_physx`: one array per field, floating-point ones in ``dtype``.
+    """The inverse of :func:`to_physx`: reads structures in PhysX's memory layout.
+
+    Args:
+      buffer: an array of one of the dtypes ``GPU_..._DTYPE``.
+      dtype: the dtype of the floating-point arrays, that of the fleet that they are for.
+
+    Returns:
+      One array per field.
 
     Raises:
       TypeError: the array has none of the four structured dtypes; view raw bytes as one of them first.
+
+    Identity: ``from_physx(to_physx(data)) == data`` for data in float32.
 
     Examples:
       >>> from artix import physx

@@ -37,6 +37,12 @@ def common_init(simulation: ArticulationSimulation) -> ArticulationSimulation:
     PhysX prepares here what its other functions rely on, and requires the call after every change of state. The
     functions of artix are pure and compute what they need themselves.
 
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      The same object.
+
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
@@ -51,8 +57,14 @@ def compute_dense_jacobian(
 ) -> tuple[ArticulationCache, int, int]:
     """``computeDenseJacobian``: :func:`artix.dense_jacobian` into ``cache.dense_jacobian``.
 
+    Args:
+      simulation: the articulation in its state.
+      cache: its cache.
+
     Returns:
-      The cache, the number of rows and the number of columns.
+      The cache with ``dense_jacobian``, shape [6 L', nv] [m or 1], the number of rows and the number of columns. L' is
+      L, or L - 1 for a fixed base. The rows of a link are the velocity of its centre of mass and its angular velocity,
+      world axes.
 
     Raises:
       ValueError: the cache was made for another articulation.
@@ -202,8 +214,8 @@ def compute_joint_force(
 ) -> ArticulationCache:
     """``computeJointForce``: joint forces for ``cache.joint_acceleration``, into ``cache.joint_force``.
 
-    As in PhysX, gravity, velocities and armature are ignored: the result is ``M qdd`` for a fixed base, and that with
-    the root free for a floating base. For the full equation of motion use :func:`artix.inverse_dynamics`.
+    As in PhysX, gravity, velocities and armature are ignored: the result is ``M qdd`` for a fixed base; a floating
+    root is free and carries no force. For the full equation of motion use :func:`artix.inverse_dynamics`.
 
     Args:
       simulation: the articulation in its state.
@@ -216,6 +228,8 @@ def compute_joint_force(
     Raises:
       ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
       TypeError: an array in it has another dtype than the articulation.
+
+    Identity: it is the matrix of :func:`compute_generalized_mass_matrix` times the accelerations.
 
     Examples:
       >>> from artix import physx
@@ -299,7 +313,8 @@ def compute_centroidal_momentum_matrix(
       cache: its cache, which gives the joint velocities [rad/s or m/s].
 
     Returns:
-      The cache with ``centroidal_momentum_matrix``, shape [6, nv], and ``centroidal_momentum_bias``, shape [6].
+      The cache with ``centroidal_momentum_matrix``, shape [6, nv], and ``centroidal_momentum_bias``, shape [6]: linear
+      [kg m/s, N], then angular about the centre of mass [kg m^2/s, N m], world axes.
 
     Raises:
       ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
@@ -321,14 +336,17 @@ def compute_centroidal_momentum_matrix(
 
 
 def compute_generalized_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
-    """``computeGeneralizedMassMatrix``: the joints' inertia with a floating root free, ``cache.mass_matrix`` [n, n].
+    """``computeGeneralizedMassMatrix``: the joints' inertia with a floating root free.
+
+    With rows r of the root and j of the joints, it is ``M_jj - M_jr M_rr^-1 M_rj``; for a fixed base it is
+    :func:`artix.mass_matrix`. Deprecated in PhysX 5.5.
 
     Args:
       simulation: the articulation in its state.
       cache: its cache.
 
     Returns:
-      The cache with ``mass_matrix``.
+      The cache with ``mass_matrix``, shape [n, n] [kg, kg m or kg m^2].
 
     Raises:
       ValueError: the cache was made for another articulation.
@@ -351,7 +369,7 @@ def compute_generalized_gravity_force(
     """``computeGeneralizedGravityForce``: joint forces against gravity, in ``cache.joint_force``.
 
     A floating root is free and falls with its links, so the result is then zero unless ``gravity_scale`` differs
-    between links.
+    between links. Deprecated in PhysX 5.5.
 
     Args:
       simulation: the articulation in its state.
@@ -382,7 +400,8 @@ def compute_coriolis_and_centrifugal_force(
 ) -> ArticulationCache:
     """``computeCoriolisAndCentrifugalForce``: joint forces against velocity effects at ``cache.joint_velocity``.
 
-    A floating root is free.
+    A floating root is free: with rows r of the root and j of the joints, and the forces c of
+    :func:`compute_coriolis_compensation`, the result is ``c_j - M_jr M_rr^-1 c_r``. Deprecated in PhysX 5.5.
 
     Args:
       simulation: the articulation in its state.

@@ -27,6 +27,12 @@ def get_coefficient_matrix_size(articulation: AnyArticulation) -> int:
 
     PhysX has one column of n entries per loop joint, artix one row of nv entries per locked axis of a loop joint.
 
+    Args:
+      articulation: the articulation or its simulation.
+
+    Returns:
+      The number of entries; zero without loop joints.
+
     Examples:
       >>> from artix import physx
       >>> print(physx.get_coefficient_matrix_size(artix.robots.load("arm7")))  # no loop joint

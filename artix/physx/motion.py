@@ -21,6 +21,12 @@ def get_links(articulation: AnyArticulation) -> tuple[int, ...]:
     Every array is in the order of these indices (PhysX's low-level index, breadth-first), not in the order of creation;
     ``topology.link_names`` has the names.
 
+    Args:
+      articulation: the articulation or its simulation.
+
+    Returns:
+      The L indices.
+
     Raises:
       TypeError: the articulation is padded to several topologies; use ``fleet.topologies[member]``.
 
@@ -36,7 +42,13 @@ def get_links(articulation: AnyArticulation) -> tuple[int, ...]:
 
 
 def get_root_global_pose(simulation: ArticulationSimulation) -> Array:
-    """``getRootGlobalPose``: world pose of the root link's frame, position [m] and quaternion xyzw, shape [7].
+    """``getRootGlobalPose``: where the root link's frame is.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      World pose of the frame, position [m] and quaternion xyzw, shape [7].
 
     Examples:
       >>> from artix import physx
@@ -49,12 +61,15 @@ def get_root_global_pose(simulation: ArticulationSimulation) -> Array:
 def set_root_global_pose(
     simulation: ArticulationSimulation, pose: Array, *, autowake: bool | Array = True
 ) -> ArticulationSimulation:
-    """``setRootGlobalPose``: moves the root link's frame, and all links with it.
+    """``setRootGlobalPose``: moves the root link's frame, and all links with it; velocities stay.
 
     Args:
       simulation: the articulation in its scene.
-      pose: position [m] and quaternion xyzw, shape [7].
+      pose: world pose of the frame, position [m] and unit quaternion xyzw, shape [7].
       autowake: whether to wake the articulation.
+
+    Returns:
+      The simulation with the root at this pose.
 
     Raises:
       ValueError: the pose has the wrong shape.
@@ -72,7 +87,13 @@ def set_root_global_pose(
 
 
 def get_root_linear_velocity(simulation: ArticulationSimulation) -> Array:
-    """``getRootLinearVelocity``: of the root link's centre of mass, world axes [m/s], shape [3].
+    """``getRootLinearVelocity``: the velocity of the root link's centre of mass.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      World axes [m/s], shape [3].
 
     Examples:
       >>> from artix import physx
@@ -88,10 +109,17 @@ def get_root_linear_velocity(simulation: ArticulationSimulation) -> Array:
 def set_root_linear_velocity(
     simulation: ArticulationSimulation, velocity: Array, *, autowake: bool | Array = True
 ) -> ArticulationSimulation:
-    """``setRootLinearVelocity``: of the root link's centre of mass, world axes [m/s], shape [3].
+    """``setRootLinearVelocity``: sets the velocity of the root link's centre of mass.
 
-    A non-zero velocity wakes the articulation, and so does ``autowake``. A fixed base stores the velocity and does not
-    move; in PhysX its links' velocities follow until the next step.
+    A fixed base stores the velocity and does not move; in PhysX its links' velocities follow until the next step.
+
+    Args:
+      simulation: the articulation in its scene.
+      velocity: of the centre of mass, world axes [m/s], shape [3].
+      autowake: whether to wake the articulation; a velocity other than zero wakes it in any case.
+
+    Returns:
+      The simulation with this velocity.
 
     Raises:
       ValueError: the velocity has the wrong shape.
@@ -108,7 +136,13 @@ def set_root_linear_velocity(
 
 
 def get_root_angular_velocity(simulation: ArticulationSimulation) -> Array:
-    """``getRootAngularVelocity``: world axes [rad/s], shape [3].
+    """``getRootAngularVelocity``: the angular velocity of the root link.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      World axes [rad/s], shape [3].
 
     Examples:
       >>> from artix import physx
@@ -123,7 +157,18 @@ def get_root_angular_velocity(simulation: ArticulationSimulation) -> Array:
 def set_root_angular_velocity(
     simulation: ArticulationSimulation, velocity: Array, *, autowake: bool | Array = True
 ) -> ArticulationSimulation:
-    """``setRootAngularVelocity``: world axes [rad/s], shape [3]; otherwise as :func:`set_root_linear_velocity`.
+    """``setRootAngularVelocity``: sets the angular velocity of the root link.
+
+    The velocity of the root link's centre of mass stays. A fixed base does not move; see
+    :func:`set_root_linear_velocity`.
+
+    Args:
+      simulation: the articulation in its scene.
+      velocity: world axes [rad/s], shape [3].
+      autowake: whether to wake the articulation; a velocity other than zero wakes it in any case.
+
+    Returns:
+      The simulation with this velocity.
 
     Raises:
       ValueError: the velocity has the wrong shape.
@@ -147,10 +192,10 @@ def get_link_acceleration(simulation: ArticulationSimulation, link: int | Array)
       link: the link's index, not its position in the order of creation.
 
     Returns:
-      Classical acceleration of its centre of mass [m/s^2], then angular [rad/s^2], world axes, shape [6].
+      Mean classical acceleration of its centre of mass [m/s^2], then angular [rad/s^2], world axes, shape [6].
 
     Raises:
-      IndexError: there is no such link.
+      IndexError: there is no such link. An index that is traced is not checked.
 
     Examples:
       >>> from artix import physx
@@ -172,7 +217,14 @@ def update_kinematic(
     """``updateKinematic``: clears the last step's results; link poses and velocities always follow from the state.
 
     Like PhysX's ``eUPDATE_KINEMATIC`` on a GPU, it zeroes the accelerations and incoming joint forces of the last step,
-    which do not belong to the new state. ``flags`` makes no difference.
+    which do not belong to the new state.
+
+    Args:
+      simulation: the articulation in its scene.
+      flags: which parts of the state have changed; makes no difference.
+
+    Returns:
+      The simulation with a report of zeros, as before its first step.
 
     Examples:
       >>> from artix import physx

@@ -21,7 +21,16 @@ _PADDED = "the topology of a padded articulation is data; use fleet.topologies[m
 
 
 def get_articulation_flags(simulation: ArticulationSimulation) -> ArticulationFlag:
-    """``getArticulationFlags``; raises ``TypeError`` for articulations padded to several topologies.
+    """``getArticulationFlags``: what :func:`set_articulation_flags` sets.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      The flags that are set.
+
+    Raises:
+      TypeError: the articulation is padded to several topologies, where the base is data.
 
     Examples:
       >>> from artix import physx
@@ -44,6 +53,13 @@ def set_articulation_flags(simulation: ArticulationSimulation, flags: Articulati
 
     ``FIX_BASE`` changes the topology and with it the shape of every generalised vector: create a new cache afterwards.
     ``DISABLE_SELF_COLLISION`` is stored without effect: which shapes may collide is part of the articulation.
+
+    Args:
+      simulation: the articulation in its scene.
+      flags: the flags to set; all others are cleared.
+
+    Returns:
+      The simulation with these flags.
 
     Raises:
       TypeError: the articulation is padded to several topologies, where the base is data.
@@ -71,7 +87,18 @@ def set_articulation_flags(simulation: ArticulationSimulation, flags: Articulati
 def set_articulation_flag(
     simulation: ArticulationSimulation, flag: ArticulationFlag, value: bool
 ) -> ArticulationSimulation:
-    """``setArticulationFlag``: one flag; see :func:`set_articulation_flags`.
+    """``setArticulationFlag``: one flag; the others stay. See :func:`set_articulation_flags`.
+
+    Args:
+      simulation: the articulation in its scene.
+      flag: the flag.
+      value: whether to set it or to clear it; static.
+
+    Returns:
+      The simulation with the flag set or cleared.
+
+    Raises:
+      TypeError: the articulation is padded to several topologies, where the base is data.
 
     Examples:
       >>> from artix import physx
@@ -85,7 +112,13 @@ def set_articulation_flag(
 
 
 def get_solver_iteration_counts(simulation: ArticulationSimulation) -> tuple[int, int]:
-    """``getSolverIterationCounts``: position and velocity iterations.
+    """``getSolverIterationCounts``: the numbers of sweeps of the solver of a step.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      Position iterations and velocity iterations; see :class:`artix.SolverOptions`.
 
     Examples:
       >>> from artix import physx
@@ -98,10 +131,18 @@ def get_solver_iteration_counts(simulation: ArticulationSimulation) -> tuple[int
 def set_solver_iteration_counts(
     simulation: ArticulationSimulation, position_iterations: int, velocity_iterations: int = 1
 ) -> ArticulationSimulation:
-    """``setSolverIterationCounts``; the counts are static, so a new one triggers compilation.
+    """``setSolverIterationCounts``: the counts are static, so :func:`simulate` is compiled anew for each pair of them.
+
+    Args:
+      simulation: the articulation in its scene.
+      position_iterations: sweeps over all rows before positions move, 1 to 255.
+      velocity_iterations: sweeps after that, which change only velocities, 0 to 255.
+
+    Returns:
+      The simulation with these counts.
 
     Raises:
-      ValueError: fewer than 1 position or 0 velocity iterations, or more than 255 of either.
+      ValueError: a count is out of range.
 
     Examples:
       >>> from artix import physx
@@ -121,9 +162,14 @@ def set_solver_iteration_counts(
 
 
 def get_solver_residual(simulation: ArticulationSimulation) -> tuple[Residual, Residual]:
-    """``getSolverResidual``: residuals of the position and velocity iterations of the last step, zero before the first.
+    """``getSolverResidual``: how much the last sweeps of the last step still corrected the velocities of rows.
 
-    They measure how much the last sweep still had to correct each row's velocity; see :class:`artix.Residual`.
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      The residuals of the position and of the velocity iterations [rad/s or m/s], zero before the first step; see
+      :class:`artix.Residual`.
 
     Examples:
       >>> from artix import physx
@@ -136,7 +182,13 @@ def get_solver_residual(simulation: ArticulationSimulation) -> tuple[Residual, R
 
 
 def get_max_com_linear_velocity(simulation: ArticulationSimulation) -> Array:
-    """``getMaxCOMLinearVelocity`` [m/s], ``inf`` for none, shape [].
+    """``getMaxCOMLinearVelocity``: the speed limit of the whole articulation's centre of mass.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      The limit [m/s], ``inf`` for none, shape [].
 
     Examples:
       >>> from artix import physx
@@ -147,10 +199,20 @@ def get_max_com_linear_velocity(simulation: ArticulationSimulation) -> Array:
 
 
 def set_max_com_linear_velocity(simulation: ArticulationSimulation, limit: float | Array) -> ArticulationSimulation:
-    """``setMaxCOMLinearVelocity`` [m/s], removed in PhysX 5.6: ``simulate`` scales the velocity of a floating base.
+    """``setMaxCOMLinearVelocity``, removed in PhysX 5.6: limits the speed of the whole articulation's centre of mass.
+
+    After each step :func:`simulate` changes the velocity of a floating root, and all links move with it as one rigid
+    body. A fixed base has no such limit.
+
+    Args:
+      simulation: the articulation in its scene.
+      limit: the largest speed [m/s], shape []; ``inf`` for none.
+
+    Returns:
+      The simulation with this limit.
 
     Raises:
-      ValueError: the limit is negative or NaN.
+      ValueError: the limit is negative or NaN. A limit that is traced is not checked.
 
     Examples:
       >>> from artix import physx
@@ -164,7 +226,13 @@ def set_max_com_linear_velocity(simulation: ArticulationSimulation, limit: float
 
 
 def get_max_com_angular_velocity(simulation: ArticulationSimulation) -> Array:
-    """``getMaxCOMAngularVelocity`` [rad/s], ``inf`` for none, shape [].
+    """``getMaxCOMAngularVelocity``: the limit of the articulation's angular velocity as a whole.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      The limit [rad/s], ``inf`` for none, shape [].
 
     Examples:
       >>> from artix import physx
@@ -175,12 +243,21 @@ def get_max_com_angular_velocity(simulation: ArticulationSimulation) -> Array:
 
 
 def set_max_com_angular_velocity(simulation: ArticulationSimulation, limit: float | Array) -> ArticulationSimulation:
-    """``setMaxCOMAngularVelocity`` [rad/s], removed in PhysX 5.6: limits angular momentum divided by inertia.
+    """``setMaxCOMAngularVelocity``, removed in PhysX 5.6: limits the articulation's angular velocity as a whole.
 
-    Both are about the centre of mass of the whole articulation; ``simulate`` scales the velocity of a floating base.
+    This is its angular momentum divided by its inertia, both about the centre of mass of the whole articulation. After
+    each step :func:`simulate` changes the velocity of a floating root, and all links move with it as one rigid body. A
+    fixed base has no such limit.
+
+    Args:
+      simulation: the articulation in its scene.
+      limit: the largest magnitude [rad/s], shape []; ``inf`` for none.
+
+    Returns:
+      The simulation with this limit.
 
     Raises:
-      ValueError: the limit is negative or NaN.
+      ValueError: the limit is negative or NaN. A limit that is traced is not checked.
 
     Examples:
       >>> from artix import physx
@@ -192,7 +269,20 @@ def set_max_com_angular_velocity(simulation: ArticulationSimulation, limit: floa
 
 
 def get_motion(articulation: AnyArticulation, joint: str, axis: Axis) -> ArticulationMotion:
-    """``getMotion`` of a joint's axis, by the joint's name; limits must be concrete numbers.
+    """``getMotion``: whether a joint moves along an axis, and whether that motion has a limit.
+
+    Args:
+      articulation: the articulation or its simulation; its limits must be concrete, not traced.
+      joint: the joint's name.
+      axis: an axis of the child joint frame.
+
+    Returns:
+      ``LOCKED`` if the joint does not move along the axis, ``LIMITED`` if it has a finite lower or upper limit there,
+      else ``FREE``.
+
+    Raises:
+      KeyError: there is no such joint.
+      TypeError: the articulation is padded to several topologies.
 
     Examples:
       >>> from artix import physx
@@ -211,7 +301,20 @@ def get_motion(articulation: AnyArticulation, joint: str, axis: Axis) -> Articul
 
 
 def get_drive_type(articulation: AnyArticulation, joint: str, axis: Axis) -> ArticulationDriveType:
-    """The ``driveType`` of ``getDriveParams``; ``NONE`` if stiffness and damping are zero.
+    """The ``driveType`` of ``getDriveParams``: whether a drive sets a force or an acceleration.
+
+    Args:
+      articulation: the articulation or its simulation; its drives must be concrete, not traced.
+      joint: the joint's name.
+      axis: an axis of the child joint frame.
+
+    Returns:
+      ``NONE`` if the joint does not move along the axis or the drive has neither stiffness nor damping, else
+      ``ACCELERATION`` or ``FORCE``.
+
+    Raises:
+      KeyError: there is no such joint.
+      TypeError: the articulation is padded to several topologies.
 
     Examples:
       >>> from artix import physx

@@ -14,7 +14,13 @@ Array = jax.Array
 
 
 def is_sleeping(simulation: ArticulationSimulation) -> Array:
-    """``isSleeping``: whether the wake counters of all links are zero, boolean, shape [].
+    """``isSleeping``: whether the wake counters of all links are zero.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      Boolean, shape [].
 
     Examples:
       >>> from artix import physx
@@ -26,7 +32,13 @@ def is_sleeping(simulation: ArticulationSimulation) -> Array:
 
 
 def wake_up(simulation: ArticulationSimulation) -> ArticulationSimulation:
-    """``wakeUp``: wakes the articulation and sets the wake counters to their reset value of 0.4 s.
+    """``wakeUp``: wakes the articulation.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      The simulation with the wake counters of all links at their reset value of 0.4 s.
 
     Examples:
       >>> from artix import physx
@@ -38,7 +50,14 @@ def wake_up(simulation: ArticulationSimulation) -> ArticulationSimulation:
 
 
 def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
-    """``putToSleep``: zeroes all velocities, forces and wake counters; targets and positions stay.
+    """``putToSleep``: stops the articulation and puts it to sleep.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      The simulation with velocities, joint forces, link forces and wake counters of zero; poses, joint positions and
+      drive targets stay.
 
     Examples:
       >>> from artix import physx
@@ -61,7 +80,13 @@ def wake_if(simulation: ArticulationSimulation, condition: bool | Array) -> Arti
 
 
 def get_wake_counter(simulation: ArticulationSimulation) -> Array:
-    """``getWakeCounter``: the largest of the links' counters [s], shape [].
+    """``getWakeCounter``: how long the articulation stays awake without moving.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      The largest of the links' counters [s], shape [].
 
     Examples:
       >>> from artix import physx
@@ -72,10 +97,17 @@ def get_wake_counter(simulation: ArticulationSimulation) -> Array:
 
 
 def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | Array) -> ArticulationSimulation:
-    """``setWakeCounter`` of all links [s]: a positive value wakes the articulation, zero lets it sleep.
+    """``setWakeCounter`` of all links: a positive value wakes the articulation, zero lets it sleep at once.
+
+    Args:
+      simulation: the articulation in its scene.
+      wake_counter: how long it stays awake without moving [s].
+
+    Returns:
+      The simulation with this counter for every link.
 
     Raises:
-      ValueError: the value is negative or not finite.
+      ValueError: the number is negative or not finite. A number that is traced is not checked.
 
     Examples:
       >>> from artix import physx
@@ -89,7 +121,13 @@ def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | A
 
 
 def get_sleep_threshold(simulation: ArticulationSimulation) -> Array:
-    """``getSleepThreshold`` [m^2/s^2], shape [].
+    """``getSleepThreshold``: the kinetic energy per mass below which links may fall asleep.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      The threshold [m^2/s^2], shape [].
 
     Examples:
       >>> from artix import physx
@@ -100,7 +138,18 @@ def get_sleep_threshold(simulation: ArticulationSimulation) -> Array:
 
 
 def set_sleep_threshold(simulation: ArticulationSimulation, threshold: float | Array) -> ArticulationSimulation:
-    """``setSleepThreshold``: mass-normalised kinetic energy [m^2/s^2]; raises ``ValueError`` for a negative one.
+    """``setSleepThreshold``: sets the kinetic energy per mass below which links may fall asleep.
+
+    Args:
+      simulation: the articulation in its scene.
+      threshold: compared as :func:`artix.simulation.step_with_sleep` describes [m^2/s^2]; zero keeps the articulation
+        awake.
+
+    Returns:
+      The simulation with this threshold.
+
+    Raises:
+      ValueError: the number is negative or not finite. A number that is traced is not checked.
 
     Examples:
       >>> from artix import physx
@@ -112,7 +161,13 @@ def set_sleep_threshold(simulation: ArticulationSimulation, threshold: float | A
 
 
 def get_stabilization_threshold(simulation: ArticulationSimulation) -> Array:
-    """``getStabilizationThreshold`` [m^2/s^2], shape [].
+    """``getStabilizationThreshold``: the threshold of PhysX's stabilisation, which artix does not implement.
+
+    Args:
+      simulation: the articulation in its scene.
+
+    Returns:
+      Kinetic energy per mass [m^2/s^2], shape [].
 
     Examples:
       >>> from artix import physx
@@ -123,10 +178,17 @@ def get_stabilization_threshold(simulation: ArticulationSimulation) -> Array:
 
 
 def set_stabilization_threshold(simulation: ArticulationSimulation, threshold: float | Array) -> ArticulationSimulation:
-    """``setStabilizationThreshold`` [m^2/s^2]; stored without effect, since artix does not implement stabilisation.
+    """``setStabilizationThreshold``: stored without effect, since artix does not implement stabilisation.
+
+    Args:
+      simulation: the articulation in its scene.
+      threshold: kinetic energy per mass [m^2/s^2].
+
+    Returns:
+      The simulation with this threshold.
 
     Raises:
-      ValueError: the value is negative or not finite.
+      ValueError: the number is negative or not finite. A number that is traced is not checked.
 
     Examples:
       >>> from artix import physx

@@ -26,6 +26,12 @@ def names() -> tuple[str, ...]:
 def path(name: str) -> Path:
     """The path of a robot's URDF.
 
+    Args:
+      name: as for :func:`load`.
+
+    Returns:
+      The file, which comes with artix.
+
     Raises:
       ValueError: there is no robot of this name; the message lists the names.
 

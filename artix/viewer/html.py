@@ -75,6 +75,9 @@ def scene_html(
       max_rate: the most frames kept per second of motion [1/s].
       dark_mode: whether the background is dark.
 
+    Returns:
+      The text of an HTML file.
+
     Raises:
       ValueError: ``max_rate`` is not positive, or a series is not as long as the motion.
       ImportError: viser is not installed.

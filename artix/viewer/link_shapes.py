@@ -21,6 +21,9 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
     Args:
       articulation: one articulation.
 
+    Returns:
+      The visuals, each posed in the frame of its link.
+
     Raises:
       ValueError: the articulation belongs to a padded fleet.
 

@@ -34,6 +34,9 @@ def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
     Args:
       articulation: one articulation.
 
+    Returns:
+      The visuals, each posed in the frame of its link.
+
     Raises:
       ValueError: the articulation belongs to a padded fleet.
 

@@ -134,6 +134,9 @@ def geometry_mesh(geometry: Geometry) -> TriangleMesh:
     Args:
       geometry: any :class:`artix.Geometry`.
 
+    Returns:
+      The mesh [m].
+
     Examples:
       >>> from artix.viewer import geometry_mesh
       >>> geometry_mesh(artix.Geometry.box((0.2, 0.1, 0.05))).faces.shape

@@ -43,7 +43,7 @@ class Crowd:
       link_names: names of the L links.
       visuals: surfaces on the links, all with colours.
       collisions: collision shapes of the links.
-      poses: poses of the links in world axes, shape [T, K, L, 7].
+      poses: poses of the links in world axes, position [m] and quaternion xyzw, shape [T, K, L, 7].
       opacities: opacity of each robot, shape [K].
 
     Examples:
@@ -152,6 +152,9 @@ def make_scene(
         robot.
       commands: commanded velocities, forward and left [m/s] and yaw [rad/s], in axes that turn with the heading: shape
         [T, 3], or [T, N, 3] for a batch, not for a scene. They are drawn as arrows above the robots.
+
+    Returns:
+      The scene, with T frames in world axes.
 
     Raises:
       ValueError: states, contacts or commands have other shapes, a state is not finite, ``dt`` is not positive, a layer
@@ -272,6 +275,9 @@ def scene_of(crowds: Sequence[Crowd], *, dt: float = 1.0, ground: Ground | None 
       dt: time from one frame to the next [s].
       ground: planes and height fields to draw.
 
+    Returns:
+      The scene, without arrows, lines and points.
+
     Examples:
       >>> from artix import viewer
       >>> arm = artix.robots.load("arm7")
@@ -287,6 +293,13 @@ def scene_of(crowds: Sequence[Crowd], *, dt: float = 1.0, ground: Ground | None 
 
 def colored(visuals: Sequence[Visual], number: int) -> tuple[Visual, ...]:
     """Gives visuals without a colour that of the kind with this index.
+
+    Args:
+      visuals: the visuals of one kind of robots.
+      number: index of the kind; colours repeat after the last of them.
+
+    Returns:
+      The visuals, all with colours.
 
     Examples:
       >>> from artix import viewer

@@ -202,14 +202,17 @@ def _neutral_within_limits(articulation: Articulation) -> State:
 
 
 def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
-    """The limits of a degree of freedom or, without limits, a sensible range [rad or m].
+    """The limits of a degree of freedom or, without limits, a sensible range.
 
     Args:
       articulation: one articulation.
       dof: index of the degree of freedom.
 
     Returns:
-      The smallest and the largest position.
+      The smallest and the largest position [rad or m]; an unlimited joint turns by up to pi or slides by up to 1 m.
+
+    Raises:
+      ValueError: the articulation belongs to a padded fleet.
 
     Examples:
       >>> from artix import viewer

@@ -110,6 +110,23 @@ def test_a_box_on_a_slope(method: str, dtype) -> None:
     np.testing.assert_allclose(found.velocity[2], -0.02, atol=tolerance)
 
 
+def test_velocities_follow_from_the_forces() -> None:
+    """``velocity == nu + dt forward_dynamics`` under what the points carry, whatever the law."""
+    robot = artix.robots.load("double_pendulum").astype("float64")
+    point, normal, friction = np.array([[0.1, 0.0, -1.0]]), np.array([[0.6, 0.0, 0.8]]), np.array([0.5])
+    contacts = artix.Contacts((2,), *(jnp.asarray(x) for x in (point, normal, friction, np.zeros(1))))
+    state = artix.neutral_state(robot).replace(
+        joint_position=jnp.array([0.3, -0.4]), joint_velocity=jnp.array([1.0, 0.5])
+    )
+    push = jnp.array([0.2, -0.1])
+    found = artix.contact_forces(robot, state, push, contacts, 0.01)
+    assert jnp.sum(found.force * normal) > 1
+    offset = jnp.array([*point[0], 0.0, 0.0, 0.0, 1.0])
+    jacobian = artix.frame_jacobian(robot, state, 2, offset)[:3]
+    acceleration = artix.forward_dynamics(robot, state, push + jacobian.T @ found.force[0])
+    np.testing.assert_allclose(found.velocity, state.joint_velocity + 0.01 * acceleration, atol=1e-12)
+
+
 @pytest.mark.slow
 def test_gradients_of_redundant_contacts() -> None:
     """The forces are not unique, but their sum is, and so is its derivative by what pushes the box."""

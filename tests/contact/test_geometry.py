@@ -165,6 +165,9 @@ def test_selected_contacts_are_the_lowest_in_order() -> None:
     assert left.max() > 0
     np.testing.assert_array_equal(some.omitted, left)
     np.testing.assert_array_equal(every.omitted, 0)
+    smallest = np.stack([np.min(every.contacts.gap[:, :8], axis=1), every.contacts.gap[:, 8]], axis=1)
+    distances = jax.vmap(lambda s: artix.geometry_distances(robot, s, artix.Ground.flat()))(states)
+    np.testing.assert_allclose(distances, smallest, atol=1e-15)
 
 
 def test_equal_gaps_keep_the_order_of_candidates() -> None:

@@ -68,6 +68,17 @@ def lying(a: Geometry, b: Geometry, position, turn=(0.0, 0.0, 0.0)) -> tuple[art
     return robot, state.replace(joint_position=jnp.array([*position, *turn]))
 
 
+@pytest.mark.parametrize("kinds", KINDS[:-1], ids="-".join)
+def test_the_smallest_gap_is_the_distance(kinds: tuple[str, str]) -> None:
+    robot = paired(*(SHAPES[kind][0] for kind in kinds))
+    states = placed(robot, 200)
+    gaps = jax.vmap(lambda s: artix.link_contacts(robot, s).gap)(states)
+    distances = jax.vmap(lambda s: artix.geometry_pair_distances(robot, s, (("a", "b"),)).distance)(states)
+    compared = distances[:, 0] > (-0.1 + 1e-9 if kinds == ("box", "capsule") else -1)  # the axis stays outside
+    assert np.sum(compared) > 150
+    np.testing.assert_allclose(np.min(gaps, axis=1)[compared], distances[compared, 0], atol=1e-13)
+
+
 def test_parallel_capsules_touch_at_both_ends_of_what_they_share() -> None:
     robot, state = lying(Geometry.capsule(0.1, 0.4), Geometry.capsule(0.1, 0.4), (0.2, 0.0, 0.3))
     found = artix.link_contacts(robot, state)

@@ -151,6 +151,17 @@ def test_against_differences(fixed_base: bool) -> None:
     assert relative(links.acceleration @ nu, artix.link_velocities(a, state)) <= 1e-13
 
 
+def test_halves_of_a_linearization() -> None:
+    """The velocity after a step changes as forward dynamics do."""
+    a, dt = tree_of(["revolute_swing1", "prismatic_y"], [0, 1], fixed_base=False, armature=0.3), 0.01
+    state, force, _ = case(a)
+    nv, linear = a.topology.nv, artix.linearize(a, state, force, dt)
+    by = artix.forward_dynamics_derivatives(a, state, force)
+    np.testing.assert_allclose(linear.state_matrix[nv:, :nv], dt * by.configuration, atol=1e-12)
+    np.testing.assert_allclose(linear.state_matrix[nv:, nv:], np.eye(nv) + dt * by.velocity, atol=1e-12)
+    np.testing.assert_allclose(linear.input_matrix[nv:], dt * by.force, atol=1e-12)
+
+
 @pytest.mark.slow
 @BASES
 def test_linearization(fixed_base: bool) -> None:

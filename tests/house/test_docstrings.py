@@ -1,18 +1,24 @@
-"""Docstrings: their examples run, and public functions of a state document arguments and results."""
+"""Docstrings: their examples run, and they document arguments, results with their units, and errors."""
 
+import ast
+import dataclasses
 import doctest
 import importlib
 import inspect
 import pkgutil
 import re
+import textwrap
+import types
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 import artix
+from artix.model.padded_topology import PaddedTopology
 from tests.support.doctest_numbers import NumberChecker
-from website.reference import entries
+from website.reference import entries, public_objects
 
 #: What every example may take as imported; the reference says so.
 ROOMS = {room: importlib.import_module(f"artix.{room}") for room in ("envs", "optimal_control", "viewer")}
@@ -27,8 +33,16 @@ SLOW = {
     "artix.viewer.pictures.render_png",
 }
 
+ALL_ROOMS = sorted({entry.room for entry in entries()})
+
 #: What shows robots in a browser, with a package that is an extra.
 WITH_SERVER = {"artix.viewer.html.scene_html", "artix.viewer.player.Viewer", "artix.viewer.sliders.Poser"}
+
+#: A unit in brackets, a reference to one, or a truth value.
+UNIT = re.compile(r"\[(1|1/|m|rad|kg|N|J|s|B)\b[^\]]*\]|\bunits?\b( as)? (of|as)\b|same unit| is in (J|N)\b|[Bb]ool")
+
+#: Functions that raise errors about the arguments of their callers.
+CHECKS = re.compile(r"_?check(ed)?(_|$)|static_topology$")
 
 
 def examples() -> list[doctest.DocTest]:
@@ -61,7 +75,7 @@ def test_an_example_runs(example):
     assert result.failed == 0, "".join(said)
 
 
-@pytest.mark.parametrize("room", sorted({entry.room for entry in entries()}))
+@pytest.mark.parametrize("room", ALL_ROOMS)
 def test_every_public_name_has_an_example(room):
     found = {example.name for example in examples()}
     missing = [entry.name for entry in entries() if entry.room == room and entry.home not in found]
@@ -91,11 +105,92 @@ def functions_of_a_state() -> dict:
 
 @pytest.mark.parametrize("name", functions_of_a_state())
 def test_parameters_results_and_refusals_are_documented(name):
-    function = functions_of_a_state()[name]
-    text = inspect.getdoc(function)
+    text = inspect.getdoc(functions_of_a_state()[name])
     if "Arguments and exceptions are the same" in text or name == "put_to_sleep":
         return
-    missing = [section for section in ("Args:", "Returns:", "Raises:") if section not in text]
-    parameters = inspect.signature(function).parameters
-    missing += [p for p in parameters if not re.search(rf"^ +\*{{0,2}}{p}\b.*:", text, re.MULTILINE)]
-    assert missing == []
+    assert [section for section in ("Args:", "Returns:", "Raises:") if section not in text] == []
+
+
+def listed(text: str, section: str) -> list[str]:
+    """The names that a section of a docstring explains."""
+    found = re.search(rf"^{section}:\n((?:  .*\n|\n)+)", f"{text}\n", re.MULTILINE)
+    names = re.findall(r"^  \*{0,2}(\w+(?:, \w+)*):", found[1], re.MULTILINE) if found else []
+    return [name for several in names for name in several.split(", ")]
+
+
+def parts_of(public: type | types.FunctionType) -> list[str]:
+    """The parameters of a function; the fields of a class, where it has fields."""
+    if inspect.isfunction(public):
+        return list(inspect.signature(public).parameters)
+    if dataclasses.is_dataclass(public):
+        return [field.name for field in dataclasses.fields(public) if not field.name.startswith("_")]
+    return list(getattr(public, "_fields", ()))
+
+
+@pytest.mark.parametrize("room", ALL_ROOMS)
+def test_parameters_and_fields_are_those_documented(room):
+    """In their order. The functions of :mod:`artix.lie` have one parameter, which their first lines explain."""
+    wrong = []
+    for each in {each for _, _, each in public_objects() if each.__module__.startswith(f"artix.{room}.")}:
+        text, parts = inspect.getdoc(each), parts_of(each)
+        refers = re.search(r"[Aa]rguments and (exceptions are the same|errors are those of)", text)
+        if refers or each.__module__ == artix.lie.__name__ or each is PaddedTopology:
+            continue
+        if parts and parts not in (listed(text, "Args"), listed(text, "Attributes")):
+            wrong.append(each.__qualname__)
+    assert sorted(wrong) == []
+
+
+def arrays_without_units(room: str) -> Iterator[str]:
+    """Functions whose results are arrays alone. :mod:`artix.lie` says for all its functions in which units they are."""
+    for each in {each for _, _, each in public_objects() if inspect.isfunction(each)}:
+        returned = str(inspect.signature(each).return_annotation)
+        arrays = re.fullmatch(r"Array|tuple\[Array(, Array)*\]", returned)
+        if arrays and each.__module__.startswith(f"artix.{room}.") and each.__module__ != artix.lie.__name__:
+            text = inspect.getdoc(each).partition("Examples:")[0]
+            results = re.search(r"Returns:.*?(?=\n\n|$)", text, re.DOTALL)
+            if not UNIT.search(results[0] if results else text.partition("\n")[0]):
+                yield each.__qualname__
+
+
+@pytest.mark.parametrize("room", ALL_ROOMS)
+def test_arrays_have_units(room):
+    assert sorted(arrays_without_units(room)) == []
+
+
+def with_docstrings(room: str) -> Iterator[tuple[str, types.FunctionType, str]]:
+    """Public functions of a room, and methods and constructors of its public classes, with what documents them."""
+    for each in {each for _, _, each in public_objects() if each.__module__.startswith(f"artix.{room}.")}:
+        if inspect.isfunction(each):
+            yield each.__qualname__, inspect.unwrap(each), inspect.getdoc(each)
+            continue
+        for name, member in vars(each).items():
+            method = getattr(member, "__func__", member)
+            if not inspect.isfunction(method) or method.__code__.co_filename == "<string>":
+                continue
+            if not name.startswith("_"):
+                yield method.__qualname__, method, inspect.getdoc(method) or ""
+            elif name in ("__init__", "__post_init__") and "made by :func:" not in each.__doc__:
+                yield method.__qualname__, method, f"{each.__doc__}{method.__doc__}"
+
+
+def errors_of(function: types.FunctionType) -> set[str]:
+    """What a body raises by name, and "Raises" if it calls a function that checks an argument."""
+    errors = set()
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            errors.add(ast.unparse(node.exc.func))
+        elif isinstance(node, ast.Call) and CHECKS.match(ast.unparse(node.func)):
+            errors.add("Raises")
+    return errors - {"AssertionError", "NotImplementedError"}
+
+
+@pytest.mark.parametrize("room", ALL_ROOMS)
+def test_errors_that_a_body_raises_are_documented(room):
+    missing = [
+        f"{name}: {error}"
+        for name, function, text in with_docstrings(room)
+        for error in errors_of(function)
+        if error not in text and "Arguments and exceptions are the same" not in text
+    ]
+    assert sorted(missing) == []

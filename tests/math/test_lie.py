@@ -1,7 +1,8 @@
-"""Functions on SO(3) and SE(3): error messages, and one program each. For values, see tests/pinocchio."""
+"""Functions on SO(3) and SE(3): error messages, identities, and one program each. For values, see tests/pinocchio."""
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from artix import lie
@@ -28,3 +29,20 @@ def test_within_a_program_nothing_is_a_call(name):
     function = getattr(lie, name)
     program = jax.jit(lambda x: function(x)).lower(jnp.ones(SIZES[name]) / 2).as_text()
     assert f"call @{function.__name__}" not in program
+
+
+@pytest.mark.parametrize(("group", "size"), [("so3", 3), ("se3", 6)])
+def test_identities(group, size):
+    """Of logarithms, of left and right Jacobians, and of a step along the group."""
+    exp, log, right, left, right_inverse, left_inverse = (
+        getattr(lie, f"{group}_{name}")
+        for name in ("exp", "log", "right_jacobian", "left_jacobian", "right_jacobian_inverse", "left_jacobian_inverse")
+    )
+    for v in np.random.default_rng(0).uniform(-1.5, 1.5, (5, size)):  # turns of at most 2.6 rad
+        np.testing.assert_allclose(log(exp(v)), v, atol=1e-14)
+        np.testing.assert_allclose(left(v), right(-v), atol=1e-14)
+        np.testing.assert_allclose(left_inverse(v), right_inverse(-v), atol=1e-14)
+        np.testing.assert_allclose(left_inverse(v) @ left(v), np.eye(size), atol=1e-13)
+        np.testing.assert_allclose(right_inverse(v) @ right(v), np.eye(size), atol=1e-13)
+        if group == "so3":
+            np.testing.assert_allclose(left(v), right(v).T, atol=1e-15)

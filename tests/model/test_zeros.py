@@ -81,6 +81,7 @@ def test_what_the_robot_lacks_stays_absent() -> None:
     np.testing.assert_array_equal(kept.link_mass, np.where(robot.link_mass == 0, 0, everything.link_mass))
     plain = np.sum(np.asarray(robot.joint_parent_pose[:, 3:]) != 0, axis=1) == 1
     np.testing.assert_array_equal(kept.joint_parent_pose[plain, 3:], robot.joint_parent_pose[plain, 3:])
+    jax.tree.map(np.testing.assert_array_equal, artix.keep_zeros(robot, robot), robot)
 
 
 def test_unit_masses_vary() -> None:

@@ -72,3 +72,14 @@ def test_the_rotation_from_a_target_is_scipys():
     turn = rotation.from_quat(poses[:, 3:]) * rotation.from_quat(target[3:]).inv()
     np.testing.assert_allclose(found[:, 3:], turn.as_rotvec(), atol=1e-12)
     np.testing.assert_allclose(found[:, :3], poses[:, :3] - target[:3], atol=1e-14)
+    places = jax.vmap(lambda s: optimal_control.frame_position(arm, s, "tool", target[:3]))(states)
+    np.testing.assert_allclose(places, found[:, :3], atol=1e-14)
+    at_targets = jax.vmap(lambda s, pose: optimal_control.frame_pose(arm, s, "tool", pose))(states, poses)
+    np.testing.assert_allclose(at_targets, 0, atol=1e-14)
+
+
+def test_a_posture_leads_back_from_the_nominal_one():
+    a = tree_of(["spherical_012", "revolute_swing1"], [0, 0], fixed_base=False)
+    state, nominal = (state_at(random_states(a, 2), k) for k in range(2))
+    back = artix.integrate(a, nominal, optimal_control.posture(a, state, nominal))
+    np.testing.assert_allclose(artix.distance(a, back, state), 0, atol=1e-13)

@@ -55,6 +55,25 @@ def slider_rows(steps: int) -> np.ndarray:
     return np.stack([velocity * 0.1 * np.arange(steps, 0, -1), velocity])
 
 
+def test_trajectories_policies_and_costs_are_what_they_are_said_to_be():
+    problem, controls = slider_problem(), np.random.default_rng(0).normal(size=(6, 1))
+    states = optimal_control.rollout(problem, jnp.asarray(controls))
+    steps = [problem.dynamics(x, u, t) for t, (x, u) in enumerate(zip(states[:-1], controls, strict=True))]
+    np.testing.assert_allclose(states, [problem.start, *steps], atol=1e-15)
+    ends = 10 * np.array([states[-1, 0] - 1, states[-1, 1]])
+    cost = 0.5 * ends @ ends + 0.5 * np.sum((0.3 * controls) ** 2)
+    np.testing.assert_allclose(optimal_control.total_cost(problem, states, jnp.asarray(controls)), cost, rtol=1e-14)
+    quadratic = optimal_control.approximate(problem, 0.9 * states, jnp.asarray(controls))
+    policy = optimal_control.riccati(quadratic)
+    deviations, changes = optimal_control.follow(quadratic, policy, 0.5)
+    assert np.max(np.abs(quadratic.gap)) > 1e-3
+    wanted = 0.5 * policy.feedforward + np.einsum("tij,tj->ti", policy.gain, deviations[:-1])
+    np.testing.assert_allclose(changes, wanted, atol=1e-12)
+    wanted = np.einsum("tij,tj->ti", quadratic.state_matrix, deviations[:-1]) + 0.5 * quadratic.gap
+    wanted += np.einsum("tij,tj->ti", quadratic.control_matrix, changes)
+    np.testing.assert_allclose(deviations, [np.zeros(2), *wanted], atol=1e-12)
+
+
 @pytest.mark.slow
 def test_a_linear_problem_is_solved_in_one_iteration():
     """The optimum is that of least squares over the forces."""

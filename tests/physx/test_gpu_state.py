@@ -291,10 +291,11 @@ def test_tendon_structures_have_the_layout_of_physx(tendons) -> None:
     assert (maxima.max_spatial_tendons, maxima.max_spatial_tendon_attachments) == (1, 4)
     indices = [2, 1, 0]
     a = jax.tree.map(np.asarray, simulation.articulation)
-    read = {
-        kind: physx.to_physx(physx.get_articulation_data(fleet, simulation, indices, kind))
-        for kind in list(ReadType)[15:]
-    }
+    data = {kind: physx.get_articulation_data(fleet, simulation, indices, kind) for kind in list(ReadType)[15:]}
+    read = {kind: physx.to_physx(arrays) for kind, arrays in data.items()}
+    for kind, arrays in data.items():
+        for back, field in zip(physx.from_physx(read[kind]), arrays, strict=True):
+            np.testing.assert_array_equal(back, field, strict=True)
     zero = {kind: bytes(data.dtype.itemsize) for kind, data in read.items()}
     assert [len(block) for block in zero.values()] == [32, 16, 16, 32]
 

@@ -353,6 +353,25 @@ def test_defects_of_physx_only_on_request() -> None:
 
 
 @pytest.mark.slow
+def test_a_floating_root_is_free(scene) -> None:
+    """Joint quantities are Schur complements in the root's block of the mass matrix."""
+    simulation, cache = scene
+    nv = simulation.topology.nv
+    matrix = physx.compute_mass_matrix(simulation, cache).mass_matrix
+    onto_joints = np.concatenate([-np.linalg.solve(matrix[:6, :6], matrix[:6, 6:]).T, np.eye(nv - 6)], axis=1)
+    reduced = physx.compute_generalized_mass_matrix(simulation, cache).mass_matrix
+    np.testing.assert_allclose(reduced, onto_joints @ matrix[:, 6:], atol=1e-12)
+    force = physx.compute_joint_force(simulation, cache).joint_force
+    np.testing.assert_allclose(force, reduced @ cache.joint_acceleration, atol=1e-12)
+    coriolis = physx.compute_coriolis_compensation(simulation, cache).coriolis_force
+    force = physx.compute_coriolis_and_centrifugal_force(simulation, cache).joint_force
+    np.testing.assert_allclose(force, onto_joints @ coriolis, atol=1e-12)
+    wrenches = artix.generalized_external_force(simulation.articulation, simulation.state, cache.external_forces)
+    force = physx.compute_generalized_external_force(simulation, cache).joint_force
+    np.testing.assert_allclose(force, -onto_joints @ wrenches, atol=1e-12)
+    np.testing.assert_allclose(physx.compute_generalized_gravity_force(simulation, cache).joint_force, 0, atol=1e-12)
+
+
 def test_joint_solver_forces_are_what_the_joints_carry() -> None:
     """A resting arm: the efforts along the DOFs are those that hold it against gravity, whatever holds it."""
     joints = [

@@ -33,6 +33,9 @@ def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
       path_or_text: a path, or the MJCF itself.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
+    Returns:
+      The ground, with one surface for each plane and height field, in world axes [m].
+
     Raises:
       DescriptionError: the model is refused, or a height field is not aligned with the world axes.
       ValueError: there is no plane and no height field.

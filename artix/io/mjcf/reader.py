@@ -84,6 +84,9 @@ def load_mjcf(
         ``<exclude>`` allow it; otherwise only the geoms of a ``<pair>`` do.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
+    Returns:
+      The articulation.
+
     Raises:
       DescriptionError: the model is refused; its ``issues`` list all errors with file, line, element and fix.
       OSError: the file cannot be read.
@@ -181,6 +184,9 @@ def check_mjcf(
       repair: repairs to apply, as for :func:`load_mjcf`.
       strict: as for :func:`load_mjcf`.
       meshes: as for :func:`load_mjcf`.
+
+    Returns:
+      The issues, none for a model without errors and warnings.
 
     Raises:
       OSError: the file cannot be read.

@@ -71,6 +71,9 @@ def load_urdf(
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
+    Returns:
+      The articulation.
+
     Raises:
       DescriptionError: the description is refused; its ``issues`` list all errors with file, line, element and fix.
       OSError: the file cannot be read.
@@ -124,6 +127,9 @@ def check_urdf(
       repair: repairs to apply, as for :func:`load_urdf`; they give warnings instead of errors.
       strict: as for :func:`load_urdf`.
       meshes: as for :func:`load_urdf`.
+
+    Returns:
+      The issues, none for a description without errors and warnings.
 
     Raises:
       OSError: the file cannot be read.

@@ -22,6 +22,9 @@ def load_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None, 
       arguments: values of its ``<xacro:arg>``.
       **options: passed to :func:`artix.load_urdf`.
 
+    Returns:
+      The articulation.
+
     Raises:
       DescriptionError: it cannot be expanded, or the URDF is refused.
       ImportError: ``xacrodoc`` (extra ``xacro``) is not installed.
@@ -53,6 +56,9 @@ def check_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None,
       path: the file.
       arguments: values of its ``<xacro:arg>``.
       **options: passed to :func:`artix.check_urdf`.
+
+    Returns:
+      The issues, none for a description without errors and warnings.
 
     Raises:
       ImportError: ``xacrodoc`` (extra ``xacro``) is not installed.

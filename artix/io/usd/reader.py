@@ -67,6 +67,9 @@ def load_usd(
         ``enabledSelfCollisions`` of the articulation, filtered pairs and collision groups.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
+    Returns:
+      The articulation.
+
     Raises:
       DescriptionError: the stage is refused; its ``issues`` list all errors with file, prim and fix.
       OSError: the file cannot be read.
@@ -105,6 +108,9 @@ def load_usd_with_state(
     PhysX. The root link's pose is that of its body. The velocities in the root's ``PhysicsRigidBodyAPI`` are those of
     its centre of mass, in the axes of the prim above it.
 
+    Returns:
+      The articulation and its state, in world axes, SI units and radians.
+
     Examples:
       >>> import pathlib, tempfile
       >>> path = pathlib.Path(tempfile.mkdtemp()) / "pendulum.usda"
@@ -137,6 +143,9 @@ def check_usd(
       repair: repairs to apply, as for :func:`load_usd`.
       strict: as for :func:`load_usd`.
       meshes: as for :func:`load_usd`.
+
+    Returns:
+      The issues, none for a stage without errors and warnings.
 
     Raises:
       OSError: the file cannot be read.
