@@ -217,23 +217,34 @@ def standing_quadruped(dtype, height: float = 0.0):
     return a, state, artix.Control(drive_target=bent)
 
 
+def drift(path: artix.State, settled: int) -> float:
+    """How far anything moves after so many steps [m or rad]."""
+    moved = [np.max(np.abs(x[settled:] - x[settled])) for x in (path.root_pose, path.joint_position)]
+    return float(max(moved))
+
+
+#: Short and long steps [s].
+STEPS = pytest.mark.parametrize("dt", [0.002, 0.005, pytest.param(0.01, marks=pytest.mark.exhaustive), 0.02])
+
+
 @pytest.mark.slow
-def test_a_quadruped_stands_still() -> None:
-    """In float32, for ten seconds of which it takes less than five to settle; its feet carry its weight."""
+@STEPS
+def test_a_quadruped_stands_still(dt: float) -> None:
+    """In float32, for ten seconds after five to settle; its feet carry its weight."""
     a, state, control = standing_quadruped("float32", height=1e-3)
     ground = Ground.flat().astype("float32")
-    path = artix.rollout(a, state, control, 0.005, num_steps=3000, ground=ground)
-    assert np.max(np.abs(path.root_pose[1000:] - path.root_pose[1000])) <= 1e-6
-    assert np.max(np.abs(path.joint_position[1000:] - path.joint_position[1000])) <= 1e-6
+    path = artix.rollout(a, state, control, dt, num_steps=round(15 / dt), ground=ground)
+    assert drift(path, round(5 / dt)) <= 1e-6
     last = jax.tree.map(lambda x: x[-1], path)
-    _, report = artix.step_and_report(a, last, control, 0.005, ground=ground)
+    _, report = artix.step_and_report(a, last, control, dt, ground=ground)
     np.testing.assert_allclose(report.contacts.link_force.sum(axis=0)[2], jnp.sum(a.link_mass) * G, rtol=1e-3)
     assert np.all(report.contacts.sticks)
     assert not np.any(report.contacts.slides)
 
 
 @pytest.mark.slow
-def test_a_humanoid_stands_still() -> None:
+@STEPS
+def test_a_humanoid_stands_still(dt: float) -> None:
     """In float32, on both feet, for ten seconds after five to settle."""
     a, ground = artix.robots.load("humanoid").astype("float32"), Ground.flat(friction=0.8).astype("float32")
     n = a.topology.num_dofs
@@ -242,9 +253,8 @@ def test_a_humanoid_stands_still() -> None:
     low = jnp.min(artix.geometry_distances(a, state, ground))
     state = state.replace(root_pose=state.root_pose.at[2].add(1e-3 - low))
     options = artix.SolverOptions(max_contacts_per_geometry=4)
-    path = artix.rollout(a, state, None, 0.005, options, num_steps=3000, ground=ground)
-    assert np.max(np.abs(path.root_pose[1000:] - path.root_pose[1000])) <= 1e-6
-    assert np.max(np.abs(path.joint_position[1000:] - path.joint_position[1000])) <= 1e-6
+    path = artix.rollout(a, state, None, dt, options, num_steps=round(15 / dt), ground=ground)
+    assert drift(path, round(5 / dt)) <= 1e-6
 
 
 @pytest.mark.slow
@@ -348,29 +358,34 @@ def dropped(a: artix.Articulation, key: jax.Array) -> artix.State:
 
 
 @pytest.mark.slow
+@STEPS
 @pytest.mark.parametrize(
-    ("name", "steps"), [("quadruped", 300), pytest.param("humanoid", 500, marks=pytest.mark.exhaustive)]
+    ("name", "seconds"), [("quadruped", 3.0), pytest.param("humanoid", 5.0, marks=pytest.mark.exhaustive)]
 )
-def test_a_thousand_falls(name: str, steps: int) -> None:
-    """In float32: nothing is ever undefined, and no point lies deeper than a millimetre once it has come to rest."""
+def test_a_thousand_falls(name: str, seconds: float, dt: float) -> None:
+    """In float32: nothing is ever undefined, and no point of robots at rest lies deeper than half a millimetre.
+
+    Of all robots, 99 % lie no deeper than the largest separation speed, 0.1 m/s, undoes in a step.
+    """
     a, ground = falling(name, "float32"), Ground.flat().astype("float32")
     states = jax.vmap(lambda key: dropped(a, key))(jax.random.split(jax.random.key(0), 1000))
     options = artix.SolverOptions(max_contacts_per_geometry=4)
 
     def fall(state):
-        path = artix.rollout(a, state, None, 0.005, options, num_steps=steps, ground=ground)
+        path = artix.rollout(a, state, None, dt, options, num_steps=round(seconds / dt), ground=ground)
         last = jax.tree.map(lambda x: x[-1], path)
         depth = -jnp.min(artix.geometry_distances(a, last, ground))
         finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(path)]))
-        return last, depth, finite
+        speed = jnp.max(jnp.abs(jnp.concatenate([last.root_velocity, last.joint_velocity])))
+        return last, depth, finite, speed < 0.1
 
-    last, depth, finite = jax.jit(jax.vmap(fall))(states)
+    last, depth, finite, is_at_rest = jax.jit(jax.vmap(fall))(states)
     assert np.all(finite)
-    assert np.max(depth) <= 1e-3
-    told = jax.jit(jax.vmap(lambda s: artix.step_and_report(a, s, None, 0.005, options, ground=ground)[1].contacts))(
-        last
-    )
-    weight = 0.005 * G * float(jnp.sum(a.link_mass))
+    assert np.mean(is_at_rest) >= 0.4
+    assert np.max(depth[is_at_rest]) <= 5e-4
+    assert np.quantile(depth, 0.99) <= 0.1 * dt
+    told = jax.jit(jax.vmap(lambda s: artix.step_and_report(a, s, None, dt, options, ground=ground)[1].contacts))(last)
+    weight = dt * G * float(jnp.sum(a.link_mass))
     # A report begins without memory; robots that have come to rest leave a hundredth of their weight.
     assert np.median(told.residual) <= 0.02 * weight
     assert np.max(told.residual) <= 2 * weight
