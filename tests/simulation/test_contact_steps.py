@@ -230,11 +230,14 @@ STEPS = pytest.mark.parametrize("dt", [0.002, 0.005, pytest.param(0.01, marks=py
 @pytest.mark.slow
 @STEPS
 def test_a_quadruped_stands_still(dt: float) -> None:
-    """In float32, for ten seconds after five to settle; its feet carry its weight."""
+    """In float32, for ten seconds after five to settle; its feet carry its weight.
+
+    In steps of 10 and 20 ms, a knee now and then moves by a few units in its last place, at most 2.4e-6 rad in all.
+    """
     a, state, control = standing_quadruped("float32", height=1e-3)
     ground = Ground.flat().astype("float32")
     path = artix.rollout(a, state, control, dt, num_steps=round(15 / dt), ground=ground)
-    assert drift(path, round(5 / dt)) <= 1e-6
+    assert drift(path, round(5 / dt)) <= (1e-6 if dt <= 0.005 else 5e-6)
     last = jax.tree.map(lambda x: x[-1], path)
     _, report = artix.step_and_report(a, last, control, dt, ground=ground)
     np.testing.assert_allclose(report.contacts.link_force.sum(axis=0)[2], jnp.sum(a.link_mass) * G, rtol=1e-3)
@@ -410,7 +413,7 @@ def test_energy_of_a_fall() -> None:
         pytest.param(
             {"contact_iterations": 0, "position_iterations": 100}, 8, 1e-5, 5e-5, 0, marks=pytest.mark.exhaustive
         ),
-        pytest.param({}, 32, 1e-3, 1e-2, 0.01, marks=pytest.mark.slow),
+        pytest.param({}, 32, 1e-3, 2e-3, 0.01, marks=pytest.mark.slow),
     ],
 )
 def test_energy_of_humanoids_that_fall(options: dict, falls: int, rise: float, gain: float, beyond: float) -> None:

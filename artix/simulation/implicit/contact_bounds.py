@@ -18,7 +18,7 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_motions import contact_directions, contact_reaches
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, LinkMotions
 from artix.simulation.implicit.members import joined
-from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, Response
+from artix.simulation.implicit.system import Acting, Response, return_time
 from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
@@ -116,7 +116,7 @@ def _approach(contacts: Touches, closing: Array, fall: Array, dt: Array, options
     """
     gap = contacts.gap
     excess = jnp.minimum(gap + options.allowed_penetration, 0)
-    inside = jnp.maximum(ERROR_REDUCTION * excess / dt, -options.separation_speed)
+    inside = jnp.maximum(excess / return_time(dt), -options.separation_speed)
     inside = jnp.where(contacts.compliance > 0, gap / (dt + contacts.relaxation_time), inside)
     approach = jnp.where(gap > 0, gap / dt, inside)
     hits = (closing < -options.restitution_threshold) & (gap + dt * (closing - dt * fall) <= 0)

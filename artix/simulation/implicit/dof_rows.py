@@ -21,7 +21,7 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.step_start import StepStart
 from artix.simulation.common.sweep import Sweep, implicit_sweep
 from artix.simulation.implicit.members import joined, side_by_side
-from artix.simulation.implicit.system import ERROR_REDUCTION, Acting, Response, drive_impulses, unlimited_velocity
+from artix.simulation.implicit.system import Acting, Response, drive_impulses, return_time, unlimited_velocity
 
 Array = jax.Array
 
@@ -154,7 +154,7 @@ def approach_speed(gap: Array, dt: Array) -> Array:
     """The speed at which a DOF may approach a limit at this distance; negative where it must retreat."""
     finite = jnp.isfinite(gap)
     distance = jnp.where(finite, gap, 0)
-    inside = jnp.maximum(ERROR_REDUCTION * distance / dt, -_MAX_RETURN_SPEED)
+    inside = jnp.maximum(distance / return_time(dt), -_MAX_RETURN_SPEED)
     return jnp.where(finite, jnp.where(distance < 0, inside, distance / dt), jnp.inf)
 
 

@@ -38,8 +38,12 @@ from artix.simulation.implicit.members import joined, side_by_side
 
 Array = jax.Array
 
-#: Fraction of a position error that a hard mimic joint or a limit corrects per step (Baumgarte), as in PhysX.
+#: Fraction of a position error that a hard mimic joint corrects per step (Baumgarte), as in PhysX.
 ERROR_REDUCTION = 0.8
+
+#: Time constant [s] with which a penetration, or what lies beyond a limit, is undone. The velocity stays, and with it
+#: energy: with PhysX's 0.8 of it in a step of 5 ms, jammed humanoids gained ten times as much in the mean, at most 5 J.
+_RETURN_TIME = 0.025
 
 
 class Acting(struct.PyTreeNode):
@@ -159,6 +163,11 @@ class Prepared(NamedTuple):
         """Response to impulses under the hard relations."""
         free, hard = self.system.response, self.system.hard
         return free if hard is None else Response(None, hard.response_within(free.matrix))
+
+
+def return_time(dt: Array) -> Array:
+    """A penetration over this time [s] is the speed at which a step of length dt undoes it; so beyond a limit."""
+    return jnp.maximum(_RETURN_TIME, dt / ERROR_REDUCTION)
 
 
 class DriveImpulses(NamedTuple):
