@@ -50,7 +50,8 @@ class SolverOptions:
         towards the ground. With 0, contacts push only when they touch.
       max_separation_speed: the largest speed [m/s] at which penetrating rigid contacts separate; PhysX's maximal
         depenetration velocity. Contacts keep this speed, so a large one adds energy. ``None`` for 0.1 m/s with
-        ``"implicit"`` and 1 m/s with ``"pgs"`` and ``"tgs"``.
+        ``"implicit"``, where a shallow penetration is undone more slowly, with a time constant of 25 ms, and 1 m/s with
+        ``"pgs"`` and ``"tgs"``.
       contact_distance: with a ground and ``"pgs"`` or ``"tgs"``, the gap [m] below which contacts count; the sum of
         PhysX's contact offsets of the two shapes.
       restitution_threshold: with a ground, the approach speed [m/s] above which contacts bounce.
