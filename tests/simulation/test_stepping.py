@@ -210,7 +210,7 @@ def test_sweeps_converge_beside_drives_at_their_limits() -> None:
     speed = np.asarray(ends.joint_velocity)
     assert np.abs(speed).max() < 4.0 * (1 + 1e-9)
     beyond = np.clip(np.abs(states.joint_position) - 0.5, 0, None) * np.sign(states.joint_position)
-    back = np.clip(-0.8 * beyond / dt, -1.0, 1.0)
+    back = np.clip(-beyond / 0.025, -1.0, 1.0)  # A time constant of 25 ms, at most 1 rad/s.
     assert (np.where(beyond > 0, speed - back, 0).max() < 1e-6) and (np.where(beyond < 0, back - speed, 0).max() < 1e-6)
 
 

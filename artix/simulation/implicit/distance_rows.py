@@ -11,6 +11,7 @@ from artix.model.articulation import Articulation
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
 from artix.simulation.common.step_start import HIGHEST
 from artix.simulation.implicit.dof_rows import LOCKED, approach_speed, finite_or_zero, stopping_impulse
+from artix.simulation.implicit.system import ERROR_REDUCTION
 
 Array = jax.Array
 
@@ -38,12 +39,15 @@ def distance_rows(articulation: Articulation, loops: LoopClosures, response: Arr
     mobility = jnp.sum(direction * effect, axis=1)
     free = mobility > LOCKED * jnp.finfo(dt.dtype).eps * jnp.max(jnp.abs(response))
     drift = dt * loops.rows.bias[loops.distances]
+    # A taut rope is a loop joint: errors of the steps' linearisation must not add up, so they are undone as those of
+    # hard relations, faster than penetrations.
+    time_constant = dt / ERROR_REDUCTION
     return DistanceRow(
         direction=direction,
         effect=jnp.where(free[:, None], effect, 0),
         response=jnp.where(free, mobility, 1),
-        lower_velocity=-approach_speed(lower_gap, dt) - drift,
-        upper_velocity=approach_speed(upper_gap, dt) - drift,
+        lower_velocity=-approach_speed(lower_gap, dt, time_constant) - drift,
+        upper_velocity=approach_speed(upper_gap, dt, time_constant) - drift,
     )
 
 

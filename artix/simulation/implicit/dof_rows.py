@@ -105,8 +105,8 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
         push=drives.push,
         in_matrix=acting.in_matrix,
         friction=friction,
-        lower_velocity=-approach_speed(room(articulation.joint_lower_limit, q, -1), dt),
-        upper_velocity=approach_speed(room(articulation.joint_upper_limit, q, 1), dt),
+        lower_velocity=-approach_speed(room(articulation.joint_lower_limit, q, -1), dt, return_time(dt)),
+        upper_velocity=approach_speed(room(articulation.joint_upper_limit, q, 1), dt, return_time(dt)),
         max_velocity=articulation.max_joint_velocity,
     )
     return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
@@ -150,11 +150,14 @@ def _drive_row(articulation: Articulation, acting: Acting, response: Array, soft
     )
 
 
-def approach_speed(gap: Array, dt: Array) -> Array:
-    """The speed at which a DOF may approach a limit at this distance; negative where it must retreat."""
+def approach_speed(gap: Array, dt: Array, time_constant: Array) -> Array:
+    """The speed towards a bound at this distance that a step of length dt allows.
+
+    It is negative beyond the bound: what lies beyond it over ``time_constant``, both times in s.
+    """
     finite = jnp.isfinite(gap)
     distance = jnp.where(finite, gap, 0)
-    inside = jnp.maximum(distance / return_time(dt), -_MAX_RETURN_SPEED)
+    inside = jnp.maximum(distance / time_constant, -_MAX_RETURN_SPEED)
     return jnp.where(finite, jnp.where(distance < 0, inside, distance / dt), jnp.inf)
 
 

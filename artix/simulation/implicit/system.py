@@ -38,7 +38,7 @@ from artix.simulation.implicit.members import joined, side_by_side
 
 Array = jax.Array
 
-#: Fraction of a position error that a hard mimic joint corrects per step (Baumgarte), as in PhysX.
+#: Fraction of a position error that hard mimic joints and loop joints correct per step (Baumgarte), as in PhysX.
 ERROR_REDUCTION = 0.8
 
 #: Time constant [s] with which a penetration, or what lies beyond a limit, is undone. The velocity stays, and with it
