@@ -8,6 +8,7 @@ import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -25,9 +26,8 @@ class KernelFiles:
     @property
     def folder(self) -> Path | None:
         """The folder of the files; ``None`` if nothing is stored."""
-        config = jax.config
-        cache = config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-        enabled = config.jax_enable_compilation_cache  # type: ignore[attr-defined]
+        config: Any = jax.config  # JAX declares its options from 0.12 on.
+        cache, enabled = config.jax_compilation_cache_dir, config.jax_enable_compilation_cache
         return Path(cache) / "artix-kernels" if cache and enabled and "://" not in str(cache) else None
 
     def read(self, name: str) -> bytes | None:

@@ -158,8 +158,8 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
     types = tuple(zip([array.shape for array in arrays], canonical, strict=True))
     # With their types, since 1 == True.
     static = tuple([(type(leaf), leaf) for leaf, is_one in zip(leaves, is_array, strict=True) if not is_one])
-    x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-    traced = _traced(function, structure, tuple(is_array), static, types, x64)
+    config: Any = jax.config  # JAX declares its options from 0.12 on.
+    traced = _traced(function, structure, tuple(is_array), static, types, config.jax_enable_x64)
     program = traced.program.with_known(_known(arrays)) if is_staging() else traced.specialize(arrays)
     program = _with_switches(program)
     return Call(program, [arrays[index] for index in program.traced], traced.structure)

@@ -284,8 +284,10 @@ def _check_numbers(source: MjcfSource) -> None:
 def _check_field(source: MjcfSource, field: str, kind: str, owner: np.ndarray | None) -> None:
     # Some of the fields do not exist in earlier versions of MuJoCo.
     values = np.asarray(getattr(source.model, field, ()), float)
+    if not values.size:
+        return
     with np.errstate(invalid="ignore"):
-        wrong = ~(np.abs(values.reshape(len(values), -1)) <= LARGEST_NUMBER).all(axis=1) if values.size else []
+        wrong = ~(np.abs(values.reshape(len(values), -1)) <= LARGEST_NUMBER).all(axis=1)
     for index in np.flatnonzero(wrong):
         place = source.place(kind, int(index if owner is None else owner[index]))
         source.report.error(place, f"{field} is not finite or beyond {LARGEST_NUMBER:g}", "write a finite number")
