@@ -34,8 +34,8 @@ CASES = {
 }
 
 
-def _mark(robot: str) -> pytest.MarkDecorator:
-    return pytest.mark.exhaustive if robot == "panda" else pytest.mark.slow
+def _mark(robot: str, fixed: bool) -> pytest.MarkDecorator:
+    return pytest.mark.exhaustive if robot == "panda" or fixed else pytest.mark.slow
 
 
 EVERYDAY = ("panda", True)
@@ -48,7 +48,7 @@ ON_PINOCCHIO = pytest.mark.parametrize(
         pytest.param(
             robot,
             fixed,
-            marks=() if (robot, fixed) == EVERYDAY else _mark(robot),
+            marks=() if (robot, fixed) == EVERYDAY else _mark(robot, fixed),
         )
         for robot in CASES
         for fixed in (True, False)

@@ -16,14 +16,15 @@ from tests.support.models import nu_of, random_states, state_at, tree_of, with_n
 
 #: A floating base has all that a fixed one has, and more.
 BASES = pytest.mark.parametrize(
-    "fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"]
+    "fixed_base", [pytest.param(True, marks=pytest.mark.exhaustive), False], ids=["fixed", "floating"]
 )
 #: Every kind of joint but those with two free axes, along whose velocities ``integrate`` does not move exactly.
 KINDS = ["spherical_012", "revolute_swing1", "prismatic_y", "fixed", "revolute_twist", "spherical_1"]
 PARENTS = [0, 1, 1, 2, 3, 2]
 ON_PINOCCHIO = [
     "spherical",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("panda", "anymal_b", "helical", "g1")),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("panda", "anymal_b", "helical")),
+    pytest.param("g1", marks=pytest.mark.exhaustive),
     pytest.param("talos", marks=pytest.mark.exhaustive),
     pytest.param("tiago", marks=pytest.mark.exhaustive),
     # Not iCub: massless fingers make its mass matrix singular (condition 1e17), and forward dynamics meaningless.

@@ -105,7 +105,9 @@ def all_trees_are_deep(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+@pytest.mark.parametrize(
+    "fixed_base", [pytest.param(True, marks=pytest.mark.exhaustive), False], ids=["fixed", "floating"]
+)
 def test_articulated_bodies_move_as_their_elimination_does(fixed_base: bool, all_trees_are_deep) -> None:
     articulation = zoo(fixed_base=fixed_base, armature=0.2)
     states = random_states(articulation, 3)

@@ -19,7 +19,7 @@ from tests.support.models import JOINT_KINDS, nu_of, random_states, state_at, tr
 
 #: A floating base has all that a fixed one has, and more.
 BASES = pytest.mark.parametrize(
-    "fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"]
+    "fixed_base", [pytest.param(True, marks=pytest.mark.exhaustive), False], ids=["fixed", "floating"]
 )
 SEEDS = st.integers(0, 2**31)
 STEP = 1e-5

@@ -117,7 +117,7 @@ def test_a_gradient_traces_no_transpose(monkeypatch: pytest.MonkeyPatch) -> None
     traced = []
     trace = programs.trace
     monkeypatch.setattr(programs, "trace", lambda *given: traced.append(given) or trace(*given))
-    robot = random_tree(11, 3, fixed_base=False)
+    robot = random_tree(11, 2, fixed_base=True)
     state = state_at(random_states(robot, 1), 0)
 
     @quantity

@@ -248,7 +248,7 @@ print("RETURNS", len(jax.devices()), reports[2]["return"], reports[-1]["return"]
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_devices_tell_each_other_one_sum_a_gradient_step():
     surroundings = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     command = [sys.executable, "-c", EIGHT_DEVICES]

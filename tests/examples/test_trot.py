@@ -12,15 +12,13 @@ from artix.examples import trot
 from tests.support.users_types import users_types
 
 
-@pytest.mark.parametrize(
-    "trials", [pytest.param(8, marks=pytest.mark.slow), pytest.param(32, marks=pytest.mark.exhaustive)]
-)
-def test_robots_walk_five_metres_and_survive_pushes(trials):
+@pytest.mark.exhaustive
+def test_robots_walk_five_metres_and_survive_pushes():
     """90 % of them, each pushed with 30 N for 0.2 s."""
     robot, gait = artix.robots.load("quadruped").astype(jnp.float32), trot.Gait()
     with users_types():
         plan = jax.jit(functools.partial(trot.first_plan, robot, gait))()
-        pushes = trot.random_pushes(jax.random.key(0), trials)
+        pushes = trot.random_pushes(jax.random.key(0), 32)
         np.testing.assert_allclose(np.linalg.norm(pushes.force, axis=1), 30, rtol=1e-6)
         states = jax.jit(jax.vmap(lambda push: trot.walk(robot, gait, push, plan)))(pushes)
         assert np.mean(trot.survived(states)) >= 0.9

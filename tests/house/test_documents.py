@@ -15,8 +15,8 @@ import artix
 from tests.support.users_types import users_types
 
 ROOT = Path(__file__).parents[2]
-#: They train and optimise for more than 20 s, by code that slow tests run as well.
-LONG_NOTEBOOKS = ("contact_and_friction", "model_predictive_control", "train_a_walker", "trajectory_optimization")
+#: What a newcomer runs first. The other notebooks run once a week: they use code that slow tests run as well.
+FIRST_NOTEBOOKS = ("batched_inverse_dynamics", "getting_started")
 
 
 def code_of(document: str, least: int = 1) -> str:
@@ -190,7 +190,7 @@ def test_the_examples_of_the_stepping_page_run(capsys):
 @pytest.mark.parametrize(
     "notebook",
     [
-        pytest.param(path, marks=pytest.mark.exhaustive if path.stem in LONG_NOTEBOOKS else pytest.mark.slow)
+        pytest.param(path, marks=pytest.mark.slow if path.stem in FIRST_NOTEBOOKS else pytest.mark.exhaustive)
         for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
     ],
     ids=lambda path: path.stem,

@@ -31,6 +31,13 @@ EVERYDAY = {("box_drop", "tgs"), ("leg", "tgs")}
 EVERY_RUN = [(name, run) for name, scene in SCENES.items() for run in scene["runs"]]
 
 
+def _marks(name: str, run: str) -> tuple[pytest.MarkDecorator, ...]:
+    """Two scenes every day, all with the slow tests, and with other steps and versions of the solver once a week."""
+    if (name, run) in EVERYDAY:
+        return ()
+    return (pytest.mark.slow if run in ("pgs", "tgs") else pytest.mark.exhaustive,)
+
+
 @functools.cache
 def states(name: str, run: str) -> State:
     data, joints = recorded(name, run), len(SCENES[name]["links"]) - 1
@@ -68,10 +75,7 @@ def errors(name: str, run: str) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("name", "run"),
-    [
-        pytest.param(name, run, marks=() if (name, run) in EVERYDAY else pytest.mark.slow, id=f"{name}-{run}")
-        for name, run in EVERY_RUN
-    ],
+    [pytest.param(name, run, marks=_marks(name, run), id=f"{name}-{run}") for name, run in EVERY_RUN],
 )
 def test_recorded_contacts(name: str, run: str) -> None:
     usual, every = BOUNDS[name.split("_")[0]]

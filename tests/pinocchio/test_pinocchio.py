@@ -35,8 +35,8 @@ ROBOTS = {
     "baxter": "baxter_description/urdf/baxter.urdf",
     "z1": "z1_description/urdf/z1.urdf",
 }
-#: Every robot costs two compilations per base; two are among the slow tests, the rest among the exhaustive ones.
-SLOW = {("go2", False), ("anymal_b", False)}
+#: Every robot costs two compilations per base; one is among the slow tests, the rest are among the exhaustive ones.
+SLOW = {("anymal_b", False)}
 
 
 def _mark(robot: str, fixed_base: bool) -> pytest.MarkDecorator:
@@ -149,7 +149,9 @@ def test_robot(robot: str, fixed_base: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+@pytest.mark.parametrize(
+    "fixed_base", [pytest.param(True, marks=pytest.mark.exhaustive), False], ids=["fixed", "floating"]
+)
 def test_spherical_joints(fixed_base: bool) -> None:
     check(*oracles.spherical_model(1, fixed_base=fixed_base))
 

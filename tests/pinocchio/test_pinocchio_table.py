@@ -28,6 +28,8 @@ SOMETIMES = (
     *constraint_rows.SECTIONS,
     "Configuration space",
 )
+#: What slow tests of constraints compare, too.
+SELDOM = ("Derivatives of constrained dynamics", "Frictional contact")
 #: Everything has its gradients checked once a week; these often.
 OFTEN = ("Regressors",)
 SECTIONS = [section for section in table.TABLE if section != "Indices of the tree" and table.compared(section)]
@@ -44,7 +46,7 @@ ONLY_IN_CPP = re.findall(
 
 
 def _marks(robot: str, section: str) -> tuple:
-    if robot != EVERY_DAY:
+    if robot != EVERY_DAY or section in SELDOM:
         return (pytest.mark.exhaustive,)
     return (pytest.mark.slow,) if section in SOMETIMES else ()
 

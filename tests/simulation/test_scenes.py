@@ -47,7 +47,8 @@ def momentum(scene: Scene, states: dict[str, State]) -> jax.Array:
 
 
 @pytest.mark.slow
-def test_members_that_do_not_touch_step_as_by_themselves(dtype) -> None:
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.exhaustive)])
+def test_members_that_do_not_touch_step_as_by_themselves(dtype: str) -> None:
     """On hills, also one that is a hundred metres away; and a linkage, whose loop joint makes its equations dense."""
     linkage, ball = four_bar(dtype=dtype), body(Geometry.sphere(0.1), com=(0.03, 0.0, 0.0)).astype(dtype)
     members = {"linkage": linkage, "ball": ball, "far": ball}

@@ -80,7 +80,7 @@ def test_forces_wake_and_sleep_can_be_asked_for() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", ["implicit", pytest.param("pgs", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("solver", ["implicit", pytest.param("pgs", marks=pytest.mark.exhaustive)])
 def test_residuals_are_what_another_sweep_would_change(solver: str) -> None:
     """Of a chain whose limits act all at once: they fall with the iterations, to nothing."""
     a = pendulum(3, limits=[(-0.1, 0.1)], drive=Drive(stiffness=500.0, damping=5.0, target=1.0))
