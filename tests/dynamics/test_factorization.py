@@ -20,6 +20,7 @@ from artix.dynamics.solve import mass_product
 from artix.evaluation.program import trace
 from artix.evaluation.scalarize import scalarize
 from artix.kinematics.solve import kinematics
+from tests.dynamics.test_dynamics_derivatives import BASES
 from tests.support.models import random_states, state_at, tree_of, zoo
 
 Array = jax.Array
@@ -105,9 +106,7 @@ def all_trees_are_deep(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "fixed_base", [pytest.param(True, marks=pytest.mark.exhaustive), False], ids=["fixed", "floating"]
-)
+@BASES
 def test_articulated_bodies_move_as_their_elimination_does(fixed_base: bool, all_trees_are_deep) -> None:
     articulation = zoo(fixed_base=fixed_base, armature=0.2)
     states = random_states(articulation, 3)

@@ -15,12 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import artix
+from tests.dynamics.test_dynamics_derivatives import BASES
 from tests.support.models import JOINT_KINDS, nu_of, random_states, state_at, tree_of, with_nu, zoo
 
-#: A floating base has all that a fixed one has, and more.
-BASES = pytest.mark.parametrize(
-    "fixed_base", [pytest.param(True, marks=pytest.mark.exhaustive), False], ids=["fixed", "floating"]
-)
 SEEDS = st.integers(0, 2**31)
 STEP = 1e-5
 
