@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from artix.contact.materials import surface_arrays
 from artix.math import struct
+from artix.math.arrays import device_array
 from artix.model.validation import finite_array
 
 Array = jax.Array
@@ -77,7 +78,7 @@ class HeightField(struct.PyTreeNode):
           ValueError: a height is NaN or infinite (the message says where), the grid has no cell, the spacing is not
             positive, or a number is out of range.
         """
-        dtype = jnp.zeros(()).dtype if dtype is None else dtype
+        dtype = jnp.result_type(float) if dtype is None else dtype
         shape = np.shape(heights)
         if len(shape) != 2 or min(shape) < 2:
             raise ValueError(f"height field: heights must have shape [R, C] with R and C at least 2; found {shape}")
@@ -97,7 +98,7 @@ class HeightField(struct.PyTreeNode):
         material = surface_arrays(
             "height field", dtype, friction=friction, restitution=restitution, stiffness=stiffness, damping=damping
         )
-        return cls(*(jnp.asarray(array, dtype) for array in (heights, origin, spacing)), **material)
+        return cls(*(device_array(array, dtype) for array in (heights, origin, spacing)), **material)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import device_array
 from artix.model.geometry import check_material
 from artix.model.validation import number
 
@@ -78,4 +79,4 @@ def surface_arrays(where: str, dtype: Any, **numbers: Any) -> dict[str, Array]:
         for name, value in numbers.items()
     }
     check_material(SimpleNamespace(**known), where)
-    return {name: jnp.asarray(value, dtype) for name, value in numbers.items()}
+    return {name: device_array(value, dtype) for name, value in numbers.items()}

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from artix.contact.materials import surface_arrays
 from artix.math import spatial, struct
+from artix.math.arrays import device_array
 from artix.model.validation import finite_array
 
 Array = jax.Array
@@ -66,19 +67,21 @@ class Plane(struct.PyTreeNode):
         Raises:
           ValueError: the normal is zero, a number is out of range, or a shape is wrong.
         """
-        dtype = jnp.zeros(()).dtype if dtype is None else dtype
+        dtype = jnp.result_type(float) if dtype is None else dtype
         if not isinstance(normal, jax.core.Tracer):
             normal = finite_array(normal, (3,), "plane: normal")
             if not np.any(normal):
                 raise ValueError("plane: the normal must not be zero")
         if not isinstance(point, jax.core.Tracer):
             point = finite_array(point, (3,), "plane: point")
-        direction = jnp.asarray(normal, dtype)
-        direction = direction / jnp.sqrt(spatial.dot(direction, direction))
+        xp: Any = np  # What is known is computed without JAX, which would compile each operation.
+        if isinstance(normal, jax.core.Tracer) or isinstance(point, jax.core.Tracer):
+            xp, normal, point = jnp, device_array(normal, dtype), device_array(point, dtype)
+        unit = normal / xp.sqrt(xp.sum(normal * normal))
         material = surface_arrays(
             "plane", dtype, friction=friction, restitution=restitution, stiffness=stiffness, damping=damping
         )
-        return cls(direction, spatial.dot(direction, jnp.asarray(point, dtype)), **material)
+        return cls(device_array(unit, dtype), device_array(xp.sum(unit * point), dtype), **material)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
 from artix.math import spatial
+from artix.math.compiled import compiled
 from artix.model.articulation import Articulation
 from artix.model.checks import check_vector
 
@@ -77,6 +78,13 @@ def with_dynamic_parameters(articulation: Articulation, parameters: Array) -> Ar
     """
     shape = (articulation.topology.num_links, NUM_PARAMETERS)
     check_vector("parameters", parameters, shape, articulation.dtype, "ten per link")
+    mass, pose, inertia = _moments(parameters)
+    return articulation.replace(link_mass=mass, link_com_pose=pose, link_inertia=inertia)
+
+
+@compiled
+def _moments(parameters: Array) -> tuple[Array, Array, Array]:
+    """Mass [L], pose of the centre of mass [L, 7] and inertia about it [L, 3, 3]."""
     mass, moment = parameters[:, 0], parameters[:, 1:4].T
     massless = mass[None] == 0
     divisor = jnp.where(massless, jnp.ones_like(mass)[None], mass[None])
@@ -86,11 +94,7 @@ def with_dynamic_parameters(articulation: Articulation, parameters: Array) -> Ar
         center
     )
     axes = jnp.zeros_like(parameters[:, :4]).at[:, 3].set(1)
-    return articulation.replace(
-        link_mass=mass,
-        link_com_pose=jnp.concatenate([center.T, axes], axis=1),
-        link_inertia=jnp.moveaxis(inertia, -1, 0),
-    )
+    return mass, jnp.concatenate([center.T, axes], axis=1), jnp.moveaxis(inertia, -1, 0)
 
 
 def _point_inertia(center: Array) -> Array:

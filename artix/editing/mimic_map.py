@@ -8,6 +8,7 @@ import numpy as np
 
 from artix.math import struct
 from artix.math.arrays import matmul
+from artix.math.compiled import compiled
 from artix.model.articulation import Articulation, State
 from artix.model.checks import static_topology
 from artix.model.topology import Topology
@@ -86,20 +87,30 @@ def mimic_map(articulation: Articulation) -> MimicMap:
     topology = static_topology(
         articulation, "mimic_map needs a static topology; pass the articulation before it is padded to a fleet"
     )
-    n, base, mimic = topology.num_dofs, topology.num_base_dofs, articulation.mimic
-    above = dict(topology.mimic_dofs)
-    depth = max((_depth(topology, above, follower) for follower in above), default=0)
-    independent = np.array([dof for dof in range(n) if dof not in above], int)
+    return MimicMap(*_map(articulation), _independent(topology))
+
+
+@compiled
+def _map(articulation: Articulation) -> tuple[Array, Array]:
+    """G and the constant part of the positions, of an articulation in which no joints follow each other in a circle."""
+    topology, mimic, dtype = articulation.topology, articulation.mimic, articulation.dtype
+    assert isinstance(topology, Topology)
+    n, base, above = topology.num_dofs, topology.num_base_dofs, dict(topology.mimic_dofs)
     followers, references = (np.array([pair[side] for pair in topology.mimic_dofs], int) for side in (0, 1))
-    follow = jnp.zeros((n, n), articulation.dtype).at[followers, references].set(-mimic.gear_ratio)
-    shift = jnp.zeros(n, articulation.dtype).at[followers].set(-mimic.offset)
-    identity = jnp.eye(n, dtype=articulation.dtype)[:, independent]
+    follow = jnp.zeros((n, n), dtype).at[followers, references].set(-mimic.gear_ratio)
+    shift = jnp.zeros(n, dtype).at[followers].set(-mimic.offset)
+    identity = jnp.eye(n, dtype=dtype)[:, np.array(_independent(topology), int)]
     joints, offset = identity, shift
-    for _ in range(depth):
+    for _ in range(max((_depth(topology, above, follower) for follower in above), default=0)):
         joints, offset = identity + matmul(follow, joints), shift + matmul(follow, offset)
-    root = jnp.pad(jnp.eye(base, dtype=articulation.dtype), ((0, 0), (0, len(independent))))
-    matrix = jnp.concatenate([root, jnp.pad(joints, ((0, 0), (base, 0)))])
-    return MimicMap(matrix, offset, tuple(int(dof) for dof in independent))
+    root = jnp.pad(jnp.eye(base, dtype=dtype), ((0, 0), (0, joints.shape[1])))
+    return jnp.concatenate([root, jnp.pad(joints, ((0, 0), (base, 0)))]), offset
+
+
+def _independent(topology: Topology) -> tuple[int, ...]:
+    """The DOFs that follow no other."""
+    followers = {follower for follower, _ in topology.mimic_dofs}
+    return tuple(dof for dof in range(topology.num_dofs) if dof not in followers)
 
 
 def _depth(topology: Topology, above: dict[int, int], follower: int) -> int:

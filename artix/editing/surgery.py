@@ -16,7 +16,8 @@ import numpy as np
 
 from artix.kinematics.bodies import Placement, screw_pitches
 from artix.math import spatial
-from artix.math.arrays import masked_sum
+from artix.math.arrays import concatenate, entries, masked_sum, with_entries
+from artix.math.compiled import compiled
 from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
 from artix.model.builder import ArticulationBuilder
 from artix.model.checks import check_state, static_topology
@@ -77,10 +78,8 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
         **structure,
     )
     reduced = dataclasses.replace(reduced, geometry_pairs=moving_pairs(reduced))
-    parent = articulation.joint_parent_pose
-    displaced = (Placement.from_poses(parent) @ _joint_placements(articulation, topology, state.joint_position)).poses()
     arrays = {name: _take(getattr(articulation, name), kept) for name in PER_DOF}
-    poses = jnp.where(np.array(locked)[:, None], displaced, parent)
+    poses = _locked_poses(articulation, np.array(locked), state.joint_position)
     return articulation.replace(topology=reduced, joint_parent_pose=poses, **arrays, **listed)
 
 
@@ -126,8 +125,8 @@ def attach_articulation(
     bridge = _bridge(Joint.fixed() if joint is None else joint, below.link_names[0], parent.dtype)
     topology, order, dof_order = _breadth_first(_concatenate(above, _static(bridge), below, above.link_index(link)))
     child = child.replace(
-        joint_parent_pose=child.joint_parent_pose.at[0].set(bridge.joint_parent_pose[1]),
-        joint_child_pose=child.joint_child_pose.at[0].set(bridge.joint_child_pose[1]),
+        joint_parent_pose=with_entries(child.joint_parent_pose, 0, entries(bridge.joint_parent_pose, 1)),
+        joint_child_pose=with_entries(child.joint_child_pose, 0, entries(bridge.joint_child_pose, 1)),
     )
     arrays = {name: _join_arrays(name, (parent, child), order) for name in PER_LINK}
     arrays |= {name: _join_arrays(name, (parent, bridge, child), dof_order) for name in PER_DOF}
@@ -146,14 +145,23 @@ def _static(articulation: Articulation) -> Topology:
 
 def _take(group: Any, index: np.ndarray) -> Any:
     """Entries of an array, or of all arrays of a group, along their first axes."""
-    return jax.tree.map(lambda leaf: leaf[index], group)
+    return jax.tree.map(lambda leaf: entries(leaf, index), group)
 
 
 # --- locking --------------------------------------------------------------------------------------------------------
 
 
-def _joint_placements(articulation: Articulation, topology: Topology, q: Array) -> Placement:
+@compiled
+def _locked_poses(articulation: Articulation, locked: np.ndarray, q: Array) -> Array:
+    """The parent poses of all joints, [L, 7], displaced where a joint is ``locked`` [L] at its position in ``q``."""
+    parent = articulation.joint_parent_pose
+    displaced = Placement.from_poses(parent) @ _joint_placements(articulation, q)
+    return jnp.where(locked[:, None], displaced.poses(), parent)
+
+
+def _joint_placements(articulation: Articulation, q: Array) -> Placement:
     """The displacement J(q) of every joint (L items)."""
+    topology = _static(articulation)
     dofs = np.arange(topology.num_dofs)
 
     def by_axis(values: Array) -> Array:
@@ -181,7 +189,9 @@ def _kept_couplings(articulation: Articulation, topology: Topology, number: np.n
     arrays = articulation.fixed_tendons
     per_joint = {"coefficient", "recip_coefficient"}
     kept_arrays = {
-        field.name: getattr(arrays, field.name)[kept_joints if field.name in per_joint else np.array(kept_tendons, int)]
+        field.name: entries(
+            getattr(arrays, field.name), kept_joints if field.name in per_joint else np.array(kept_tendons, int)
+        )
         for field in dataclasses.fields(arrays)
     }
     structure = {
@@ -332,5 +342,5 @@ def _renumbered(topology: Topology, links: np.ndarray, dofs: np.ndarray) -> dict
 
 def _join_arrays(name: str, parts: Sequence[Articulation], order: np.ndarray | None) -> Any:
     """Concatenates the arrays called ``name`` of all parts and permutes them by ``order``, if any."""
-    joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(getattr(part, name) for part in parts))
+    joined = jax.tree.map(lambda *leaves: concatenate(leaves), *(getattr(part, name) for part in parts))
     return joined if order is None else _take(joined, order)

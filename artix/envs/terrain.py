@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import artix
+from artix.math.arrays import device_array
 
 Array = jax.Array
 
@@ -134,7 +134,7 @@ def tiles(
     middle = 0.5 * (count - 1) * spacing
     x, y = count * spacing * np.arange(levels) + middle, count * spacing * np.arange(columns) + middle
     centers = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1)
-    return Terrain(field, jnp.asarray(centers, field.heights.dtype), size)
+    return Terrain(field, device_array(centers, field.heights.dtype), size)
 
 
 def _from_middle(shape: tuple[int, int], spacing: float) -> np.ndarray:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, Sharding
 
+from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 
@@ -124,7 +125,7 @@ def joined_states(topologies: Sequence[Topology], states: Sequence[State], width
                 joint_position=np.pad(state.joint_position, extra), joint_velocity=np.pad(state.joint_velocity, extra)
             )
         )
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded)
+    return jax.tree.map(lambda *leaves: device_array(np.stack(leaves)), *padded)
 
 
 def batches_of(members: int, dofs: int, dtype: Any, state: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -17,10 +17,11 @@ from artix.fleet.arguments import batches_of, common_dtype, joined_states, membe
 from artix.fleet.batches import vmap_in_blocks
 from artix.fleet.by_kind import compiled_by_kind
 from artix.fleet.kinds import MAX_KINDS, each_part_alike, have_tracers, kinds_of, members_of, rows_by_topology
+from artix.math.arrays import entries, with_entries
 from artix.model.articulation import Articulation, State
 from artix.model.padded_articulation import pad_articulation
 from artix.model.padding import Padding
-from artix.model.states import neutral_state, random_state
+from artix.model.states import neutral_states, random_state
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -214,7 +215,7 @@ class Fleet:
 
     def neutral_state(self) -> State:
         """The neutral state of every member, leading axis N."""
-        state = jax.vmap(neutral_state)(self.articulation)
+        state = neutral_states(self.articulation, (self.num_members,))
         return state if self._sharding is None else jax.device_put(state, self._sharding)
 
     def random_state(self, key: Array, *, velocity_scale: float = 1.0) -> State:
@@ -236,10 +237,10 @@ class Fleet:
         self._check_number(member)
         n = self.topologies[member].num_dofs
         return State(
-            state.root_pose[member],
-            state.root_velocity[member],
-            state.joint_position[member, :n],
-            state.joint_velocity[member, :n],
+            entries(state.root_pose, member),
+            entries(state.root_velocity, member),
+            entries(state.joint_position, (member, slice(n))),
+            entries(state.joint_velocity, (member, slice(n))),
         )
 
     def member(self, member: int) -> Articulation:
@@ -289,7 +290,7 @@ class Fleet:
             other._index[member] = len(self._different)
         other._is_traced = self._is_traced or have_tracers([articulation])
         other.topologies = (*self.topologies[:member], topology, *self.topologies[member + 1 :])
-        other.articulation = jax.tree.map(lambda all_, new: all_.at[member].set(new), self.articulation, shaped)
+        other.articulation = jax.tree.map(lambda all_, new: with_entries(all_, member, new), self.articulation, shaped)
         return other if self._sharding is None else other.shard(self._sharding)
 
     def shard(self, sharding: Sharding) -> Fleet:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
+from artix.math.arrays import device_array
 from artix.model.articulation import Articulation
 from artix.model.topology import Topology
 
@@ -83,7 +84,7 @@ def members_of(index: np.ndarray, *leaves: Any) -> Array:
     """Stacks the leaves of different members for all members, by NumPy: JAX would compile a program for each shape."""
     if have_tracers(leaves):
         return jnp.stack(leaves)[index]
-    return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves])[index])
+    return device_array(np.stack([np.asarray(leaf) for leaf in leaves])[index])
 
 
 def each_part_alike(kinds: Sequence[Kind], parts: int) -> list[Kind] | None:

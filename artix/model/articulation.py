@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.math import struct
+from artix.math.arrays import device_array
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
@@ -107,7 +108,7 @@ class Articulation(struct.PyTreeNode):
         """
         if not jnp.issubdtype(dtype, jnp.floating):
             raise TypeError(f"dtype: expected a floating-point type such as float32, found {dtype}")
-        return jax.tree.map(lambda leaf: leaf.astype(dtype) if leaf.dtype.kind == "f" else leaf, self)
+        return jax.tree.map(lambda leaf: device_array(leaf, dtype) if leaf.dtype.kind == "f" else leaf, self)
 
 
 #: The fields of an articulation with one row per link, and those with one per DOF.

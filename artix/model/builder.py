@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from artix.math.arrays import device_array
 from artix.model import name_resolution
 from artix.model.articulation import Articulation
 from artix.model.composite_joints import CompositeJoint
@@ -321,7 +322,7 @@ class ArticulationBuilder:
             geometries=tuple(geometry.structure(name, number[link]) for name, link, geometry in shapes),
         )
         topology = dataclasses.replace(topology, geometry_pairs=checked_pairs(topology, self._geometry_pairs))
-        dtype = jnp.zeros(()).dtype if dtype is None else dtype
+        dtype = jnp.result_type(float) if dtype is None else dtype
         parameters = link_parameters(links) | joint_parameters([link.joint for link in links])
         parameters |= {
             "gravity": self.gravity,
@@ -332,7 +333,7 @@ class ArticulationBuilder:
             "loop_joints": LoopJoints.of(self._loop_joints),
             "geometry": Geometries.of([geometry for _, _, geometry in shapes]),
         }
-        return Articulation(topology=topology, **jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), parameters))
+        return Articulation(topology=topology, **jax.tree.map(lambda leaf: device_array(leaf, dtype), parameters))
 
     def _breadth_first(self) -> list[int]:
         children: list[list[int]] = [[] for _ in self._links]

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.math import struct
+from artix.math.arrays import entries
 from artix.model.joints import IDENTITY_POSE
 from artix.model.validation import check_fields, finite_array, number, unit_pose
 
@@ -233,7 +234,8 @@ class Geometries(struct.PyTreeNode):
         points = np.concatenate([np.zeros(0, int), *(np.arange(ends[k], ends[k + 1]) for k in index)]).astype(int)
 
         def take(name: str, array: Array) -> Array:
-            return array.take(points if name == "point" else np.asarray(index, int), axis=axis)
+            kept = points if name == "point" else np.asarray(index, int)
+            return entries(array, (*(slice(None),) * axis, kept))
 
         return self.replace(
             **{field.name: take(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)}

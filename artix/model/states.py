@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from artix.math import spatial
-from artix.math.arrays import take
+from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.padded_topology import Tree
 
@@ -29,9 +32,16 @@ def neutral_state(articulation: Articulation) -> State:
       >>> print(state.root_pose, state.joint_position.shape)
       [0. 0. 0. 0. 0. 0. 1.] (7,)
     """
-    n, dtype = articulation.topology.num_dofs, articulation.dtype
-    root = jnp.zeros(7, dtype).at[6].set(1)
-    return State(root, jnp.zeros(6, dtype), jnp.zeros(n, dtype), jnp.zeros(n, dtype))
+    return neutral_states(articulation, ())
+
+
+def neutral_states(articulation: Articulation, shape: tuple[int, ...]) -> State:
+    """Neutral states with leading axes of this shape."""
+    n = articulation.topology.num_dofs
+    root = np.zeros((*shape, 7))
+    root[..., 6] = 1
+    others = (np.zeros((*shape, size)) for size in (6, n, n))
+    return State(*(device_array(x, articulation.dtype) for x in (root, *others)))
 
 
 def random_state(articulation: Articulation, key: Array, *, velocity_scale: float | Array = 1.0) -> State:
@@ -62,7 +72,7 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
     tree, dtype = articulation.topology, articulation.dtype
     limits = articulation.joint_lower_limit, articulation.joint_upper_limit
     live = tree.num_base_dofs > 0 if tree.base_is_free is None else tree.base_is_free, tree.dof_is_live
-    return _sample(limits, _widths(tree).astype(dtype), live, key, jnp.asarray(velocity_scale, dtype))
+    return _sample(limits, device_array(_widths(tree), dtype), live, key, device_array(velocity_scale, dtype))
 
 
 def at_rest(state: State) -> State:
@@ -73,9 +83,10 @@ def at_rest(state: State) -> State:
 
 def _widths(tree: Tree) -> Array:
     """Half the width of the interval about zero from which unlimited joint positions are drawn, [n]."""
-    width = jnp.where(tree.dof_is_linear, 1.0, np.pi)
+    xp: Any = jnp if isinstance(tree.dof_is_linear, Array) else np  # Arrays in a padded topology are data.
+    width = xp.where(tree.dof_is_linear, 1.0, np.pi)
     if tree.has_spherical:
-        width = jnp.where(take(jnp.asarray(tree.body_is_spherical), tree.dof_body), np.pi / 3**0.5, width)
+        width = xp.where(xp.asarray(tree.body_is_spherical)[xp.asarray(tree.dof_body)], np.pi / 3**0.5, width)
     return width
 
 
@@ -83,13 +94,14 @@ def _widths(tree: Tree) -> Array:
 def _sample(limits, width: Array, live, key: Array, scale: Array) -> State:
     """A random state; ``live`` holds whether the root is free and which DOFs are not padding."""
     (lower, upper), (root_is_free, dof_is_live) = limits, live
-    dtype, keys = lower.dtype, jax.random.split(key, 5)
+    dtype, n = lower.dtype, lower.shape[0]
+    # One draw: each compiles for a quarter of a second. Its ends are left out, where normal numbers would be infinite.
+    uniform = jax.random.uniform(key, (2 * n + 13,), dtype, np.nextafter(dtype.type(-1), dtype.type(0)), 1)
+    normal = math.sqrt(2) * jax.scipy.special.erfinv(uniform[n + 3 :])
     low, high = jnp.minimum(jnp.maximum(lower, -width), upper), jnp.maximum(jnp.minimum(upper, width), lower)
-    q = low + (high - low) * jax.random.uniform(keys[0], low.shape, dtype)
-    qd = scale * jax.random.normal(keys[1], low.shape, dtype)
-    position = jax.random.uniform(keys[2], (3,), dtype, -1.0, 1.0)
-    quaternion = spatial.normalize(jax.random.normal(keys[3], (4, 1), dtype))[:, 0]
-    velocity = scale * jax.random.normal(keys[4], (6,), dtype)
+    q = low + (high - low) * (0.5 + 0.5 * uniform[:n])
+    qd, position = scale * normal[10:], uniform[n : n + 3]
+    quaternion, velocity = spatial.normalize(normal[:4, None])[:, 0], scale * normal[4:10]
     root = jnp.where(root_is_free, jnp.concatenate([position, quaternion]), jnp.array([0, 0, 0, 0, 0, 0, 1], dtype))
     velocity = jnp.where(root_is_free, velocity, jnp.zeros_like(velocity))
     if dof_is_live is not None:

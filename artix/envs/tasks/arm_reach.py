@@ -7,12 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
 from artix.envs import observations, rewards
 from artix.envs.environment import Environment
 from artix.envs.randomization import Change
 from artix.envs.transition import Outcome, Transition
+from artix.math.arrays import device_array
 
 Array = jax.Array
 
@@ -86,9 +88,12 @@ class ArmReach(Environment):
         randomization: Sequence[Change] = (),
     ) -> None:
         robot = artix.robots.load("arm7", dtype=dtype)
-        every = jnp.ones_like(robot.drive.stiffness)
-        drive = robot.drive.replace(stiffness=300.0 * every, damping=30.0 * every, max_force=robot.max_joint_force)
-        robot = robot.replace(drive=drive, gravity_scale=jnp.zeros_like(robot.gravity_scale))
+        stiffness, damping, gravity_scale = (
+            device_array(np.full(size, value), robot.dtype)
+            for size, value in ((7, 300.0), (7, 30.0), (robot.topology.num_links, 0.0))
+        )
+        drive = robot.drive.replace(stiffness=stiffness, damping=damping, max_force=robot.max_joint_force)
+        robot = robot.replace(drive=drive, gravity_scale=gravity_scale)
         super().__init__(
             "arm_reach",
             robot,

@@ -26,6 +26,7 @@ from artix.envs.environment import Environment
 from artix.envs.gait import Gait
 from artix.envs.randomization import Change
 from artix.envs.transition import Outcome, Transition
+from artix.math.arrays import device_array
 
 Array = jax.Array
 
@@ -324,4 +325,4 @@ def by_joint(articulation: artix.Articulation, values: Mapping[str, float]) -> A
     """
     topology: Any = articulation.topology
     found = [next(value for end, value in values.items() if name.endswith(end)) for name in topology.dof_names]
-    return jnp.array(found, articulation.dtype)
+    return device_array(found, articulation.dtype)

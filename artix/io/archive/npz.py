@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from artix.io.archive.header import read_header, write_header
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.values import check_values, named_arrays
+from artix.math.arrays import device_array
 from artix.model.articulation import Articulation
 from artix.model.checks import static_topology
 from artix.model.geometry import Geometries
@@ -116,7 +116,7 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
     except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         fix = "write the file again with artix.save"
         raise DescriptionError([Issue("error", os.fspath(path), 1, "archive", str(error), fix)]) from None
-    leaves = [jnp.asarray(array, dtype) for array in arrays.values()]
+    leaves = [device_array(array, dtype) for array in arrays.values()]
     return jax.tree.unflatten(jax.tree.structure(articulation), leaves)
 
 

@@ -10,7 +10,7 @@ from artix.io.common.diagnostics import Issue
 from artix.io.common.names import Names
 from artix.io.common.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
 from artix.io.common.text import number, numbers
-from artix.io.common.unsupported import check_xml_names, unsupported_features, writable_topology
+from artix.io.common.unsupported import check_xml_names, host_arrays, unsupported_features, writable_topology
 from artix.io.mjcf.bodies import WORLD
 from artix.model.articulation import Articulation
 from artix.model.joints import Axis, JointType
@@ -35,10 +35,10 @@ class BodyWriter:
     """
 
     def __init__(self, articulation: Articulation, file: str) -> None:
-        self.articulation = articulation
         self.topology = writable_topology(articulation)
+        self.articulation = host_arrays(articulation)
         check_xml_names(self.topology, file)
-        self.issues = unsupported_features(articulation, "MJCF", file, _SUPPORTED)
+        self.issues = unsupported_features(self.articulation, "MJCF", file, _SUPPORTED)
         self.errors: list[Issue] = []
         self.site_names = Names(self.topology.frame_names)
         self._file = file

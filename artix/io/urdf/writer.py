@@ -10,7 +10,7 @@ import numpy as np
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
 from artix.io.common.text import number, numbers
-from artix.io.common.unsupported import check_xml_names, unsupported_features, writable_topology
+from artix.io.common.unsupported import check_xml_names, host_arrays, unsupported_features, writable_topology
 from artix.io.urdf.reader import WORLD_LINK
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
@@ -57,10 +57,10 @@ class _Writer:
 
     def __init__(self, articulation: Articulation, file: str) -> None:
         self.file = file
-        self.articulation = articulation
         self.topology = writable_topology(articulation)
+        self.articulation = host_arrays(articulation)
         check_xml_names(self.topology, file)
-        self.issues = unsupported_features(articulation, "URDF", file, _SUPPORTED)
+        self.issues = unsupported_features(self.articulation, "URDF", file, _SUPPORTED)
         #: Pose of the link frame in the file, in the link's own frame, by link.
         self.written_frame = [self._written_frame(link) for link in range(self.topology.num_links)]
 

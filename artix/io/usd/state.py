@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 
 from artix.io.common.poses import compose, inverse, joint_motion, rotation_matrix
@@ -10,6 +9,7 @@ from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.joints import UsdJoint
 from artix.io.usd.stacks import is_between
 from artix.io.usd.units import DEGREE
+from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 
@@ -26,7 +26,7 @@ def read_state(description: UsdArticulation, articulation: Articulation) -> Stat
         if not is_between(child) and not is_between(parent or ""):
             _check_place(description, joint, parent, child, local)
     vectors = [_root_pose(description), _root_velocity(description), [*position.values()], [*velocity.values()]]
-    return State(*(jnp.asarray(np.array(vector, float), articulation.dtype) for vector in vectors))
+    return State(*(device_array(vector, articulation.dtype) for vector in vectors))
 
 
 def _joint_state(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import ground_contacts, touching_shapes
 from artix.contact.shape_pairs import ShapePairs
 from artix.math import struct
+from artix.math.arrays import device_array
 from artix.model.articulation import Articulation
 from artix.model.scene import Scene
 from artix.model.states import neutral_state
@@ -63,9 +64,8 @@ class ContactMemory(struct.PyTreeNode):
                     )
                 )
                 count += found.num_candidates
-        friction = [jnp.zeros_like(one.armature) for one in members]
-        total = friction[0] if len(friction) == 1 else jnp.concatenate(friction)
-        return cls(jnp.zeros((count, 3), articulation.dtype), total)
+        dofs = sum(one.topology.num_dofs for one in members)
+        return cls(*(device_array(np.zeros(shape), articulation.dtype) for shape in ((count, 3), dofs)))
 
 
 def pairs_of(articulation: Articulation | Scene) -> ShapePairs:
