@@ -228,7 +228,7 @@ def _call_for_one(kernel: str, program: Program, *operands: Any) -> list[Any]:
     """Calls a kernel for a batch of one."""
     shapes = [jax.ShapeDtypeStruct((1, *kind.shape), kind.dtype) for kind in program.result_types]
     with without_varying_check():
-        results = jax.ffi.ffi_call(kernel, shapes)(*(operand[None] for operand in operands))
+        results = jax.ffi.ffi_call(kernel, shapes)(*(jax.lax.expand_dims(operand, (0,)) for operand in operands))
         return [result.reshape(kind.shape) for result, kind in zip(results, program.result_types, strict=True)]
 
 

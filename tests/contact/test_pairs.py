@@ -54,7 +54,7 @@ def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
         wanted = mujoco.mj_geomDistance(model, data, 0, 1, 10.0, ends)
         distance = float(found.distance[k, 0])
         if "box" in kinds and distance < (-0.2 if "sphere" in kinds else -0.1) + 1e-3:
-            assert wanted < -0.05
+            assert wanted < -0.05 or enters(data, model)  # MuJoCo misses a few: two of 3,000.
             continue
         compared += 1
         np.testing.assert_allclose(distance, wanted, atol=1e-6)
@@ -62,6 +62,13 @@ def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
             np.testing.assert_allclose(found.point[k, 0], 0.5 * (ends[:3] + ends[3:]), atol=1e-4)
             np.testing.assert_allclose(found.normal[k, 0], (ends[:3] - ends[3:]) / wanted, atol=1e-4)
     assert compared > 200
+
+
+def enters(data: mujoco.MjData, model: mujoco.MjModel) -> bool:
+    """Whether the middle line of a capsule, the second shape, passes through a box, the first."""
+    line = data.geom_xpos[1] + np.linspace(-1, 1, 2001)[:, None] * model.geom_size[1, 1] * data.geom_xmat[1, 2::3]
+    inside = np.abs((line - data.geom_xpos[0]) @ data.geom_xmat[0].reshape(3, 3)) <= model.geom_size[0]
+    return model.geom_type[1] == mujoco.mjtGeom.mjGEOM_CAPSULE and bool(inside.all(axis=1).any())
 
 
 @pytest.mark.slow

@@ -1,8 +1,11 @@
-"""What users pay beyond a known robot's program: parameters of their own, calls outside ``jax.jit``, mixed fleets."""
+"""What users pay beyond a known robot's program: parameters of their own, calls outside ``jax.jit``, mixed fleets,
+and what comes before the first quantity."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 
 import artix
+from artix import envs
 from artix.evaluation.compilation import scalars_of
 from artix.evaluation.scalar_program import Op
 
@@ -36,6 +40,57 @@ def test_parameters_of_its_own_cost_a_robot_a_bounded_share() -> None:
     assert masses < everything < 2.3 * known
 
 
+@contextlib.contextmanager
+def heard() -> Iterator[list[str]]:
+    """The names of what JAX traces and compiles meanwhile."""
+    events: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
+    try:
+        yield events
+    finally:
+        jax.monitoring.clear_event_listeners()
+
+
+def compilations(call: Callable[[], Any]) -> int:
+    """How many programs a call compiles, when nothing has been compiled before."""
+    jax.clear_caches()
+    with heard() as events:
+        call()
+    return sum("backend_compile" in name for name in events)
+
+
+def test_setting_up_compiles_nothing(tmp_path: Path) -> None:
+    """Each of some 70 arrays of a robot would cost 10 ms or more. What computes is one program."""
+    robot, arm = artix.robots.load("quadruped"), artix.robots.load("arm7")
+    files = [tmp_path / f"robot.{suffix}" for suffix in ("urdf", "xml", "usda", "npz")]
+    state, fleet, joint = artix.neutral_state(robot), artix.Fleet([robot, arm]), robot.topology.joint_names[0]
+    states, parameters = fleet.neutral_state(), artix.dynamic_parameters(robot)
+    key = jax.random.key(0)
+    nothing = {
+        "load": lambda: artix.robots.load("humanoid"),
+        "neutral state": lambda: artix.neutral_state(robot),
+        "save": lambda: [artix.save(robot, file) for file in files],
+        "load files": lambda: [artix.load(file) for file in files],
+        "convert": lambda: robot.astype("float64").astype("float32"),
+        "fleet": lambda: artix.Fleet([robot, arm] * 2),
+        "fleet's states": lambda: (fleet.neutral_state(), fleet.stack_states([state, artix.neutral_state(arm)])),
+        "member": lambda: (fleet.member(1), fleet.member_state(states, 1), fleet.replace_member(1, robot)),
+        "attach": lambda: artix.attach_articulation(robot, robot.topology.link_names[0], arm, prefix="arm_"),
+        "builder": lambda: artix.builder_from_articulation(robot).build(),
+        "ground": lambda: (artix.Ground.flat(), artix.HeightField.of(np.zeros((3, 3)), spacing=(1.0, 1.0))),
+        "contact memory": lambda: artix.ContactMemory.none(robot, artix.Ground.flat()),
+        "task": lambda: [envs.make(name) for name in ("quadruped_velocity", "arm_reach")],
+    }
+    assert {name: compilations(call) for name, call in nothing.items()} == dict.fromkeys(nothing, 0)
+    one = {
+        "random state": lambda: artix.random_state(robot, key),
+        "lock": lambda: artix.lock_joints(robot, state, [joint]),
+        "mimic map": lambda: artix.mimic_map(robot),
+        "dynamic parameters": lambda: artix.with_dynamic_parameters(robot, parameters),
+    }
+    assert {name: compilations(call) for name, call in one.items()} == dict.fromkeys(one, 1)  # So they are heard.
+
+
 @pytest.mark.slow
 def test_a_call_outside_jit_is_traced_and_compiled_once() -> None:
     """Other states of the same shapes reach a program that is ready."""
@@ -49,16 +104,12 @@ def test_a_call_outside_jit_is_traced_and_compiled_once() -> None:
     states = [artix.neutral_state(robot).replace(joint_position=jnp.full(2, k, robot.dtype)) for k in (0.0, 0.1, 0.2)]
     for call in calls:
         call(states[0]), call(states[1])
-    events: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
-    try:
+    with heard() as events:
         for call in calls:
             call(states[2])
         assert not [name for name in events if "trace" in name or "compile" in name]
         jax.jit(lambda x: x + 1)(force)
         assert [name for name in events if "compile" in name]  # it is heard
-    finally:
-        jax.monitoring.clear_event_listeners()
 
 
 @pytest.mark.slow

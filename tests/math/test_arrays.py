@@ -1,0 +1,71 @@
+"""Arrays that are made, read and joined without compilation are those that JAX makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from artix.math.arrays import concatenate, device_array, entries, is_known, with_entries
+
+X = np.arange(24.0).reshape(4, 3, 2) / 7
+CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "one row": (lambda x: entries(x, 2), lambda x: x[2]),
+    "rows": (lambda x: entries(x, np.array([3, 0, 0])), lambda x: x[np.array([3, 0, 0])]),
+    "no rows": (lambda x: entries(x, np.zeros(0, int)), lambda x: x[np.zeros(0, int)]),
+    "slices": (lambda x: entries(x, (1, slice(2))), lambda x: x[1, :2]),
+    "changed": (lambda x: with_entries(x, 1, 2 * x[0]), lambda x: x.at[1].set(2 * x[0])),
+    "joined": (lambda x: concatenate([x, x[:1]]), lambda x: jnp.concatenate([x, x[:1]])),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_entries(name: str, dtype: np.dtype) -> None:
+    """Known, traced and differentiated, with the dtype of the array."""
+    ours, theirs = CALLS[name]
+    x = jnp.asarray(X, dtype)
+    for found in (ours(x), jax.jit(ours)(x)):
+        assert isinstance(found, jax.Array)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, theirs(x))
+    slope = [jax.grad(lambda x, call=call: jnp.sum(call(x) ** 2))(x) for call in (ours, theirs)]
+    np.testing.assert_array_equal(*slope)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64", None])
+@pytest.mark.parametrize("x", [X, X.astype(np.float32), X.tolist(), 1 / 3, 3, np.int8(3), np.zeros((0, 7)), True])
+def test_conversions(x: Any, kind: str | None) -> None:
+    """The values, dtype and shape of ``jnp.array``, which converts a list of Python floats by itself."""
+    expected = jnp.array(x) if kind is None else jnp.array(x, kind)
+    found = device_array(x, kind)
+    assert (found.dtype, found.shape, found.weak_type) == (expected.dtype, expected.shape, False)
+    np.testing.assert_array_equal(np.asarray(found, float), np.asarray(expected, float))
+
+
+def test_numbers_beyond_the_range_are_infinite() -> None:
+    np.testing.assert_array_equal(device_array(np.array([1e300, -1e300]), jnp.float32), [np.inf, -np.inf])
+
+
+def test_the_array_is_a_copy() -> None:
+    mine = np.zeros(1024, np.float32)
+    theirs = device_array(mine)
+    mine[:] = 1
+    assert not theirs.any()
+
+
+def test_what_is_traced_stays_traced() -> None:
+    seen: list[bool] = []
+
+    @jax.jit
+    def call(x: jax.Array) -> jax.Array:
+        seen.append(is_known(x))
+        return device_array(x, jnp.float32)
+
+    x = jnp.arange(3.0)
+    np.testing.assert_array_equal(call(x), x)
+    assert seen == [False]
+    assert is_known(x, X)
