@@ -133,7 +133,7 @@ def _joint_type(topology: Topology, link: int) -> str:
 def _axis_text(articulation: Articulation, dof: int) -> str:
     """The axis of a DOF in its child's link frame: ``x``, ``-y``, or three numbers."""
     topology = _static(articulation)
-    x, y, z, w = np.asarray(articulation.joint_child_pose[topology.dof_link[dof], 3:], float)
+    x, y, z, w = np.asarray(articulation.joint_child_pose, float)[topology.dof_link[dof], 3:]
     vector, turn = np.eye(3)[topology.dof_axis[dof] % int(Axis.X)], np.array([x, y, z])
     axis = vector + 2 * np.cross(turn, np.cross(turn, vector) + w * vector)
     largest = int(np.argmax(np.abs(axis)))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 Array = jax.Array
+Tree = TypeVar("Tree")
 
 
 def is_known(*arrays: Any) -> bool:
@@ -35,6 +36,11 @@ def device_array(x: Any, dtype: Any = None) -> Array:
         known = np.array(x, dtype)  # A copy, which JAX may keep without another one.
         known = known.astype(jax.dtypes.canonicalize_dtype(known.dtype), copy=False)
     return jnp.asarray(known, known.dtype if dtype is None else dtype)
+
+
+def host_arrays(tree: Tree) -> Tree:
+    """The same tree with NumPy arrays, of which single entries can be read without compiling anything."""
+    return jax.tree.map(np.asarray, tree)
 
 
 def entries(x: Array, index: Any) -> Array:

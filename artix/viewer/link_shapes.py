@@ -7,6 +7,7 @@ import numpy as np
 
 import artix
 from artix import Articulation
+from artix.math.arrays import host_arrays
 from artix.viewer.meshes import box_mesh, capsule_mesh, sphere_mesh
 from artix.viewer.transforms import compose, quaternion_from_matrix, quaternion_from_z_to, rotate
 from artix.viewer.visuals import Visual, static_topology
@@ -37,7 +38,7 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
     own = np.array(articulation.joint_child_pose, float)
     at_parent = np.asarray(articulation.joint_parent_pose, float)
     own[0], size = (0, 0, 0, 0, 0, 0, 1), _size(articulation)
-    visuals = list[Visual]()
+    articulation, visuals = host_arrays(articulation), list[Visual]()
     for link in range(topology.num_links):
         children = [child for child, above in enumerate(topology.parent) if above == link]
         start, box = own[link, :3], _inertia_box(articulation, link)

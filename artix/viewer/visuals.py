@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from artix import Articulation, Geometry, GeometryType, Topology
+from artix.math.arrays import host_arrays
 from artix.viewer.meshes import TriangleMesh, geometry_mesh
 
 IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -59,7 +60,7 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
       4
     """
     structures = static_topology(articulation).geometries
-    numbers = articulation.geometry
+    numbers = host_arrays(articulation.geometry)
     ends = np.cumsum([0, *(one.num_points for one in structures)])
     visuals = list[Visual]()
     for k, one in enumerate(structures):

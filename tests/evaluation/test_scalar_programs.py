@@ -52,7 +52,10 @@ def _agrees(function: Callable[..., Any], *arguments: Any) -> None:
             batch = np.stack([rng.permutation(argument.ravel()).reshape(argument.shape) for _ in range(_BATCH)])
         batches.append(batch.astype(argument.dtype))
     tolerance = max((_tolerance(x.dtype) for x in batches if x.dtype.kind == "f"), default=0)
-    expected = [jax.tree.leaves(function(*(jnp.asarray(batch[robot]) for batch in batches))) for robot in range(_BATCH)]
+    expected = [
+        jax.tree.leaves(function(*(jnp.asarray(batch[robot], batch.dtype) for batch in batches)))
+        for robot in range(_BATCH)
+    ]
     found = interpret(_program(function, *arguments), batches)
     for robot in range(_BATCH):
         for result, wanted in zip(found, expected[robot], strict=True):

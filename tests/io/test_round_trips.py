@@ -12,6 +12,7 @@ import pytest
 
 import artix
 from artix import Articulation, DescriptionError, DescriptionWarning
+from artix.math.arrays import entries
 from tests.io.test_mjcf import BODIES, free, mjcf
 from tests.io.test_mjcf_models import evaluate, files
 from tests.io.test_urdf_robots import FILES, LOADABLE, repairs
@@ -116,8 +117,8 @@ def in_order(robot: Articulation) -> Articulation:
         frame_names=tuple(topology.frame_names[k] for k in frames),
         frame_links=tuple(topology.frame_links[k] for k in frames),
     )
-    mimic = jax.tree.map(lambda leaf: leaf[mimics], robot.mimic)
-    return robot.replace(topology=ordered, mimic=mimic, frame_local_pose=robot.frame_local_pose[frames])
+    mimic = jax.tree.map(lambda leaf: entries(leaf, mimics), robot.mimic)
+    return robot.replace(topology=ordered, mimic=mimic, frame_local_pose=entries(robot.frame_local_pose, frames))
 
 
 @pytest.mark.parametrize("name", ["arm7", "quadruped", "humanoid"])

@@ -11,6 +11,7 @@ import pytest
 
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning
 from artix.io.urdf.reader import check_urdf, load_urdf
+from artix.math.arrays import host_arrays
 from tests.support.rigid_bodies import placements, total_inertia
 
 pin = pytest.importorskip("pinocchio", reason="Pinocchio (pip install pin) is not installed")
@@ -178,7 +179,7 @@ def test_center_of_mass_and_inertia_of_the_whole(name, merge):
 
 @pytest.mark.parametrize("name", LOADABLE)
 def test_limits(name):
-    articulation, model = load(name, False), reference(name)
+    articulation, model = host_arrays(load(name, False)), reference(name)
     topology = articulation.topology
     for joint, link in zip(topology.joint_names, range(1, topology.num_links), strict=True):
         if not topology.joint_axes[link]:

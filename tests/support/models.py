@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix import Articulation, ArticulationBuilder, Axis, Joint, State
+from artix.math.arrays import device_array, entries
 
 X, Y, Z = Axis.X, Axis.Y, Axis.Z
 TWIST, SWING1, SWING2 = Axis.TWIST, Axis.SWING1, Axis.SWING2
@@ -125,12 +126,12 @@ def random_states(articulation: Articulation, count: int, seed: int = 0, *, dist
         rng.uniform(-1.2, 1.2, (count, n)),
         rng.normal(size=(count, n)) * speed,
     ]
-    return State(*(jnp.asarray(array, dtype) for array in arrays))
+    return State(*(device_array(array, dtype) for array in arrays))
 
 
 def state_at(states: State, index: int) -> State:
     """One state of a batch."""
-    return jax.tree.map(lambda leaf: leaf[index], states)
+    return jax.tree.map(lambda leaf: entries(leaf, index), states)
 
 
 def nu_of(articulation: Articulation, state: State):

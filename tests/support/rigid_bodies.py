@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from artix.math.arrays import host_arrays
 from artix.model.joints import JointType
 
 
@@ -30,7 +31,7 @@ def rotation_about(coordinate: int, angle: float) -> np.ndarray:
 
 def placements(articulation, position: dict[str, float] | None = None) -> dict[str, np.ndarray]:
     """World placements of all links and frames, the root at the origin; joints not in ``position`` are at 0."""
-    topology, position = articulation.topology, position or {}
+    topology, position, articulation = articulation.topology, position or {}, host_arrays(articulation)
     placed = [np.eye(4)]
     for link in range(1, topology.num_links):
         motion = np.eye(4)
@@ -54,6 +55,7 @@ def placements(articulation, position: dict[str, float] | None = None) -> dict[s
 
 def total_inertia(articulation, position: dict[str, float] | None = None) -> tuple[float, np.ndarray, np.ndarray]:
     """Mass, centre of mass and inertia about it, in world axes, of the whole articulation."""
+    articulation = host_arrays(articulation)
     placed = placements(articulation, position)
     masses, centers, inertias = [], [], []
     for link, name in enumerate(articulation.topology.link_names):

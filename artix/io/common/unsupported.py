@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from artix.io.common.diagnostics import DescriptionError, Issue
@@ -33,11 +32,6 @@ def writable_topology(articulation: Articulation) -> Topology:
     if articulation.link_mass.ndim != 1:
         raise ValueError("only one articulation can be written; its arrays have leading axes: pick one of the batch")
     return topology
-
-
-def host_arrays(articulation: Articulation) -> Articulation:
-    """The same articulation with NumPy arrays: JAX would compile a program to read an entry of each shape."""
-    return jax.tree.map(np.asarray, articulation)
 
 
 def check_xml_names(topology: Topology, path: str | Path) -> None:

@@ -10,8 +10,9 @@ from artix.io.common.diagnostics import Issue
 from artix.io.common.names import Names
 from artix.io.common.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
 from artix.io.common.text import number, numbers
-from artix.io.common.unsupported import check_xml_names, host_arrays, unsupported_features, writable_topology
+from artix.io.common.unsupported import check_xml_names, unsupported_features, writable_topology
 from artix.io.mjcf.bodies import WORLD
+from artix.math.arrays import host_arrays
 from artix.model.articulation import Articulation
 from artix.model.joints import Axis, JointType
 

@@ -10,8 +10,9 @@ import numpy as np
 from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
 from artix.io.common.text import number, numbers
-from artix.io.common.unsupported import check_xml_names, host_arrays, unsupported_features, writable_topology
+from artix.io.common.unsupported import check_xml_names, unsupported_features, writable_topology
 from artix.io.urdf.reader import WORLD_LINK
+from artix.math.arrays import host_arrays
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
 from artix.model.joints import JointType
