@@ -13,8 +13,9 @@ import pytest
 import artix
 from artix import ArticulationBuilder, Axis, Joint, LoopJoint, LoopJointType
 from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType, anchor_rows, loop_anchors
-from tests.dynamics.test_dynamics_derivatives import BASES, KINDS, PARENTS, along_configuration, relative
+from tests.dynamics.test_dynamics_derivatives import KINDS, PARENTS, along_configuration, relative
 from tests.support import oracle_constraints, oracles
+from tests.support.bases import BASES_FIXED_WEEKLY
 from tests.support.models import nu_of, random_states, state_at, tree_of
 from tests.support.oracle_constraints import point, weld
 from tests.support.oracle_derivatives import differences
@@ -22,7 +23,7 @@ from tests.support.oracle_derivatives import differences
 COUNTS = [*itertools.combinations(range(3, 6), 1), *itertools.combinations(range(3, 6), 2)]
 
 
-@BASES
+@BASES_FIXED_WEEKLY
 def test_points_and_welds_against_pinocchio(fixed_base: bool) -> None:
     model, a = oracles.spherical_model(3, fixed_base=fixed_base)
     links = a.topology.num_links
@@ -48,7 +49,7 @@ def joints_of(links: int, rows) -> list[AnchorStructure]:
     return [AnchorStructure(links - 1, k % 3 - 1, AnchorType.JOINT, tuple(one)) for k, one in enumerate(rows)]
 
 
-@BASES
+@BASES_FIXED_WEEKLY
 def test_joints_and_distances_against_differences(fixed_base: bool) -> None:
     """Rates of the errors, and rates of those, wherever the free axes have gone."""
     a = tree_of(KINDS, PARENTS, fixed_base=fixed_base, seed=5)

@@ -13,7 +13,6 @@ import artix
 from artix import Constraint, Constraints
 from artix.constraints.anchors import AnchorStructure, AnchorType
 from tests.dynamics.test_dynamics_derivatives import (
-    BASES,
     along_configuration,
     along_velocity,
     relative,
@@ -22,6 +21,7 @@ from tests.dynamics.test_dynamics_derivatives import (
 )
 from tests.dynamics.test_dynamics_derivatives import case as dynamics_case
 from tests.support import oracle_constraints, oracles
+from tests.support.bases import BASES_FIXED_WEEKLY
 from tests.support.models import nu_of, random_states, state_at, with_nu
 from tests.support.oracle_constraints import ConstrainedOracle, constraints_of, point, weld
 from tests.support.oracle_derivatives import differences
@@ -138,7 +138,7 @@ def exact_derivatives(a, state, force, constraints):
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_WEEKLY
 def test_derivatives_against_differences(fixed_base: bool) -> None:
     """Every type of anchor, both kinds of axes, wrenches, armature and gravity scales; impacts and rows, too."""
     a = small_tree(fixed_base)

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import artix
+from tests.support.bases import BASES
 from tests.support.models import random_quaternion, random_states, state_at, tree_of
 
 #: Each test compiles one program for minutes.
-BASES = pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
 KINDS = ["spherical_012", "revolute_swing1", "prismatic_y", "fixed", "spherical_12"]
 PARENTS = [0, 1, 1, 2, 3]
 PARAMETERS = (
@@ -181,7 +181,7 @@ HALF_TURNS = ([1.0, 0.0, 0.0, 0.0], [0.0, 0.6, 0.8, 0.0], [0.0, 0.0, -1.0, 0.0])
 
 
 @pytest.mark.exhaustive  # One program of every quantity's second derivatives: ten minutes to compile.
-@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+@BASES
 def test_finite_at_singular_looking_states(fixed_base: bool) -> None:
     a, inputs, groups, directions = case(fixed_base)
     names = sorted(outputs(a, inputs))

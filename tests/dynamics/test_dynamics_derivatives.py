@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 
 import artix
-from tests.pinocchio.test_pinocchio import ROBOTS
 from tests.support import oracle_derivatives, oracles
+from tests.support.bases import BASES_FIXED_WEEKLY
 from tests.support.models import nu_of, random_states, state_at, tree_of, with_nu
+from tests.support.oracles import ROBOT_FILES
 
-#: A floating base has all that a fixed one has, and more.
-BASES = pytest.mark.parametrize(
-    "fixed_base", [pytest.param(True, marks=pytest.mark.exhaustive), False], ids=["fixed", "floating"]
-)
 #: Every kind of joint but those with two free axes, along whose velocities ``integrate`` does not move exactly.
 KINDS = ["spherical_012", "revolute_swing1", "prismatic_y", "fixed", "revolute_twist", "spherical_1"]
 PARENTS = [0, 1, 1, 2, 3, 2]
@@ -43,7 +40,7 @@ def robot_of(name: str, *, fixed_base: bool):
         return oracles.spherical_model(3, fixed_base=fixed_base)
     if name == "helical":
         return oracles.helical_model(fixed_base=fixed_base)
-    return oracles.load_robot(ROBOTS[name], fixed_base=fixed_base)
+    return oracles.load_robot(ROBOT_FILES[name], fixed_base=fixed_base)
 
 
 def case(articulation: artix.Articulation, seed: int = 2):
@@ -70,7 +67,7 @@ def along_velocity(articulation, state):
     return lambda k, h: with_nu(articulation, state, nu_of(articulation, state) + h * unit[k])
 
 
-@BASES
+@BASES_FIXED_WEEKLY
 @pytest.mark.parametrize("robot", ON_PINOCCHIO)
 def test_first_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> None:
     model, a = robot_of(robot, fixed_base=fixed_base)
@@ -89,7 +86,7 @@ def test_first_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> No
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_WEEKLY
 @pytest.mark.parametrize(
     "robot", ["panda", *(pytest.param(name, marks=pytest.mark.slow) for name in ("anymal_b", "helical", "spherical"))]
 )
@@ -115,7 +112,7 @@ def test_second_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> N
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_WEEKLY
 def test_against_differences(fixed_base: bool) -> None:
     """What Pinocchio does not have in this form: wrenches, gravity scales, links, centroidal momentum."""
     a = small_tree(fixed_base)
@@ -164,7 +161,7 @@ def test_halves_of_a_linearization() -> None:
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_WEEKLY
 def test_linearization(fixed_base: bool) -> None:
     a, dt = small_tree(fixed_base), 0.01
     state, x, w = case(a)
@@ -190,7 +187,7 @@ def test_linearization(fixed_base: bool) -> None:
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_WEEKLY
 def test_factors_and_solves(fixed_base: bool) -> None:
     a = small_tree(fixed_base)
     state, x, _ = case(a)
@@ -224,7 +221,7 @@ def test_factors_of_a_long_chain_and_of_branches() -> None:
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_WEEKLY
 def test_rules_agree_with_plain_differentiation(fixed_base: bool) -> None:
     """The rules that ``jvp`` and ``grad`` use, against JAX's own differentiation of the same programs."""
     from artix.dynamics import inverse

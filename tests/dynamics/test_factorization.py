@@ -20,7 +20,7 @@ from artix.dynamics.solve import mass_product
 from artix.evaluation.program import trace
 from artix.evaluation.scalarize import scalarize
 from artix.kinematics.solve import kinematics
-from tests.dynamics.test_dynamics_derivatives import BASES
+from tests.support.bases import BASES, BASES_FIXED_WEEKLY
 from tests.support.models import random_states, state_at, tree_of, zoo
 
 Array = jax.Array
@@ -106,7 +106,7 @@ def all_trees_are_deep(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_WEEKLY
 def test_articulated_bodies_move_as_their_elimination_does(fixed_base: bool, all_trees_are_deep) -> None:
     articulation = zoo(fixed_base=fixed_base, armature=0.2)
     states = random_states(articulation, 3)
@@ -164,7 +164,7 @@ def test_articulated_bodies_solve_in_parts() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+@BASES
 def test_a_chain_of_64_in_float32(fixed_base: bool) -> None:
     """Halving, of matrices that are as wrong as all of float32, is wrong by 5e-4 to 2e-3 in such chains."""
     exact = tree_of(["revolute_twist", "revolute_swing1"] * 32, range(64), fixed_base=fixed_base)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import artix
-from tests.pinocchio.test_pinocchio import ROBOTS
 from tests.support import oracles
+from tests.support.bases import BASES, BASES_FIXED_SLOW
 from tests.support.models import random_states, state_at, zoo
+from tests.support.oracles import ROBOT_FILES
 
 # Ten times the tolerance of other quantities and more, because a solve amplifies round-off by the mass matrix's condition.
 TOLERANCE = 1e-10
@@ -24,17 +25,17 @@ def arguments(articulation: artix.Articulation, seed: int = 0):
     return state, jnp.asarray(10 * force, articulation.dtype), jnp.asarray(wrench, articulation.dtype)
 
 
-@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
-@pytest.mark.parametrize("robot", list(ROBOTS)[:4])
+@BASES
+@pytest.mark.parametrize("robot", list(ROBOT_FILES)[:4])
 def test_against_pinocchio(robot: str, fixed_base: bool) -> None:
-    model, articulation = oracles.load_robot(ROBOTS[robot], fixed_base=fixed_base)
+    model, articulation = oracles.load_robot(ROBOT_FILES[robot], fixed_base=fixed_base)
     state, force, wrench = arguments(articulation)
     found = jax.jit(artix.forward_dynamics)(articulation, state, force, wrench)
     wanted = oracles.Oracle.at(model, articulation, state).forward_dynamics(force, wrench)
     assert np.max(np.abs(found - wanted)) <= TOLERANCE * np.max(np.abs(wanted))
 
 
-@pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"])
+@BASES_FIXED_SLOW
 def test_inverts_inverse_dynamics(fixed_base: bool) -> None:
     articulation = zoo(fixed_base=fixed_base, armature=0.3)
     state, force, wrench = arguments(articulation, 1)

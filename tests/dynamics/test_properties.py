@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import artix
-from tests.dynamics.test_dynamics_derivatives import BASES
+from tests.support.bases import BASES_FIXED_WEEKLY
 from tests.support.models import JOINT_KINDS, nu_of, random_states, state_at, tree_of, with_nu, zoo
 
 SEEDS = st.integers(0, 2**31)
@@ -114,7 +114,7 @@ def _algebra(articulation, states, accelerations, wrenches):
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_WEEKLY
 @settings(max_examples=8)
 @given(seed=SEEDS)
 def test_algebra(fixed_base: bool, seed: int) -> None:
@@ -174,7 +174,7 @@ def _rates(articulation, states, accelerations):
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_WEEKLY
 @settings(max_examples=5)
 @given(seed=SEEDS)
 def test_rates(fixed_base: bool, seed: int) -> None:
@@ -194,7 +194,7 @@ def _manifold(articulation, states, displacements):
     return jax.vmap(one)(states, displacements)
 
 
-@BASES
+@BASES_FIXED_WEEKLY
 @settings(max_examples=8)
 @given(seed=SEEDS)
 def test_integrate_and_difference_are_inverse(fixed_base: bool, seed: int) -> None:
@@ -220,7 +220,7 @@ def test_wrapping_is_that_of_physx() -> None:
     np.testing.assert_allclose(moved.joint_position, [-6.4 + 4 * np.pi, -6.4], atol=1e-14)
 
 
-@BASES
+@BASES_FIXED_WEEKLY
 def test_permuting_siblings_permutes_the_result(fixed_base: bool) -> None:
     kinds = ["revolute_swing1", "spherical_012", "prismatic_z", "fixed", "unwrapped_twist"]
     parents = [0, 0, 0, 2, 4]
@@ -245,7 +245,7 @@ def test_permuting_siblings_permutes_the_result(fixed_base: bool) -> None:
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_WEEKLY
 def test_a_fixed_joint_is_a_rigid_weld(fixed_base: bool) -> None:
     """Merging by hand a link that a fixed joint attaches changes nothing but the number of links."""
     split = tree_of(["revolute_swing2", "fixed", "spherical_012"], [0, 1, 1], fixed_base=fixed_base)
@@ -321,7 +321,7 @@ def test_gravity_is_the_same_whether_or_not_its_scale_is_known(scale: float) -> 
     np.testing.assert_allclose(known, traced, rtol=1e-12, atol=1e-12)
 
 
-@BASES
+@BASES_FIXED_WEEKLY
 def test_random_states_lie_within_limits(fixed_base: bool, dtype: np.dtype) -> None:
     articulation = zoo(fixed_base=fixed_base, dtype=dtype)
     n = articulation.topology.num_dofs

@@ -14,9 +14,9 @@ from artix import ArticulationBuilder, Joint, LoopJoint, State
 from artix.editing import surgery
 from artix.model.articulation import PER_DOF, PER_LINK
 from tests.io.test_archive import with_couplings
-from tests.kinematics.test_configuration import BASES, close
-from tests.pinocchio.test_pinocchio import ROBOTS
+from tests.kinematics.test_configuration import close
 from tests.support import oracles
+from tests.support.bases import BASES_FIXED_SLOW
 from tests.support.models import nu_of, random_pose, random_states, state_at, with_nu, zoo
 
 pin = oracles.pin
@@ -66,7 +66,7 @@ def model_with_frames(seed: int, *, fixed_base: bool):
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_SLOW
 def test_locked_joints_against_pinocchio(fixed_base: bool) -> None:
     model, a = model_with_frames(4, fixed_base=fixed_base)
     state = state_at(random_states(a, 1, seed=1), 0)
@@ -103,7 +103,7 @@ def test_gradient_through_a_locked_joint() -> None:
 
 
 @pytest.mark.slow
-@BASES
+@BASES_FIXED_SLOW
 def test_attached_articulation_against_pinocchio(fixed_base: bool) -> None:
     rng = np.random.default_rng(0)
     model, a = model_with_frames(4, fixed_base=fixed_base)
@@ -271,7 +271,7 @@ def test_what_cannot_be_attached() -> None:
 
 @pytest.mark.parametrize("robot", ["panda", pytest.param("tiago_pro", marks=pytest.mark.slow)])
 def test_mimic_map_against_pinocchio(robot: str) -> None:
-    path = str(oracles.ROBOTS / {**ROBOTS, "tiago_pro": "tiago_pro_description/robots/tiago_pro.urdf"}[robot])
+    path = str(oracles.ROBOTS / {**oracles.ROBOT_FILES, "tiago_pro": "tiago_pro_description/robots/tiago_pro.urdf"}[robot])
     model, a = pin.buildModelFromUrdf(path, mimic=True), artix.load_urdf(path, fixed_base=True)
     assert a.topology.mimic_dofs
     mimic = artix.mimic_map(a)

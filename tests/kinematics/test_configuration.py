@@ -12,15 +12,12 @@ import pytest
 import artix
 from artix.math import lie
 from tests.support import oracles
+from tests.support.bases import BASES, BASES_FIXED_SLOW
 from tests.support.models import random_states, state_at, tree_of
 from tests.support.oracle_derivatives import differences
 
 pin = oracles.pin
 
-#: A floating base has all that a fixed one has.
-BASES = pytest.mark.parametrize(
-    "fixed_base", [pytest.param(True, marks=pytest.mark.slow), False], ids=["fixed", "floating"]
-)
 TOLERANCE = 1e-12
 FRACTION = 0.3
 
@@ -72,7 +69,7 @@ def close(found, wanted, tolerance: float = TOLERANCE) -> None:
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
 
 
-@BASES
+@BASES_FIXED_SLOW
 def test_paths_against_pinocchio(fixed_base: bool) -> None:
     model, a, (first, second), (start, end, dnu), found = case(fixed_base)
     order = first.dof_order
@@ -114,7 +111,7 @@ def same_up_to_sign(model, have, wanted) -> bool:
     return True
 
 
-@BASES
+@BASES_FIXED_SLOW
 def test_distances_against_pinocchio(fixed_base: bool) -> None:
     model, a, (first, second), _, found = case(fixed_base)
     squares = pin.squaredDistance(model, first.q, second.q)
@@ -129,7 +126,7 @@ def test_distances_against_pinocchio(fixed_base: bool) -> None:
     assert np.all(np.isfinite(found["gradient of no distance"]))
 
 
-@BASES
+@BASES_FIXED_SLOW
 def test_jacobians_against_pinocchio(fixed_base: bool) -> None:
     model, a, (first, second), (_, _, dnu), found = case(fixed_base)
     order, move = first.dof_order, np.zeros(model.nv)
@@ -160,7 +157,7 @@ def test_jacobians_against_pinocchio(fixed_base: bool) -> None:
                 assert not np.any(have[:6, 6:]) and not np.any(have[6:, :6])
 
 
-@BASES
+@BASES_FIXED_SLOW
 def test_rate_map_against_pinocchio(fixed_base: bool) -> None:
     model, a, (oracle, _), (start, _, _), found = case(fixed_base)
     wanted = pin.tangentMap(model, oracle.q) @ np.linalg.inv(oracle.twist_map)
@@ -275,7 +272,7 @@ def jacobian_by_series(twist: np.ndarray) -> np.ndarray:
     return total
 
 
-@pytest.mark.parametrize("fixed_base", [True, False], ids=["fixed", "floating"])
+@BASES
 def test_generalized_velocities(fixed_base: bool) -> None:
     """They move links as the Jacobian says, and states take them back."""
     a = oracles.spherical_model(4, fixed_base=fixed_base)[1]

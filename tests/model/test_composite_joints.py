@@ -12,8 +12,9 @@ import pytest
 import artix
 from artix import ArticulationBuilder, Axis, CompositeJoint, Joint
 from tests.io.test_archive import members_of, write
-from tests.kinematics.test_configuration import BASES, close
+from tests.kinematics.test_configuration import close
 from tests.support import oracle_derivatives, oracles
+from tests.support.bases import BASES_FIXED_SLOW
 from tests.support.models import random_link, random_pose, random_states, state_at, tree_of
 
 pin = oracles.pin
@@ -198,7 +199,7 @@ def test_derivatives_against_differences_of_pinocchio() -> None:
         assert np.abs(have - wanted).max() <= 1e-9 * np.abs(wanted).max()
 
 
-@BASES
+@BASES_FIXED_SLOW
 def test_helical_joints_against_pinocchio(fixed_base: bool) -> None:
     model, a = oracles.helical_model(fixed_base=fixed_base)
     rng = np.random.default_rng(1)

@@ -13,28 +13,11 @@ import pytest
 
 import artix
 from tests.support import oracles
+from tests.support.bases import BASES_FIXED_WEEKLY
 from tests.support.models import random_pose, random_states, state_at
 
 pytest.importorskip("pinocchio")
 
-ROBOTS = {
-    "panda": "panda_description/urdf/panda.urdf",
-    "ur5": "ur_description/urdf/ur5_robot.urdf",
-    "kinova": "kinova_description/robots/kinova.urdf",
-    "xarm7": "xarm_description/urdf/xarm7.urdf",
-    "anymal_b": "anymal_b_simple_description/robots/anymal.urdf",
-    "solo12": "solo_description/robots/solo12.urdf",
-    "go2": "go2_description/urdf/go2.urdf",
-    "g1": "g1_description/urdf/g1_29dof_rev_1_0.urdf",
-    "talos": "talos_data/robots/talos_reduced.urdf",
-    "icub": "icub_description/robots/icub.urdf",
-    "allegro": "allegro_hand_description/urdf/allegro_right_hand.urdf",
-    "tiago": "tiago_description/robots/tiago.urdf",
-    "pr2": "pr2_description/urdf/pr2.urdf",
-    "centauro": "centauro_description/urdf/centauro.urdf",
-    "baxter": "baxter_description/urdf/baxter.urdf",
-    "z1": "z1_description/urdf/z1.urdf",
-}
 #: Every robot costs two compilations per base; one is among the slow tests, the rest are among the exhaustive ones.
 SLOW = {("anymal_b", False)}
 
@@ -133,12 +116,12 @@ def check(model: oracles.pin.Model, articulation: artix.Articulation) -> None:
     ("robot", "fixed_base"),
     [
         pytest.param(robot, fixed, marks=_mark(robot, fixed), id=f"{robot}-{'fixed' if fixed else 'floating'}")
-        for robot in ROBOTS
+        for robot in oracles.ROBOT_FILES
         for fixed in (True, False)
     ],
 )
 def test_robot(robot: str, fixed_base: bool) -> None:
-    model, articulation = oracles.load_robot(ROBOTS[robot], fixed_base=fixed_base)
+    model, articulation = oracles.load_robot(oracles.ROBOT_FILES[robot], fixed_base=fixed_base)
     model.name = robot
     model.armature = np.where(np.arange(model.nv) < (0 if fixed_base else 6), 0.0, 0.05 + 0.01 * np.arange(model.nv))
     root = articulation
@@ -149,9 +132,7 @@ def test_robot(robot: str, fixed_base: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "fixed_base", [pytest.param(True, marks=pytest.mark.exhaustive), False], ids=["fixed", "floating"]
-)
+@BASES_FIXED_WEEKLY
 def test_spherical_joints(fixed_base: bool) -> None:
     check(*oracles.spherical_model(1, fixed_base=fixed_base))
 

@@ -20,6 +20,25 @@ from artix import Articulation, ArticulationBuilder, Axis, Joint, State
 from tests.support.models import random_link, random_pose
 
 ROBOTS = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix" / "share" / "example-robot-data" / "robots"
+#: Robots of example-robot-data by the names that tests give them.
+ROBOT_FILES = {
+    "panda": "panda_description/urdf/panda.urdf",
+    "ur5": "ur_description/urdf/ur5_robot.urdf",
+    "kinova": "kinova_description/robots/kinova.urdf",
+    "xarm7": "xarm_description/urdf/xarm7.urdf",
+    "anymal_b": "anymal_b_simple_description/robots/anymal.urdf",
+    "solo12": "solo_description/robots/solo12.urdf",
+    "go2": "go2_description/urdf/go2.urdf",
+    "g1": "g1_description/urdf/g1_29dof_rev_1_0.urdf",
+    "talos": "talos_data/robots/talos_reduced.urdf",
+    "icub": "icub_description/robots/icub.urdf",
+    "allegro": "allegro_hand_description/urdf/allegro_right_hand.urdf",
+    "tiago": "tiago_description/robots/tiago.urdf",
+    "pr2": "pr2_description/urdf/pr2.urdf",
+    "centauro": "centauro_description/urdf/centauro.urdf",
+    "baxter": "baxter_description/urdf/baxter.urdf",
+    "z1": "z1_description/urdf/z1.urdf",
+}
 
 
 def pose_of(placement: pin.SE3) -> np.ndarray:
