@@ -271,7 +271,9 @@ def test_what_cannot_be_attached() -> None:
 
 @pytest.mark.parametrize("robot", ["panda", pytest.param("tiago_pro", marks=pytest.mark.slow)])
 def test_mimic_map_against_pinocchio(robot: str) -> None:
-    path = str(oracles.ROBOTS / {**oracles.ROBOT_FILES, "tiago_pro": "tiago_pro_description/robots/tiago_pro.urdf"}[robot])
+    path = str(
+        oracles.ROBOTS / {**oracles.ROBOT_FILES, "tiago_pro": "tiago_pro_description/robots/tiago_pro.urdf"}[robot]
+    )
     model, a = pin.buildModelFromUrdf(path, mimic=True), artix.load_urdf(path, fixed_base=True)
     assert a.topology.mimic_dofs
     mimic = artix.mimic_map(a)
