@@ -175,6 +175,16 @@ def test_compressed_members_are_refused_before_they_are_unpacked(path):
         artix.load(path)
 
 
+def test_members_before_the_beginning_are_refused(path):
+    """Their place is told relative to that of the table of contents, which the last 22 bytes tell."""
+    artix.save(artix.robots.load("double_pendulum"), path)
+    data = bytearray(path.read_bytes())
+    data[-6:-2] = (int.from_bytes(data[-6:-2], "little") + 40).to_bytes(4, "little")
+    path.write_bytes(bytes(data))
+    with pytest.raises(DescriptionError, match="its table of contents is damaged"):
+        artix.load(path)
+
+
 def test_random_damage_never_escapes(path):
     artix.save(artix.robots.load("double_pendulum"), path)
     whole, rng = path.read_bytes(), np.random.default_rng(0)

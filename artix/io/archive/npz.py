@@ -154,7 +154,8 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
         # Without compression and overlaps, the content cannot exceed the file.
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
             raise ValueError("its members must not be compressed")
-        if len(members) != len(archive.infolist()) or sum(info.file_size for info in members.values()) > size:
+        too_much = sum(info.file_size for info in members.values()) > size
+        if too_much or len(members) != len(archive.infolist()) or any(i.header_offset < 0 for i in archive.infolist()):
             raise ValueError("its table of contents is damaged")
         if _HEADER not in members or members[_HEADER].file_size > _LARGEST_HEADER:
             raise ValueError(f"it has no {_HEADER}, or one of more than {_LARGEST_HEADER} bytes")
