@@ -55,9 +55,8 @@ def box_meetings(a: Core, b: Core) -> Meeting:
     reference, incident = (jax.tree.map(lambda x, y: jnp.where(by_b, x, y), *boxes) for boxes in ((b, a), (a, b)))
     axis = jnp.where(by_b, of_b.which, of_a.which)
     gap, outward, point = _on_face(reference, incident, axis)
-    gap = jnp.maximum(
-        gap, of_faces
-    )  # A point that is still outside the other face may seem to be lower than all of it.
+    # A point that is still outside the other face may seem to be lower than all of it.
+    gap = jnp.maximum(gap, of_faces)
     normal = jnp.where(by_b, outward, -outward)
     edge_normal, edge_point = _between_edges(a, b, of_edges.which, along)
     far = jnp.sum(a.half) + jnp.sum(b.half)

@@ -14,10 +14,8 @@ Tree = TypeVar("Tree")
 
 
 def is_known(*arrays: Any) -> bool:
-    """Whether this process can read all the arrays now: none is traced, and none lies on another process's devices."""
-    return not any(
-        isinstance(x, jax.core.Tracer) or (isinstance(x, Array) and not x.is_fully_addressable) for x in arrays
-    )
+    """Whether NumPy may compute with all the arrays: none is traced, and none has been placed on devices of its own."""
+    return not any(isinstance(x, jax.core.Tracer) or (isinstance(x, Array) and x.committed) for x in arrays)
 
 
 def device_array(x: Any, dtype: Any = None) -> Array:
@@ -44,7 +42,7 @@ def host_arrays(tree: Tree) -> Tree:
 
 
 def entries(x: Array, index: Any) -> Array:
-    """``x[index]``, without compiling anything where ``x`` is known."""
+    """``x[index]``, without compiling anything where ``x`` is known (see :func:`is_known`)."""
     return device_array(np.asarray(x)[index]) if is_known(x) else x[index]
 
 

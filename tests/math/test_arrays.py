@@ -57,6 +57,15 @@ def test_the_array_is_a_copy() -> None:
     assert not theirs.any()
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_what_has_been_placed_stays_in_its_place(name: str) -> None:
+    device = jax.devices()[1]
+    x = jax.device_put(jnp.asarray(X), device)
+    found = CALLS[name][0](x)
+    assert found.devices() == device_array(x, "float32").devices() == {device}
+    np.testing.assert_array_equal(found, CALLS[name][1](X if name != "changed" else x))
+
+
 def test_what_is_traced_stays_traced() -> None:
     seen: list[bool] = []
 
