@@ -65,7 +65,9 @@ def test_setting_up_compiles_nothing(tmp_path: Path) -> None:
     files = [tmp_path / f"robot.{suffix}" for suffix in ("urdf", "xml", "usda", "npz")]
     state, fleet, joint = artix.neutral_state(robot), artix.Fleet([robot, arm]), robot.topology.joint_names[0]
     states, parameters = fleet.neutral_state(), artix.dynamic_parameters(robot)
-    key = jax.random.key(0)
+    artix.save(robot, files[1])
+    mujoco = pytest.importorskip("mujoco").MjModel.from_xml_path(str(files[1]))
+    key, coordinates = jax.random.key(0), artix.MujocoCoordinates(robot, mujoco)
     nothing = {
         "load": lambda: artix.robots.load("humanoid"),
         "neutral state": lambda: artix.neutral_state(robot),
@@ -86,6 +88,7 @@ def test_setting_up_compiles_nothing(tmp_path: Path) -> None:
         "random state": lambda: artix.random_state(robot, key),
         "lock": lambda: artix.lock_joints(robot, state, [joint]),
         "mimic map": lambda: artix.mimic_map(robot),
+        "MuJoCo's coordinates": lambda: coordinates.state(mujoco.qpos0, np.zeros(mujoco.nv)),
         "dynamic parameters": lambda: artix.with_dynamic_parameters(robot, parameters),
     }
     assert {name: compilations(call) for name, call in one.items()} == dict.fromkeys(one, 1)  # So they are heard.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 
 from artix.io.mjcf.bodies import BALL, FREE, MjcfNames, joints_of
 from artix.math import spatial
+from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.checks import static_topology
 from artix.model.topology import Topology
@@ -60,7 +62,7 @@ class MujocoCoordinates:
         known = {name: joint for joint, name in enumerate(names.joints)}
         self._num_velocities = int(model.nv)
         scalars: list[tuple[int, int, int]] = []
-        self._balls: list[tuple[slice, int, int]] = []
+        balls: list[tuple[int, int, int]] = []
         for link, name in enumerate(topology.joint_names, start=1):
             if not topology.joint_axes[link]:
                 continue
@@ -68,15 +70,11 @@ class MujocoCoordinates:
                 raise ValueError(
                     f"the model has no joint called {name!r}; pass the model that the articulation is from"
                 )
-            dofs, joint = topology.dofs(name), known[name]
-            addresses = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
-            if model.jnt_type[joint] == BALL:
-                self._balls.append((dofs, *addresses))
-            else:
-                scalars.append((dofs.start, *addresses))
-        #: Indices of hinges and slides among the articulation's DOFs, in qpos and in qvel.
-        self._scalar_indices = np.array(scalars, int).reshape(-1, 3).T
-        self._root = self._free_joint(topology, names, model)
+            joint = known[name]
+            of_kind = balls if model.jnt_type[joint] == BALL else scalars
+            of_kind.append((topology.dofs(name).start, int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])))
+        root = self._free_joint(topology, names, model)
+        self._places = _Places(topology.num_dofs, tuple(scalars), tuple(balls), root)
 
     @staticmethod
     def _free_joint(topology: Topology, names: MjcfNames, model: mujoco.MjModel) -> tuple[int, int] | None:
@@ -98,23 +96,8 @@ class MujocoCoordinates:
         Returns:
           The state in the articulation's dtype, with the root of a fixed base at the origin.
         """
-        dtype, topology = self.articulation.dtype, self.articulation.topology
-        qpos, qvel = jnp.asarray(qpos, dtype), jnp.asarray(qvel, dtype)
-        position, velocity = jnp.zeros(topology.num_dofs, dtype), jnp.zeros(topology.num_dofs, dtype)
-        dofs, in_qpos, in_qvel = self._scalar_indices
-        position, velocity = position.at[dofs].set(qpos[in_qpos]), velocity.at[dofs].set(qvel[in_qvel])
-        for ball, at, speed in self._balls:
-            quaternion = _xyzw(qpos[at : at + 4])
-            position = position.at[ball].set(spatial.quaternion_log(quaternion[:, None])[:, 0])
-            velocity = velocity.at[ball].set(qvel[speed : speed + 3])
-        pose, root_velocity = jnp.zeros(7, dtype).at[6].set(1), jnp.zeros(6, dtype)
-        if self._root is not None:
-            at, speed = self._root
-            pose = jnp.concatenate([qpos[at : at + 3], _xyzw(qpos[at + 3 : at + 7])])
-            angular = spatial.rotate(pose[3:, None], qvel[speed + 3 : speed + 6, None])[:, 0]
-            linear = qvel[speed : speed + 3] + jnp.cross(angular, self._arm(pose))
-            root_velocity = jnp.concatenate([linear, angular])
-        return State(pose, root_velocity, position, velocity)
+        qpos, qvel = (device_array(x, self.articulation.dtype) for x in (qpos, qvel))
+        return _state(self._places, self.articulation.link_com_pose, qpos, qvel)
 
     def qpos_qvel(self, state: State, qpos: Array, qvel: Array | None = None) -> tuple[Array, Array]:
         """MuJoCo's coordinates of a state.
@@ -127,28 +110,69 @@ class MujocoCoordinates:
         Returns:
           ``qpos`` and ``qvel`` with this articulation's entries replaced.
         """
-        dtype = self.articulation.dtype
-        qpos = jnp.asarray(qpos, dtype)
-        qvel = jnp.zeros(self._num_velocities, dtype) if qvel is None else jnp.asarray(qvel, dtype)
-        dofs, in_qpos, in_qvel = self._scalar_indices
-        qpos = qpos.at[in_qpos].set(state.joint_position[dofs])
-        qvel = qvel.at[in_qvel].set(state.joint_velocity[dofs])
-        for ball, at, speed in self._balls:
-            quaternion = spatial.quaternion_exp(state.joint_position[ball][:, None])[:, 0]
-            qpos = qpos.at[at : at + 4].set(jnp.roll(quaternion, 1))
-            qvel = qvel.at[speed : speed + 3].set(state.joint_velocity[ball])
-        if self._root is not None:
-            at, speed = self._root
-            qpos = qpos.at[at : at + 7].set(jnp.concatenate([state.root_pose[:3], jnp.roll(state.root_pose[3:], 1)]))
-            angular = state.root_velocity[3:]
-            linear = state.root_velocity[:3] - jnp.cross(angular, self._arm(state.root_pose))
-            local = spatial.rotate_inverse(state.root_pose[3:, None], angular[:, None])[:, 0]
-            qvel = qvel.at[speed : speed + 6].set(jnp.concatenate([linear, local]))
-        return qpos, qvel
+        rest = qpos, np.zeros(self._num_velocities) if qvel is None else qvel
+        qpos, qvel = (device_array(x, self.articulation.dtype) for x in rest)
+        return _qpos_qvel(self._places, self.articulation.link_com_pose, state, qpos, qvel)
 
-    def _arm(self, root_pose: Array) -> Array:
-        """Vector from the root's origin to its centre of mass in world axes, shape [3]."""
-        return spatial.rotate(root_pose[3:, None], self.articulation.link_com_pose[0, :3, None])[:, 0]
+
+class _Places(NamedTuple):
+    """Where an articulation's coordinates are in ``qpos`` and ``qvel``; static."""
+
+    num_dofs: int
+    scalars: tuple[tuple[int, int, int], ...]
+    """Of each hinge and slide: its DOF, and its addresses in qpos and qvel."""
+    balls: tuple[tuple[int, int, int], ...]
+    """The same of each ball joint, with the first of its three DOFs."""
+    root: tuple[int, int] | None
+    """The addresses of the root's free joint, if it has one."""
+
+    def scalar_indices(self) -> np.ndarray:
+        """Those of all hinges and slides: rows of DOFs, addresses in qpos and addresses in qvel."""
+        return np.array(self.scalars, int).reshape(-1, 3).T
+
+
+@functools.partial(jax.jit, static_argnums=0, inline=True)  # Outside jit, 40 small programs would take seconds.
+def _state(places: _Places, com_pose: Array, qpos: Array, qvel: Array) -> State:
+    dofs, in_qpos, in_qvel = places.scalar_indices()
+    zero = jnp.zeros(places.num_dofs, qpos.dtype)
+    position, velocity = zero.at[dofs].set(qpos[in_qpos]), zero.at[dofs].set(qvel[in_qvel])
+    for first, at, speed in places.balls:
+        quaternion, ball = _xyzw(qpos[at : at + 4]), slice(first, first + 3)
+        position = position.at[ball].set(spatial.quaternion_log(quaternion[:, None])[:, 0])
+        velocity = velocity.at[ball].set(qvel[speed : speed + 3])
+    pose, root_velocity = jnp.zeros(7, qpos.dtype).at[6].set(1), jnp.zeros(6, qpos.dtype)
+    if places.root is not None:
+        at, speed = places.root
+        pose = jnp.concatenate([qpos[at : at + 3], _xyzw(qpos[at + 3 : at + 7])])
+        angular = spatial.rotate(pose[3:, None], qvel[speed + 3 : speed + 6, None])[:, 0]
+        linear = qvel[speed : speed + 3] + jnp.cross(angular, _arm(pose, com_pose))
+        root_velocity = jnp.concatenate([linear, angular])
+    return State(pose, root_velocity, position, velocity)
+
+
+@functools.partial(jax.jit, static_argnums=0, inline=True)
+def _qpos_qvel(places: _Places, com_pose: Array, state: State, qpos: Array, qvel: Array) -> tuple[Array, Array]:
+    dofs, in_qpos, in_qvel = places.scalar_indices()
+    qpos = qpos.at[in_qpos].set(state.joint_position[dofs])
+    qvel = qvel.at[in_qvel].set(state.joint_velocity[dofs])
+    for first, at, speed in places.balls:
+        ball = slice(first, first + 3)
+        quaternion = spatial.quaternion_exp(state.joint_position[ball][:, None])[:, 0]
+        qpos = qpos.at[at : at + 4].set(jnp.roll(quaternion, 1))
+        qvel = qvel.at[speed : speed + 3].set(state.joint_velocity[ball])
+    if places.root is not None:
+        at, speed = places.root
+        qpos = qpos.at[at : at + 7].set(jnp.concatenate([state.root_pose[:3], jnp.roll(state.root_pose[3:], 1)]))
+        angular = state.root_velocity[3:]
+        linear = state.root_velocity[:3] - jnp.cross(angular, _arm(state.root_pose, com_pose))
+        local = spatial.rotate_inverse(state.root_pose[3:, None], angular[:, None])[:, 0]
+        qvel = qvel.at[speed : speed + 6].set(jnp.concatenate([linear, local]))
+    return qpos, qvel
+
+
+def _arm(root_pose: Array, com_pose: Array) -> Array:
+    """Vector from the root's origin to its centre of mass in world axes, shape [3]."""
+    return spatial.rotate(root_pose[3:, None], com_pose[0, :3, None])[:, 0]
 
 
 def _xyzw(wxyz: Array) -> Array:
