@@ -92,7 +92,7 @@ def mimic_map(articulation: Articulation) -> MimicMap:
 
 @compiled
 def _map(articulation: Articulation) -> tuple[Array, Array]:
-    """G and the constant part of the positions, of an articulation in which no joints follow each other in a circle."""
+    """G and the constant part of the positions. Raises as :func:`mimic_map`."""
     topology, mimic, dtype = articulation.topology, articulation.mimic, articulation.dtype
     assert isinstance(topology, Topology)
     n, base, above = topology.num_dofs, topology.num_base_dofs, dict(topology.mimic_dofs)

@@ -46,7 +46,7 @@ def entries(x: Array, index: Any) -> Array:
     return device_array(np.asarray(x)[index]) if is_known(x) else x[index]
 
 
-def with_entries(x: Array, index: Any, values: Array) -> Array:
+def with_entries(x: Array, index: Any, values: Array | float) -> Array:
     """``x.at[index].set(values)``, without compiling anything where both are known."""
     if not is_known(x, values):
         return x.at[index].set(values)

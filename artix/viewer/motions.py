@@ -12,6 +12,7 @@ import numpy as np
 
 import artix
 from artix import Articulation, Fleet, State, Topology
+from artix.math.arrays import host_arrays
 from artix.viewer.visuals import static_topology
 
 #: What the viewer shows: robots of one kind, a fleet, or several articulations in one world.
@@ -90,10 +91,10 @@ class Motion:
         states = jax.tree.map(lambda leaf: jnp.asarray(leaf, like.dtype), self.states)
         if isinstance(robots, Fleet):  # A fleet's programs take its members at one time.
             frames = [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(self.num_frames)]
-            results = [jax.tree.map(np.asarray, robots.evaluate(function, frame)) for frame in frames]
+            results = [host_arrays(robots.evaluate(function, frame)) for frame in frames]
             return jax.tree.map(lambda *leaves: np.stack(leaves), *results)
         over_robots = jax.vmap(function, in_axes=(0 if robots.link_mass.ndim == 2 else None, 0))
-        return jax.tree.map(np.asarray, jax.jit(jax.vmap(over_robots, in_axes=(None, 0)))(robots, states))
+        return host_arrays(jax.jit(jax.vmap(over_robots, in_axes=(None, 0)))(robots, states))
 
     def kinds(self) -> list[Kind]:
         """The robots by topology, with the motion of their links."""

@@ -7,14 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import artix
 from artix.envs import observations, rewards
 from artix.envs.environment import Environment
 from artix.envs.randomization import Change
 from artix.envs.transition import Outcome, Transition
-from artix.math.arrays import device_array
+from artix.math.arrays import with_entries
 
 Array = jax.Array
 
@@ -88,12 +87,12 @@ class ArmReach(Environment):
         randomization: Sequence[Change] = (),
     ) -> None:
         robot = artix.robots.load("arm7", dtype=dtype)
-        stiffness, damping, gravity_scale = (
-            device_array(np.full(size, value), robot.dtype)
-            for size, value in ((7, 300.0), (7, 30.0), (robot.topology.num_links, 0.0))
+        drive = robot.drive.replace(
+            stiffness=with_entries(robot.drive.stiffness, ..., 300.0),
+            damping=with_entries(robot.drive.damping, ..., 30.0),
+            max_force=robot.max_joint_force,
         )
-        drive = robot.drive.replace(stiffness=stiffness, damping=damping, max_force=robot.max_joint_force)
-        robot = robot.replace(drive=drive, gravity_scale=gravity_scale)
+        robot = robot.replace(drive=drive, gravity_scale=with_entries(robot.gravity_scale, ..., 0.0))
         super().__init__(
             "arm_reach",
             robot,

@@ -150,12 +150,13 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
     """An articulation with the structure in the file and placeholder numbers, and the arrays in the file by name."""
     size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
-        members = {info.filename: info for info in archive.infolist()}
+        entries = archive.infolist()
+        members = {info.filename: info for info in entries}
         # Without compression and overlaps, the content cannot exceed the file.
-        if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+        if any(info.compress_type != zipfile.ZIP_STORED for info in entries):
             raise ValueError("its members must not be compressed")
         too_much = sum(info.file_size for info in members.values()) > size
-        if too_much or len(members) != len(archive.infolist()) or any(i.header_offset < 0 for i in archive.infolist()):
+        if too_much or len(members) != len(entries) or any(info.header_offset < 0 for info in entries):
             raise ValueError("its table of contents is damaged")
         if _HEADER not in members or members[_HEADER].file_size > _LARGEST_HEADER:
             raise ValueError(f"it has no {_HEADER}, or one of more than {_LARGEST_HEADER} bytes")
