@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 #: Later versions of XLA have no other emitters and abort on the flag that chooses them.
 FUSION_EMITTERS_ARE_OPTIONAL = importlib.metadata.version("jaxlib").startswith("0.10.")
@@ -31,8 +33,31 @@ import pytest
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
-hypothesis.settings.register_profile("artix", deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.load_profile("artix")
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--seeds-from``, for tests that hold for the seed they name and for no other."""
+    help_ = "add this to every seed of NumPy and JAX; examples of hypothesis are then random"
+    parser.addoption("--seeds-from", type=int, default=0, metavar="N", help=help_)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before test modules are imported, as some draw their robots at once."""
+    first = config.getoption("--seeds-from")
+    hypothesis.settings.register_profile("artix", deadline=None, derandomize=first == 0, print_blob=True)
+    hypothesis.settings.load_profile("artix")
+    if first:
+        np.random.default_rng = _moved(np.random.default_rng, first)
+        jax.random.key = _moved(jax.random.key, first)
+
+
+def _moved(function: Callable[..., Any], first: int) -> Callable[..., Any]:
+    """``function`` of a seed, with ``first`` added where the seed is an integer."""
+
+    @functools.wraps(function)
+    def moved(seed: Any = None, *args: Any, **options: Any) -> Any:
+        return function(seed + first if isinstance(seed, int) else seed, *args, **options)
+
+    return moved
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -64,6 +89,15 @@ def _one_device(request: pytest.FixtureRequest) -> Iterator[None]:
         if not request.module.__name__.endswith("test_sharding"):
             patch.setattr(jax, "device_count", lambda *_: 1)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeds that a test names, whatever ``--seeds-from`` says, for tests of a draw that was chosen."""
+    if request.node.get_closest_marker("own_seeds") is not None:
+        for module, name in ((np.random, "default_rng"), (jax.random, "key")):
+            function = getattr(module, name)
+            monkeypatch.setattr(module, name, getattr(function, "__wrapped__", function))
 
 
 @pytest.fixture(params=["float64", "float32"])

@@ -73,6 +73,11 @@ class Anchors(struct.PyTreeNode):
         """The anchor that each row belongs to, [R]."""
         return np.repeat(np.arange(len(self.structure)), [len(anchor.rows) for anchor in self.structure])
 
+    @property
+    def is_angular(self) -> np.ndarray:
+        """Which rows are angular, [R]; the others are linear."""
+        return np.array([row >= 3 for anchor in self.structure for row in anchor.rows], bool)
+
     def has_type(self, kind: AnchorType) -> np.ndarray:
         """Which anchors are of a type, [K]."""
         return np.array([anchor.type is kind for anchor in self.structure])

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.constraints.operators import check_iterations
@@ -141,7 +142,7 @@ def _solve_contact_jvp(method, iterations, penalty, primals, tangents):
     change = jax.jvp(lambda *problem: natural_map(impulse, *problem), primals, tangents)[1]
     # Least squares, because impulses need not be unique.
     square = matmul(by_impulse.T, by_impulse)
-    damped = jax.lax.stop_gradient(factorize_damped(square, None))
+    damped = jax.lax.stop_gradient(factorize_damped(square, np.zeros(len(square), bool), None))
     return impulse, proximal_iterations(square, damped, -matmul(by_impulse.T, change), 4)
 
 

@@ -98,8 +98,9 @@ def constrained_forward_dynamics(
       constraints: R rows.
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
         [L, 6].
-      damping: damping of the proximal iterations, Pinocchio's ``mu``; by default a small multiple of the mean diagonal
-        of the Delassus matrix. With zero damping one iteration is exact, but redundant rows yield NaN.
+      damping: damping of the proximal iterations, Pinocchio's ``mu``, shape [] or [R]; by default a small multiple of
+        the mean diagonal of the Delassus matrix, for linear and for angular rows. With zero damping one iteration is
+        exact, but redundant rows yield NaN.
       iterations: number of proximal iterations, at least 1; convergence is not tested, see ``residual``.
 
     Returns:
@@ -110,8 +111,9 @@ def constrained_forward_dynamics(
       TypeError: an array has another dtype than the articulation.
 
     Derivatives are implicit: they are those of the equations that hold at convergence. The forces on redundant rows are
-    not unique. Those returned are the smallest, and their derivatives are the smallest that satisfy the differentiated
-    equations. ``J^T lambda`` and the acceleration have unique derivatives as long as the constraints remain compatible.
+    not unique. Those returned are the smallest, torques being weighed against forces as the damping does, and their
+    derivatives are the smallest that satisfy the differentiated equations. ``J^T lambda`` and the acceleration have
+    unique derivatives as long as the constraints remain compatible.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -142,7 +144,7 @@ def _constrained_forward_dynamics(
     sides = anchor_sides(articulation, state, kin, constraints.anchors)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     bias = stabilized_bias(constraints, *relative_motion(constraints.anchors, *sides))
-    factors = factorize_kkt(articulation, kin, jacobian, damping)
+    factors = factorize_kkt(articulation, kin, jacobian, constraints.anchors.is_angular, damping)
     acceleration, constraint_force = kkt_solve_value(factors, rest, -bias, iterations)
     residual = jnp.max(jnp.abs(matmul(jacobian, acceleration) + bias))
     return ConstrainedAcceleration(acceleration, constraint_force, residual)
@@ -175,7 +177,7 @@ def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
         change, target = add(change, rows[:nv]), -rows[nv:]
     if change is None:
         return result, jax.tree.map(jnp.zeros_like, result)
-    factors = factorize_kkt(articulation, kin, jacobian, damping)
+    factors = factorize_kkt(articulation, kin, jacobian, constraints.anchors.is_angular, damping)
     x, multipliers = kkt_solve(articulation, kin, jacobian, factors, change, target, iterations)
     return result, ConstrainedAcceleration(x, multipliers, jnp.zeros_like(result.residual))
 
@@ -238,7 +240,7 @@ def impulse_dynamics(
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     velocity = generalized_velocity(articulation, state)
     target = -(1 + jnp.asarray(restitution, articulation.dtype)) * matmul(jacobian, velocity)
-    factors = factorize_kkt(articulation, kin, jacobian, damping)
+    factors = factorize_kkt(articulation, kin, jacobian, constraints.anchors.is_angular, damping)
     x, impulse = kkt_solve(articulation, kin, jacobian, factors, jnp.zeros_like(velocity), target, iterations)
     return Impact(velocity + x, impulse)
 

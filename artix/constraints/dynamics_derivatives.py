@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.constraints.dynamics import constrained_forward_dynamics, impulse_dynamics
 from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_damped, proximal_iterations
@@ -132,7 +133,9 @@ def constrained_forward_dynamics_derivatives(
     moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
     rows = row_derivatives(articulation, kin, constraints, moving)
     by_rows = constraint_force_derivative(articulation, kin, constraints.anchors, moving, constraint_force)
-    operators = _solution_operators(articulation, kin, rows.jacobian, damping, iterations)
+    operators = _solution_operators(
+        articulation, kin, rows.jacobian, constraints.anchors.is_angular, damping, iterations
+    )
     forces = by_rows - generalized_columns(tree, by.configuration), -generalized_columns(tree, by.velocity)
     targets = -rows.acceleration_by_configuration, -rows.acceleration_by_velocity
     solutions = [operators.solve(*right) for right in zip(forces, targets, strict=True)]
@@ -193,7 +196,9 @@ def impulse_dynamics_derivatives(
     moving = moving_sides(articulation, state, kin, constraints.anchors, None)
     rows = row_derivatives(articulation, kin, constraints, moving)
     by_rows = constraint_force_derivative(articulation, kin, constraints.anchors, moving, impact.impulse)
-    operators = _solution_operators(articulation, kin, rows.jacobian, damping, iterations)
+    operators = _solution_operators(
+        articulation, kin, rows.jacobian, constraints.anchors.is_angular, damping, iterations
+    )
     force = by_rows - generalized_columns(tree, by.configuration)
     x, impulse = operators.solve(force, -rows.velocity_by_configuration)
     target = bounce * rows.jacobian
@@ -218,12 +223,17 @@ class _Operators(NamedTuple):
 
 
 def _solution_operators(
-    articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None, iterations: int
+    articulation: Articulation,
+    kin: Kinematics,
+    jacobian: Array,
+    is_angular: np.ndarray,
+    damping: float | Array | None,
+    iterations: int,
 ) -> _Operators:
     inverse = inverse_matrix(articulation, kin)
     response = matmul(jacobian, inverse)
     delassus = matmul(response, jacobian.T)
     unit = jnp.eye(len(jacobian), dtype=inverse.dtype)
-    stiffness = proximal_iterations(delassus, factorize_damped(delassus, damping), unit, iterations)
+    stiffness = proximal_iterations(delassus, factorize_damped(delassus, is_angular, damping), unit, iterations)
     held = matmul(stiffness, response)
     return _Operators(inverse - matmul(response.T, held), held, stiffness)

@@ -6,6 +6,9 @@ Where rows are redundant or contradictory, G is singular; the proximal iteration
 the rows as well as possible. Without redundancy, each iteration multiplies the error by at most
 ``mu / (mu + smallest eigenvalue of G)``.
 
+The default damping is relative to G's diagonal, and apart for linear and angular rows, because their units differ: a
+hand turns a thousand times as easily as it moves, so that the mean of all rows would damp the linear ones away.
+
 Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
 """
 
@@ -15,6 +18,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.dynamics.factorization import Factors, factorize_dense, finish_solve, half_solve, solve_columns
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
@@ -24,7 +28,12 @@ from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 
 Array = jax.Array
-DEFAULT_ITERATIONS = 4
+DEFAULT_ITERATIONS = 6
+#: The default damping over the mean of G's diagonal, in square roots of the dtype's precision. More of it leaves errors
+#: in accelerations where rows are nearly dependent, less gives noise in the forces on redundant rows. In float32 with
+#: four iterations, 1, 1/4 and 1/16: accelerations of an arm with a welded tool err by up to 2e-2, 4e-4 and 1e-5 in 8
+#: random states, and forces on two welds in one place by 1e-3, 4e-3 and 1e-2.
+_DAMPING = 0.25
 
 
 class KktFactors(NamedTuple):
@@ -60,14 +69,14 @@ class KktSolution(NamedTuple):
 
 
 def factorize_kkt(
-    articulation: Articulation, kin: Kinematics, jacobian: Array, damping: float | Array | None
+    articulation: Articulation, kin: Kinematics, jacobian: Array, is_angular: np.ndarray, damping: float | Array | None
 ) -> KktFactors:
-    """Factorises M and the Delassus matrix."""
+    """Factorises M and the Delassus matrix of rows that are angular or linear."""
     jacobian = jax.lax.stop_gradient(jacobian)
     mass = factorize(articulation, kin, many=True)
     half = half_solve(mass, jacobian)
     delassus = matmul(half, half.T)
-    damped = factorize_damped(delassus, damping)
+    damped = factorize_damped(delassus, is_angular, damping)
     return jax.lax.stop_gradient(KktFactors(mass, half, delassus, damped))
 
 
@@ -88,15 +97,23 @@ def proximal_iterations(delassus: Array, damped: Factors, rest: Array, iteration
     return multipliers.reshape(rest.shape)
 
 
-def factorize_damped(delassus: Array, damping: float | Array | None) -> Factors:
-    """Factors of ``G + mu``.
-
-    A damping of ``None`` is the square root of the dtype's precision times the mean of G's diagonal.
-    """
+def factorize_damped(delassus: Array, is_angular: np.ndarray, damping: float | Array | None) -> Factors:
+    """Factors of ``G + mu``, by default with :func:`default_damping`."""
     if damping is None:
-        damping = float(jnp.finfo(delassus.dtype).eps) ** 0.5 * jnp.mean(jnp.diagonal(delassus))
+        damping = default_damping(delassus, is_angular)
     damping = jax.lax.stop_gradient(jnp.asarray(damping, delassus.dtype))
     return factorize_dense(delassus, jnp.broadcast_to(damping, (len(delassus),)))
+
+
+def default_damping(delassus: Array, is_angular: np.ndarray) -> Array:
+    """A small multiple of the mean of G's diagonal, for the linear rows and for the angular rows, [R]."""
+    root, diagonal = float(jnp.finfo(delassus.dtype).eps) ** 0.5, jnp.diagonal(delassus)
+    # Rows that cannot move at all would have none.
+    least, scale = root * jnp.mean(diagonal), jnp.zeros_like(diagonal)
+    for rows in map(np.flatnonzero, (~is_angular, is_angular)):
+        if len(rows):
+            scale = scale.at[rows].set(jnp.maximum(jnp.mean(diagonal[rows]), least))
+    return _DAMPING * root * scale
 
 
 def kkt_solve(

@@ -239,8 +239,7 @@ def constrained_solve(
       constraints: R rows.
       force: a generalised force or momentum, shape [nv].
       target: the value of ``J x``, shape [R].
-      damping: damping of the proximal iterations, Pinocchio's ``mu``; by default a small multiple of the mean diagonal
-        of the Delassus matrix.
+      damping: damping of the proximal iterations, see :func:`constrained_forward_dynamics`.
       iterations: number of proximal iterations, at least 1.
 
     Returns:
@@ -263,7 +262,7 @@ def constrained_solve(
     check_iterations(iterations)
     kin = kinematics(articulation, state)
     jacobian = solved_anchor_rows(articulation, state, kin, constraints.anchors).jacobian
-    factors = factorize_kkt(articulation, kin, jacobian, damping)
+    factors = factorize_kkt(articulation, kin, jacobian, constraints.anchors.is_angular, damping)
     return kkt_solve(articulation, kin, jacobian, factors, force, target, iterations)
 
 

@@ -78,7 +78,8 @@ def cross_entropy(
       cost: as for :func:`mppi`.
       controls: the first mean, shape [T, nu].
       key: a random key.
-      noise: the first standard deviation, a number, [nu] or [T, nu].
+      noise: the first standard deviation, a number, [nu] or [T, nu]. It should reach as far as the solution is: the
+        deviation soon shrinks, and the mean then stays where it is.
       elites: how many of the best samples count.
       samples: number of samples in an iteration.
       iterations: number of iterations.
@@ -91,7 +92,7 @@ def cross_entropy(
 
     Examples:
       >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
-      >>> found = optimal_control.cross_entropy(cost, jnp.zeros((3, 1)), jax.random.key(0))
+      >>> found = optimal_control.cross_entropy(cost, jnp.zeros((3, 1)), jax.random.key(0), noise=2.0)
       >>> bool(jnp.all(jnp.abs(found - 2) < 0.1))
       True
     """

@@ -103,10 +103,10 @@ def test_it_learns(trained):
     returns = [report["return"] for _, report in trained if not np.isnan(report["return"])]
     assert max(returns[-3:]) > 15
     found = policies.evaluate(PointMass(), ppo.policy_of(trained[-1][0], CONFIG), jax.random.key(1), episodes=64)
-    idle = policies.evaluate(PointMass(), lambda obs: jnp.zeros(1, jnp.float32), jax.random.key(1), episodes=64)
-    assert np.mean(found["return"]) > 20 > 5 > np.mean(idle["return"])
+    idle = policies.evaluate(PointMass(), lambda obs: jnp.zeros(1, jnp.float32), jax.random.key(1), episodes=256)
+    assert np.mean(found["return"]) > 20 > 10 > np.mean(idle["return"])
     assert np.all(found["terminated"] == 0)
-    assert np.mean(idle["terminated"]) > 0.05
+    assert np.mean(idle["terminated"]) > 0.02
     assert np.all(found["length"] == 30)
 
 

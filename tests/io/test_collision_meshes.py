@@ -39,7 +39,7 @@ def reaches(points: np.ndarray, directions: np.ndarray) -> np.ndarray:
     return (directions @ points.T).max(axis=1)
 
 
-@pytest.mark.parametrize(("meshes", "most"), [("hull", 0.014), ("capsule", 0.024)])
+@pytest.mark.parametrize(("meshes", "most"), [("hull", 0.015), ("capsule", 0.024)])
 def test_shapes_are_as_near_as_they_say(meshes: str, most: float) -> None:
     """Their errors are those over random planes; hulls are inside, capsules around the mesh; the same every time."""
     shape, error = mesh_shape(BEAN, meshes, IDENTITY)
