@@ -108,12 +108,12 @@ def factorize_damped(delassus: Array, is_angular: np.ndarray, damping: float | A
 def default_damping(delassus: Array, is_angular: np.ndarray) -> Array:
     """A small multiple of the mean of G's diagonal, for the linear rows and for the angular rows, [R]."""
     root, diagonal = float(jnp.finfo(delassus.dtype).eps) ** 0.5, jnp.diagonal(delassus)
-    # Rows that cannot move at all would have none.
-    least, scale = root * jnp.mean(diagonal), jnp.zeros_like(diagonal)
-    for rows in map(np.flatnonzero, (~is_angular, is_angular)):
-        if len(rows):
-            scale = scale.at[rows].set(jnp.maximum(jnp.mean(diagonal[rows]), least))
-    return _DAMPING * root * scale
+    least = root * jnp.mean(diagonal)  # rows that cannot move at all would have none
+
+    def scale(rows: np.ndarray) -> Array:
+        return jnp.maximum(jnp.mean(diagonal[rows]), least) if rows.any() else least
+
+    return _DAMPING * root * jnp.where(is_angular, scale(is_angular), scale(~is_angular))
 
 
 def kkt_solve(
