@@ -34,6 +34,8 @@ DEFAULT_ITERATIONS = 6
 #: four iterations, 1, 1/4 and 1/16: accelerations of an arm with a welded tool err by up to 2e-2, 4e-4 and 1e-5 in 8
 #: random states, and forces on two welds in one place by 1e-3, 4e-3 and 1e-2.
 _DAMPING = 0.25
+#: Linear or angular rows whose mean is less than this many times the precision of the mean of all rows cannot move.
+_IMMOBILE = 100
 
 
 class KktFactors(NamedTuple):
@@ -107,13 +109,17 @@ def factorize_damped(delassus: Array, is_angular: np.ndarray, damping: float | A
 
 def default_damping(delassus: Array, is_angular: np.ndarray) -> Array:
     """A small multiple of the mean of G's diagonal, for the linear rows and for the angular rows, [R]."""
-    root, diagonal = float(jnp.finfo(delassus.dtype).eps) ** 0.5, jnp.diagonal(delassus)
-    least = root * jnp.mean(diagonal)  # rows that cannot move at all would have none
+    eps, diagonal = float(jnp.finfo(delassus.dtype).eps), jnp.diagonal(delassus)
+    mean = jnp.mean(diagonal)
 
     def scale(rows: np.ndarray) -> Array:
-        return jnp.maximum(jnp.mean(diagonal[rows]), least) if rows.any() else least
+        if not rows.any():
+            return mean
+        own = jnp.mean(diagonal[rows])
+        # Rows that cannot move, but for rounding, would turn the rounding errors of their targets into forces.
+        return jnp.where(own > _IMMOBILE * eps * mean, own, mean)
 
-    return _DAMPING * root * jnp.where(is_angular, scale(is_angular), scale(~is_angular))
+    return _DAMPING * eps**0.5 * jnp.where(is_angular, scale(is_angular), scale(~is_angular))
 
 
 def kkt_solve(

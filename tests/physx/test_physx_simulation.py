@@ -356,9 +356,10 @@ def test_lambda_of_redundant_rows() -> None:
     free = np.linalg.solve(matrix, force)
     ahead, behind = (tip(q + speed * t + free * t**2 / 2) for t in (h, -h))
     assert np.linalg.norm(ahead - 2 * tip(q) + behind) / h**2 > 0.1
-    # The least forces have no part that the linkage does not feel, but for rounding over the square root of its unit.
+    # The least forces have no part that the linkage does not feel, but for rounding over the damping, a quarter of the
+    # square root of its unit, in each of six iterations.
     unfelt = np.linalg.svd(jacobian.T)[2][2:]
-    np.testing.assert_allclose(unfelt @ np.asarray(cache.lambda_), 0.0, atol=1e-6)
+    np.testing.assert_allclose(unfelt @ np.asarray(cache.lambda_), 0.0, atol=1e-5)
 
 
 def test_loop_joints_that_are_no_equations_are_refused() -> None:
