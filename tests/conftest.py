@@ -35,7 +35,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--seeds-from``, for tests that hold for the seed they name and for no other."""
+    """``--seeds-from``, which finds tests that hold only for the seeds they name."""
     help_ = "add this to every seed of NumPy and JAX; examples of hypothesis are then random"
     parser.addoption("--seeds-from", type=int, default=0, metavar="N", help=help_)
 
@@ -93,7 +93,7 @@ def _one_device(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _own_seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seeds that a test names, whatever ``--seeds-from`` says, for tests of a draw that was chosen."""
+    """Leaves the seeds of tests with the marker ``own_seeds`` alone."""
     if request.node.get_closest_marker("own_seeds") is not None:
         for module, name in ((np.random, "default_rng"), (jax.random, "key")):
             function = getattr(module, name)

@@ -6,8 +6,9 @@ Where rows are redundant or contradictory, G is singular; the proximal iteration
 the rows as well as possible. Without redundancy, each iteration multiplies the error by at most
 ``mu / (mu + smallest eigenvalue of G)``.
 
-The default damping is relative to G's diagonal, and apart for linear and angular rows, because their units differ: a
-hand turns a thousand times as easily as it moves, so that the mean of all rows would damp the linear ones away.
+The default damping is relative to G's diagonal, separately for linear and angular rows because their units differ: in
+SI units, the entries of a hand's angular rows are a thousand times those of its linear rows, so that a damping relative
+to the mean of all would drown the linear ones.
 
 Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
 """
@@ -34,7 +35,7 @@ DEFAULT_ITERATIONS = 6
 #: four iterations, 1, 1/4 and 1/16: accelerations of an arm with a welded tool err by up to 2e-2, 4e-4 and 1e-5 in 8
 #: random states, and forces on two welds in one place by 1e-3, 4e-3 and 1e-2.
 _DAMPING = 0.25
-#: Linear or angular rows whose mean is less than this many times the precision of the mean of all rows cannot move.
+#: Linear or angular rows cannot move if their mean is less than this many units of precision of the mean of all rows.
 _IMMOBILE = 100
 
 
@@ -108,7 +109,7 @@ def factorize_damped(delassus: Array, is_angular: np.ndarray, damping: float | A
 
 
 def default_damping(delassus: Array, is_angular: np.ndarray) -> Array:
-    """A small multiple of the mean of G's diagonal, for the linear rows and for the angular rows, [R]."""
+    """A small multiple of the mean of G's diagonal over the linear rows and over the angular rows, [R]."""
     eps, diagonal = float(jnp.finfo(delassus.dtype).eps), jnp.diagonal(delassus)
     mean = jnp.mean(diagonal)
 
@@ -116,7 +117,7 @@ def default_damping(delassus: Array, is_angular: np.ndarray) -> Array:
         if not rows.any():
             return mean
         own = jnp.mean(diagonal[rows])
-        # Rows that cannot move, but for rounding, would turn the rounding errors of their targets into forces.
+        # With a damping of their own, rows that cannot move would turn rounding errors of their targets into forces.
         return jnp.where(own > _IMMOBILE * eps * mean, own, mean)
 
     return _DAMPING * eps**0.5 * jnp.where(is_angular, scale(is_angular), scale(~is_angular))

@@ -78,8 +78,8 @@ def cross_entropy(
       cost: as for :func:`mppi`.
       controls: the first mean, shape [T, nu].
       key: a random key.
-      noise: the first standard deviation, a number, [nu] or [T, nu]. It should reach as far as the solution is: the
-        deviation soon shrinks, and the mean then stays where it is.
+      noise: the first standard deviation, a number, [nu] or [T, nu]. It should reach the
+        solution from the first mean: the deviation soon shrinks, and the mean then stops.
       elites: how many of the best samples count.
       samples: number of samples in an iteration.
       iterations: number of iterations.

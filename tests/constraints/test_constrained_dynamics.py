@@ -265,7 +265,7 @@ def test_transformations() -> None:
 def test_welds_in_single_precision(name, links, bound) -> None:
     """Nine of ten accelerations are those of float64, though hands turn a thousand times as easily as they move.
 
-    The others are of states in which the arm is nearly stretched, so that its rows nearly depend on each other.
+    The others are of nearly singular states of the arm, in which its rows nearly depend on each other.
     """
     a = artix.robots.load(name, dtype="float64")
     constraints = artix.Constraints.of(a, [artix.Constraint(frame_a=link, type="weld") for link in links])

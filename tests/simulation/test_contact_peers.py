@@ -74,7 +74,7 @@ def kinds_of(impulse: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.own_seeds
+@pytest.mark.own_seeds  # artix stops a foot that lands within the step, MuJoCo does not; here none does
 def test_against_mujoco() -> None:
     """Of feet that hit the ground the same ones stick, slide and come off as in MuJoCo, by the same forces.
 
