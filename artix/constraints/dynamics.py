@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
 from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value
 from artix.constraints.model import Constraints
-from artix.constraints.operators import check_iterations, stabilized_bias
+from artix.constraints.operators import check_coefficient, check_proximal, stabilized_bias
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import equation_of_motion_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
@@ -107,7 +107,7 @@ def constrained_forward_dynamics(
       Acceleration, constraint forces and residual.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``iterations`` is less than 1.
+      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
       TypeError: an array has another dtype than the articulation.
 
     Derivatives are implicit: they are those of the equations that hold at convergence. The forces on redundant rows are
@@ -128,7 +128,7 @@ def constrained_forward_dynamics(
     tree = articulation.topology
     check_state(articulation, state)
     check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
-    check_iterations(iterations)
+    check_proximal(damping, iterations, constraints.num_rows)
     if not has_all_displacements(tree):
         raise ValueError("a padded fleet with spherical joints is not supported; use one articulation at a time")
     return _constrained_forward_dynamics(iterations, articulation, state, force, constraints, external_force, damping)
@@ -212,7 +212,7 @@ def impulse_dynamics(
       articulation: the articulation.
       state: its configuration and the velocity before the impact.
       constraints: R rows.
-      restitution: coefficient of restitution of all rows, between 0 and 1.
+      restitution: coefficient of restitution, between 0 and 1, shape [].
       damping: damping of the proximal iterations, see :func:`constrained_forward_dynamics`.
       iterations: number of proximal iterations, at least 1.
 
@@ -220,7 +220,7 @@ def impulse_dynamics(
       The velocity after the impact [m/s, rad/s] and the impulses [N s, N m s].
 
     Raises:
-      ValueError: an array has the wrong shape, or ``iterations`` is less than 1.
+      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -235,7 +235,8 @@ def impulse_dynamics(
       [-2.] [ True]
     """
     check_state(articulation, state)
-    check_iterations(iterations)
+    check_proximal(damping, iterations, constraints.num_rows)
+    check_coefficient("restitution", restitution, None)
     kin, anchors = kinematics(articulation, state), constraints.anchors
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     velocity = generalized_velocity(articulation, state)
@@ -290,8 +291,8 @@ def constrained_inverse_dynamics(
       constraint_force: forces lambda on the rows, shape [R] [N or N m]. When ``None``, the smallest that carry a
         floating base, so that its six entries of the force vanish (Righetti et al., *Optimal distribution of contact
         forces with inverse-dynamics control*, IJRR 2013); zero for a fixed base.
-      damping: added to the diagonal of the 6 x 6 matrix of this choice; needed where the constraints cannot resist
-        every wrench, as with point contacts in a line.
+      damping: added to the diagonal of the 6 x 6 matrix of this choice, shape [] or [6]; needed where the constraints
+        cannot resist every wrench, as with point contacts in a line.
 
     Returns:
       The generalised forces and the forces on the rows.
@@ -313,6 +314,7 @@ def constrained_inverse_dynamics(
       >>> print(standing.constraint_force.reshape(4, 3)[:, 2].sum() / 9.81)  # the feet carry all of it [kg]
       14.24
     """
+    check_coefficient("damping", damping, 6)
     if constraint_force is not None:
         check_vector("constraint_force", constraint_force, (constraints.num_rows,), articulation.dtype, "R rows")
     force = inverse_dynamics(articulation, state, acceleration, external_force)

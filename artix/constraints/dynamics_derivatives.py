@@ -111,7 +111,7 @@ def constrained_forward_dynamics_derivatives(
       The derivatives by the configuration (along :func:`artix.integrate`), the velocity and the forces.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``iterations`` is less than 1.
+      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -161,7 +161,7 @@ def impulse_dynamics_derivatives(
       articulation: the articulation.
       state: its configuration and the velocity before the impact.
       constraints: R rows.
-      restitution: coefficient of restitution, between 0 and 1.
+      restitution: coefficient of restitution, between 0 and 1, shape [].
       damping: as in :func:`constrained_forward_dynamics`.
       iterations: number of proximal iterations, at least 1.
 
@@ -169,7 +169,7 @@ def impulse_dynamics_derivatives(
       The derivatives by the configuration (along :func:`artix.integrate`) and by the velocity before the impact.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``iterations`` is less than 1.
+      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
       TypeError: an array has another dtype than the articulation.
 
     Examples:

@@ -112,6 +112,7 @@ def default_damping(delassus: Array, is_angular: np.ndarray) -> Array:
     """A small multiple of the mean of G's diagonal over the linear rows and over the angular rows, [R]."""
     eps, diagonal = float(jnp.finfo(delassus.dtype).eps), jnp.diagonal(delassus)
     mean = jnp.mean(diagonal)
+    mean = jnp.where(mean > 0, mean, 1)  # No row can move, as between a fixed base and the world.
 
     def scale(rows: np.ndarray) -> Array:
         if not rows.any():

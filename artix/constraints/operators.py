@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numbers
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.constraints.anchors import AnchorRows, Anchors, anchor_rows, solved_anchor_rows
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
@@ -133,14 +136,14 @@ def delassus_matrix(
       articulation: the articulation.
       state: its state; only the configuration matters.
       constraints: R rows.
-      damping: added to the diagonal.
+      damping: added to the diagonal, shape [] or [R].
 
     Returns:
       The acceleration of the rows per unit force on each [1/kg for linear rows], shape [R, R]; symmetric, and positive
       definite if the rows are independent.
 
     Raises:
-      ValueError: an array has the wrong shape.
+      ValueError: an array has the wrong shape, or ``damping`` is negative.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -151,6 +154,7 @@ def delassus_matrix(
       >>> print(artix.constraints.delassus_matrix(pendulum, artix.neutral_state(pendulum), constraints))  # [1/kg]
       [[3.424]]
     """
+    check_coefficient("damping", damping, constraints.num_rows)
     matrix = _delassus_matrix_with_jvp(articulation, state, constraints.anchors)
     return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
 
@@ -188,7 +192,7 @@ def operational_space_inertia(
       articulation: the articulation.
       state: its state; only the configuration matters.
       constraints: R rows, independent unless there is damping.
-      damping: added to the diagonal of the Delassus matrix.
+      damping: added to the diagonal of the Delassus matrix, shape [] or [R].
 
     Returns:
       Shape [R, R]: the force on each row required for a unit acceleration of the rows [kg for linear rows].
@@ -246,7 +250,7 @@ def constrained_solve(
       x, shape [nv], and lambda, shape [R]; Pinocchio's solution holds ``-lambda``, then x.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``iterations`` is less than 1.
+      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -259,14 +263,32 @@ def constrained_solve(
     """
     check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
     check_vector("target", target, (constraints.num_rows,), articulation.dtype, "R rows")
-    check_iterations(iterations)
+    check_proximal(damping, iterations, constraints.num_rows)
     kin = kinematics(articulation, state)
     jacobian = solved_anchor_rows(articulation, state, kin, constraints.anchors).jacobian
     factors = factorize_kkt(articulation, kin, jacobian, constraints.anchors.is_angular, damping)
     return kkt_solve(articulation, kin, jacobian, factors, force, target, iterations)
 
 
+def check_proximal(damping: float | Array | None, iterations: int, rows: int) -> None:
+    """Raises unless these are a damping and a number of proximal iterations."""
+    check_iterations(iterations)
+    if damping is not None:
+        check_coefficient("damping", damping, rows)
+
+
 def check_iterations(iterations: int) -> None:
-    """Raises ``ValueError`` unless there is at least one iteration."""
+    """Raises unless there is at least one iteration; their number is static."""
+    if not isinstance(iterations, int | np.integer):
+        raise TypeError(f"iterations: expected a whole number, found {type(iterations).__name__}; it may not be traced")
     if iterations < 1:
         raise ValueError(f"iterations must be at least 1; found {iterations}")
+
+
+def check_coefficient(name: str, value: float | Array, rows: int | None) -> None:
+    """Raises ``ValueError`` unless this is one number or, with ``rows``, one for each; Python numbers not negative."""
+    shapes = [()] if rows is None else [(), (rows,)]
+    if np.shape(value) not in shapes:
+        raise ValueError(f"{name}: expected shape {' or '.join(map(str, shapes))}, found {np.shape(value)}")
+    if isinstance(value, numbers.Real) and not value >= 0:
+        raise ValueError(f"{name}: expected zero or more, found {value}")

@@ -283,6 +283,16 @@ def test_welds_in_single_precision(name, links, bound) -> None:
     assert np.quantile(errors, 0.9) <= bound
 
 
+def test_rows_that_cannot_move_leave_the_motion_alone() -> None:
+    """A fixed base welded to the world, where the Delassus matrix is zero."""
+    a = artix.robots.load("double_pendulum")
+    constraints = artix.Constraints.of(a, [artix.Constraint(frame_a=a.topology.link_names[0], type="weld")])
+    state = artix.neutral_state(a).replace(joint_position=jnp.array([0.5, -1.0], a.dtype))
+    held = artix.constrained_forward_dynamics(a, state, jnp.zeros(2, a.dtype), constraints)
+    np.testing.assert_allclose(held.acceleration, artix.forward_dynamics(a, state, jnp.zeros(2, a.dtype)), rtol=1e-6)
+    np.testing.assert_array_equal(held.constraint_force, 0)
+
+
 def test_constraints_of_descriptors() -> None:
     a = small_tree(True)
     name = a.topology.frame_names[0]
@@ -318,6 +328,12 @@ def test_constraints_of_descriptors() -> None:
         Constraints.of_loop_joints(a)
     with pytest.raises(ValueError, match="iterations"):
         artix.impulse_dynamics(a, state, found, iterations=0)
+    with pytest.raises(ValueError, match=r"restitution: expected shape \(\), found \(2,\)"):
+        artix.impulse_dynamics(a, state, found, jnp.zeros(2))
+    with pytest.raises(ValueError, match=r"damping: expected zero or more, found -1\.0"):
+        artix.impulse_dynamics(a, state, found, damping=-1.0)
+    with pytest.raises(ValueError, match=r"damping: expected shape \(\) or \(5,\), found \(2,\)"):
+        artix.constraints.delassus_matrix(a, state, found, damping=jnp.zeros(2))
 
 
 @pytest.mark.slow

@@ -79,7 +79,8 @@ def test_a_block_slides_down_an_incline(degrees: float, dtype) -> None:
     angle = np.deg2rad(degrees)
     wanted = G * (np.sin(angle) - 0.7 * np.cos(angle))
     np.testing.assert_allclose(np.asarray(end.root_velocity[-1, :3]) @ downhill(degrees), wanted, rtol=1e-5)
-    np.testing.assert_allclose(end.root_velocity[-1, 3:], 0, atol=1e-6)
+    # A corner that rounding errors lift by 1e-7 m returns within some 20 steps.
+    np.testing.assert_allclose(end.root_velocity[-1, 3:], 0, atol=1e-5 if dtype == np.float32 else 1e-11)
 
 
 def stop(dtype, v0, mu, dt: float = 0.001, steps: int = 400):
@@ -233,14 +234,11 @@ STEPS = pytest.mark.parametrize(
 @pytest.mark.slow
 @STEPS
 def test_a_quadruped_stands_still(dt: float) -> None:
-    """In float32, for ten seconds after five to settle; its feet carry its weight.
-
-    In steps of 10 and 20 ms, a knee now and then moves by a few units in its last place, at most 2.4e-6 rad in all.
-    """
+    """In float32, for ten seconds after five to settle; its feet carry its weight."""
     a, state, control = standing_quadruped("float32", height=1e-3)
     ground = Ground.flat().astype("float32")
     path = artix.rollout(a, state, control, dt, num_steps=round(15 / dt), ground=ground)
-    assert drift(path, round(5 / dt)) <= (1e-6 if dt <= 0.005 else 5e-6)
+    assert drift(path, round(5 / dt)) <= 5e-7
     last = jax.tree.map(lambda x: x[-1], path)
     _, report = artix.step_and_report(a, last, control, dt, ground=ground)
     np.testing.assert_allclose(report.contacts.link_force.sum(axis=0)[2], jnp.sum(a.link_mass) * G, rtol=1e-3)
@@ -260,7 +258,7 @@ def test_a_humanoid_stands_still(dt: float) -> None:
     state = state.replace(root_pose=state.root_pose.at[2].add(1e-3 - low))
     options = artix.SolverOptions(max_contacts_per_geometry=4)
     path = artix.rollout(a, state, None, dt, options, num_steps=round(15 / dt), ground=ground)
-    assert drift(path, round(5 / dt)) <= 1e-6
+    assert drift(path, round(5 / dt)) <= 5e-7
 
 
 @pytest.mark.slow

@@ -43,8 +43,8 @@ class SolverOptions:
         nearest are kept. ``None`` for all candidates. Each contact adds three rows; candidates that are left out cost
         little. For a humanoid standing on both feet, 4 double the operations of the step.
       allowed_penetration: with a ground and ``"implicit"``, the depth [m] to which rigid contacts may penetrate without
-        being pushed out. If it is below the rounding error of gaps, a box rests only on those of its corners that
-        happen to be lowest.
+        being pushed out. Gaps smaller than this close slowly. If it is below the rounding error of gaps, a box rests
+        only on those of its corners that happen to be lowest.
       contact_smoothing: with a ground and ``"implicit"``, the energy E [J] of contacts that push before they touch: at
         rest, a contact with gap d pushes with the force E/d, so a weight W hovers at E/W. Optimisers then see a slope
         towards the ground. With 0, contacts push only when they touch.
