@@ -1,7 +1,9 @@
 """Functions that transpose blocks of arrays: between rows of robots and vectors with one robot per lane.
 
 Squares with as many columns as a block has robots are transposed within pieces of 16 bytes by interleaving lanes, then
-pairs of lanes; then whole pieces are exchanged between vectors. Each shuffle of two vectors is one instruction.
+pairs of lanes; then whole pieces are exchanged between vectors. Each shuffle of two vectors is one instruction. Narrow
+tiles of four columns, whose vectors are joined from pieces in memory, need half as many shuffles for small arrays but
+save no time (ratios 0.99 to 1.03 for a quadruped's and a humanoid's inverse dynamics and step, AVX-512).
 """
 
 from __future__ import annotations
