@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from artix.optimal_control.checks import check_count
+from artix.optimal_control.checks import check_count, check_positive
 
 Array = jax.Array
 
@@ -40,7 +41,7 @@ def mppi(
       Controls, shape [T, nu], in the unit of the guess; the guess itself if no sample has a finite cost.
 
     Raises:
-      ValueError: a number is not positive, or ``cost`` does not return a number.
+      ValueError: a number is not positive, ``noise`` has another shape, or ``cost`` does not return a number.
 
     Examples:
       >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
@@ -50,13 +51,15 @@ def mppi(
     """
 
     def improve(controls: Array, key: Array) -> tuple[Array, None]:
-        drawn, costs = _drawn(cost, controls, key, noise, samples)
+        drawn, costs = _drawn(cost, controls, key, deviation, samples)
         weights = jax.nn.softmax(-costs / temperature)
         average = jnp.tensordot(weights, drawn, 1)
         return jnp.where(jnp.any(jnp.isfinite(costs)), average, controls), None
 
     check_count("samples", samples)
     check_count("iterations", iterations)
+    check_positive("temperature", temperature, "the cost's unit")
+    deviation = _deviation(noise, controls)
     return jax.lax.scan(improve, controls, jax.random.split(key, iterations))[0]
 
 
@@ -88,7 +91,8 @@ def cross_entropy(
       The last mean, shape [T, nu], in the unit of the first.
 
     Raises:
-      ValueError: a number is not positive, there are more elites than samples, or ``cost`` does not return a number.
+      ValueError: a number is not positive, ``noise`` has another shape, there are more elites than samples, or
+        ``cost`` does not return a number.
 
     Examples:
       >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
@@ -107,14 +111,23 @@ def cross_entropy(
     check_count("elites", elites)
     if elites > samples:
         raise ValueError(f"elites: expected at most the {samples} samples; found {elites}")
-    deviation = jnp.broadcast_to(jnp.asarray(noise, controls.dtype), controls.shape)
-    return jax.lax.scan(improve, (controls, deviation), jax.random.split(key, iterations))[0][0]
+    return jax.lax.scan(improve, (controls, _deviation(noise, controls)), jax.random.split(key, iterations))[0][0]
 
 
-def _drawn(cost, controls: Array, key: Array, noise: float | Array, samples: int) -> tuple[Array, Array]:
+def _deviation(noise: float | Array, controls: Array) -> Array:
+    """The standard deviation of each control, [T, nu]."""
+    check_positive("noise", noise, "the controls' unit")
+    if np.shape(noise) not in [controls.shape[k:] for k in range(controls.ndim + 1)]:
+        raise ValueError(
+            f"noise: expected a number, [nu] or [T, nu], as {controls.shape}; found shape {np.shape(noise)}"
+        )
+    return jnp.broadcast_to(jnp.asarray(noise, controls.dtype), controls.shape)
+
+
+def _drawn(cost, controls: Array, key: Array, deviation: Array, samples: int) -> tuple[Array, Array]:
     """Sequences of controls, the first without noise, and their costs."""
     drawn = jax.random.normal(key, (samples, *controls.shape), controls.dtype).at[0].set(0)
-    drawn = controls + jnp.asarray(noise, controls.dtype) * drawn
+    drawn = controls + deviation * drawn
     costs = jax.vmap(cost)(drawn)
     if costs.shape != (samples,):
         raise ValueError(f"cost: expected a number for each sequence of controls; found shape {costs.shape[1:]}")
