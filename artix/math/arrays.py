@@ -18,6 +18,12 @@ def is_known(*arrays: Any) -> bool:
     return not any(isinstance(x, jax.core.Tracer) or (isinstance(x, Array) and x.committed) for x in arrays)
 
 
+def check_floating(dtype: Any) -> None:
+    """Raises ``TypeError`` unless ``dtype`` is a floating-point type."""
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise TypeError(f"dtype: expected a floating-point type such as float32, found {dtype}")
+
+
 def device_array(x: Any, dtype: Any = None) -> Array:
     """``jnp.asarray`` of a copy, without compiling anything for values that are known.
 

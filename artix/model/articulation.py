@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 
 from artix.math import struct
-from artix.math.arrays import device_array
+from artix.math.arrays import check_floating, device_array
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
@@ -106,8 +105,7 @@ class Articulation(struct.PyTreeNode):
         Raises:
           TypeError: ``dtype`` is not a floating-point type.
         """
-        if not jnp.issubdtype(dtype, jnp.floating):
-            raise TypeError(f"dtype: expected a floating-point type such as float32, found {dtype}")
+        check_floating(dtype)
         return jax.tree.map(lambda leaf: device_array(leaf, dtype) if leaf.dtype.kind == "f" else leaf, self)
 
 

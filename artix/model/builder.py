@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from artix.math.arrays import device_array
+from artix.math.arrays import check_floating, device_array
 from artix.model import name_resolution
 from artix.model.articulation import Articulation
 from artix.model.composite_joints import CompositeJoint
@@ -294,7 +294,10 @@ class ArticulationBuilder:
           ValueError: no link was added; a joint's number is out of range; a mimic joint, tendon or loop joint names a
             link, joint or DOF that does not exist, or a joint that does not have exactly one DOF; or a pair of shapes
             cannot collide.
+          TypeError: ``dtype`` is not a floating-point type.
         """
+        dtype = jnp.result_type(float) if dtype is None else dtype
+        check_floating(dtype)
         if not self._links:
             raise ValueError(f"{self.name!r}: there is no link; add the root with add_link()")
         order = self._breadth_first()
@@ -322,7 +325,6 @@ class ArticulationBuilder:
             geometries=tuple(geometry.structure(name, number[link]) for name, link, geometry in shapes),
         )
         topology = dataclasses.replace(topology, geometry_pairs=checked_pairs(topology, self._geometry_pairs))
-        dtype = jnp.result_type(float) if dtype is None else dtype
         parameters = link_parameters(links) | joint_parameters([link.joint for link in links])
         parameters |= {
             "gravity": self.gravity,

@@ -70,6 +70,20 @@ def check_state(articulation: Articulation, state: State, name: str = "state") -
 _INSTANT = 1e-9
 
 
+def check_key(key: Any) -> None:
+    """Raises unless this is one random key.
+
+    Raises:
+      TypeError: it is no array, for instance a seed.
+      ValueError: it is an array of keys.
+    """
+    if not hasattr(key, "dtype"):
+        raise TypeError(f"key: expected a random key, found {type(key).__name__}; make one with jax.random.key(seed)")
+    is_typed = jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if is_typed and key.shape:
+        raise ValueError(f"key: expected one random key, found an array of shape {key.shape}; use jax.vmap over keys")
+
+
 def as_time(articulation: Articulation, dt: float | jax.Array, *, backward: bool = False) -> Any:
     """The length of a step in the articulation's dtype; a Python number stays a constant while JAX traces.
 

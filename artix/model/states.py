@@ -12,6 +12,7 @@ import numpy as np
 from artix.math import spatial
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
+from artix.model.checks import check_key
 from artix.model.padded_topology import Tree
 
 Array = jax.Array
@@ -60,6 +61,10 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
     Returns:
       The state, in the articulation's dtype.
 
+    Raises:
+      TypeError: ``key`` is not a random key, for instance a seed.
+      ValueError: ``key`` is an array of keys.
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> keys = jax.random.split(jax.random.key(0), 1000)
@@ -69,6 +74,7 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
       >>> print((arm.joint_lower_limit <= states.joint_position).all())
       True
     """
+    check_key(key)
     tree, dtype = articulation.topology, articulation.dtype
     limits = articulation.joint_lower_limit, articulation.joint_upper_limit
     live = tree.num_base_dofs > 0 if tree.base_is_free is None else tree.base_is_free, tree.dof_is_live

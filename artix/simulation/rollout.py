@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from artix.contact.ground import Ground
 from artix.evaluation.devices import scan
@@ -134,6 +135,8 @@ def _rollout(
     ground: Ground | None,
 ) -> Any:
     """Takes many steps of an articulation or a scene, with one of two ``steps``: without and with contact memory."""
+    if num_steps is not None and not (isinstance(num_steps, int | np.integer) and num_steps >= 0):
+        raise ValueError(f"num_steps: expected a whole number of steps, found {num_steps!r}")
     take_step, step_with_memory = steps
     memory = no_memory(model, ground, options)
     if isinstance(memory, ContactMemory):

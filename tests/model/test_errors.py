@@ -267,6 +267,17 @@ def test_switches_and_dtypes_of_other_kinds(arm) -> None:
         pass
     with pytest.raises(TypeError, match=r"^dtype: expected a floating-point type such as float32, found int32$"):
         arm[0].astype("int32")
+    with pytest.raises(TypeError, match=r"^dtype: expected a floating-point type such as float32, found int32$"):
+        artix.robots.load("arm7", dtype="int32")
+
+
+def test_seeds_and_batches_are_no_random_keys(arm) -> None:
+    with pytest.raises(
+        TypeError, match=r"^key: expected a random key, found int; make one with jax.random.key\(seed\)$"
+    ):
+        artix.random_state(arm[0], 0)
+    with pytest.raises(ValueError, match=r"^key: expected one random key, found an array of shape \(8,\)"):
+        artix.random_state(arm[0], jax.random.split(jax.random.key(0), 8))
 
 
 def test_double_precision_without_x64(arm) -> None:

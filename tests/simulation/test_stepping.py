@@ -562,6 +562,8 @@ def test_refused_arguments() -> None:
         artix.step(articulation, state, Control(drive_target=jnp.zeros(1, "float32")), 0.01)
     with pytest.raises(ValueError, match="give num_steps, or a control with a leading axis"):
         artix.rollout(articulation, state, None, 0.01)
+    with pytest.raises(ValueError, match="num_steps: expected a whole number of steps, found -1"):
+        artix.rollout(articulation, state, None, 0.01, num_steps=-1)
     fleet = artix.Fleet([articulation, pendulum(2)], layout="padded")
     with pytest.raises(TypeError, match="solver='pgs' needs a static topology"):
         fleet.evaluate(artix.step, fleet.neutral_state(), None, dt=0.01, options=SolverOptions(solver="pgs"))
