@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.constraints.checks import check_iterations
 from artix.constraints.kkt import factorize_damped, proximal_iterations
-from artix.constraints.operators import check_iterations
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.evaluation import quantity
 from artix.evaluation.devices import match_varying_axes, scan

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
+from artix.constraints.checks import check_coefficient, check_proximal
 from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value
 from artix.constraints.model import Constraints
-from artix.constraints.operators import check_coefficient, check_proximal, stabilized_bias
+from artix.constraints.operators import stabilized_bias
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import equation_of_motion_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
@@ -108,7 +109,7 @@ def constrained_forward_dynamics(
 
     Raises:
       ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
-      TypeError: an array has another dtype than the articulation.
+      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
 
     Derivatives are implicit: they are those of the equations that hold at convergence. The forces on redundant rows are
     not unique. Those returned are the smallest, torques being weighed against forces as the damping does, and their
@@ -221,7 +222,7 @@ def impulse_dynamics(
 
     Raises:
       ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
-      TypeError: an array has another dtype than the articulation.
+      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -298,7 +299,7 @@ def constrained_inverse_dynamics(
       The generalised forces and the forces on the rows.
 
     Raises:
-      ValueError: an array has the wrong shape.
+      ValueError: an array has the wrong shape, or ``damping`` is negative.
       TypeError: an array has another dtype than the articulation.
 
     Identity: ``constrained_forward_dynamics`` of the forces returns the acceleration, if it satisfies the constraints.

@@ -112,7 +112,7 @@ def constrained_forward_dynamics_derivatives(
 
     Raises:
       ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
-      TypeError: an array has another dtype than the articulation.
+      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -170,7 +170,7 @@ def impulse_dynamics_derivatives(
 
     Raises:
       ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
-      TypeError: an array has another dtype than the articulation.
+      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")

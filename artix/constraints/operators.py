@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from artix.constraints.anchors import AnchorRows, Anchors, anchor_rows, solved_anchor_rows
+from artix.constraints.checks import check_coefficient, check_proximal
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
 from artix.constraints.model import Constraints
 from artix.dynamics.factorization import factorize_dense, half_solve, solve_columns
@@ -198,7 +196,7 @@ def operational_space_inertia(
       Shape [R, R]: the force on each row required for a unit acceleration of the rows [kg for linear rows].
 
     Raises:
-      ValueError: an array has the wrong shape.
+      ValueError: an array has the wrong shape, or ``damping`` is negative.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -251,7 +249,7 @@ def constrained_solve(
 
     Raises:
       ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
-      TypeError: an array has another dtype than the articulation.
+      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -268,27 +266,3 @@ def constrained_solve(
     jacobian = solved_anchor_rows(articulation, state, kin, constraints.anchors).jacobian
     factors = factorize_kkt(articulation, kin, jacobian, constraints.anchors.is_angular, damping)
     return kkt_solve(articulation, kin, jacobian, factors, force, target, iterations)
-
-
-def check_proximal(damping: float | Array | None, iterations: int, rows: int) -> None:
-    """Raises unless these are a damping and a number of proximal iterations."""
-    check_iterations(iterations)
-    if damping is not None:
-        check_coefficient("damping", damping, rows)
-
-
-def check_iterations(iterations: int) -> None:
-    """Raises unless there is at least one iteration; their number is static."""
-    if not isinstance(iterations, int | np.integer):
-        raise TypeError(f"iterations: expected a whole number, found {type(iterations).__name__}; it may not be traced")
-    if iterations < 1:
-        raise ValueError(f"iterations must be at least 1; found {iterations}")
-
-
-def check_coefficient(name: str, value: float | Array, rows: int | None) -> None:
-    """Raises ``ValueError`` unless this is one number or, with ``rows``, one for each; Python numbers not negative."""
-    shapes = [()] if rows is None else [(), (rows,)]
-    if np.shape(value) not in shapes:
-        raise ValueError(f"{name}: expected shape {' or '.join(map(str, shapes))}, found {np.shape(value)}")
-    if isinstance(value, numbers.Real) and not value >= 0:
-        raise ValueError(f"{name}: expected zero or more, found {value}")

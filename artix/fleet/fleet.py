@@ -19,6 +19,7 @@ from artix.fleet.by_kind import compiled_by_kind
 from artix.fleet.kinds import MAX_KINDS, each_part_alike, have_tracers, kinds_of, members_of, rows_by_topology
 from artix.math.arrays import entries, with_entries
 from artix.model.articulation import Articulation, State
+from artix.model.checks import check_key
 from artix.model.padded_articulation import pad_articulation
 from artix.model.padding import Padding
 from artix.model.states import neutral_states, random_state
@@ -220,6 +221,7 @@ class Fleet:
 
     def random_state(self, key: Array, *, velocity_scale: float = 1.0) -> State:
         """A random state of every member, leading axis N; see :func:`artix.random_state`."""
+        check_key(key)
         keys = jax.random.split(key, self.num_members)
         return _random_states(self.articulation, keys, velocity_scale)
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.model.checks import check_key
 from artix.optimal_control.checks import check_count, check_positive
 
 Array = jax.Array
@@ -42,6 +43,7 @@ def mppi(
 
     Raises:
       ValueError: a number is not positive, ``noise`` has another shape, or ``cost`` does not return a number.
+      TypeError: ``key`` is not a random key.
 
     Examples:
       >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
@@ -56,6 +58,7 @@ def mppi(
         average = jnp.tensordot(weights, drawn, 1)
         return jnp.where(jnp.any(jnp.isfinite(costs)), average, controls), None
 
+    check_key(key)
     check_count("samples", samples)
     check_count("iterations", iterations)
     check_positive("temperature", temperature, "the cost's unit")
@@ -93,6 +96,7 @@ def cross_entropy(
     Raises:
       ValueError: a number is not positive, ``noise`` has another shape, there are more elites than samples, or
         ``cost`` does not return a number.
+      TypeError: ``key`` is not a random key.
 
     Examples:
       >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
@@ -106,6 +110,7 @@ def cross_entropy(
         best = drawn[jnp.argsort(costs)[:elites]]
         return (jnp.mean(best, axis=0), jnp.std(best, axis=0)), None
 
+    check_key(key)
     check_count("samples", samples)
     check_count("iterations", iterations)
     check_count("elites", elites)

@@ -57,7 +57,8 @@ def rollout(
       The states after each step, every array with a leading axis [T].
 
     Raises:
-      ValueError: as :func:`step`, or neither ``num_steps`` nor an array in ``control`` gives the number of steps.
+      ValueError: as :func:`step`, ``num_steps`` is no whole number, or neither it nor an array in ``control`` gives the
+        number of steps.
       TypeError: as :func:`step`.
 
     Examples:

@@ -276,6 +276,8 @@ def test_seeds_and_batches_are_no_random_keys(arm) -> None:
         TypeError, match=r"^key: expected a random key, found int; make one with jax.random.key\(seed\)$"
     ):
         artix.random_state(arm[0], 0)
+    with pytest.raises(TypeError, match=r"^key: expected a random key, found int"):
+        artix.Fleet([arm[0]]).random_state(0)
     with pytest.raises(ValueError, match=r"^key: expected one random key, found an array of shape \(8,\)"):
         artix.random_state(arm[0], jax.random.split(jax.random.key(0), 8))
 

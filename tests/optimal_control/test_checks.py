@@ -107,6 +107,8 @@ def test_samples_without_a_finite_cost_leave_the_controls_as_they_are():
     controls, key = jnp.ones((4, 1)), jax.random.key(0)
     found = optimal_control.mppi(lambda u: jnp.sum(u) * jnp.nan, controls, key, samples=4)
     np.testing.assert_array_equal(found, controls)
+    with pytest.raises(TypeError, match="key: expected a random key, found int"):
+        optimal_control.mppi(jnp.sum, controls, 0)
     with pytest.raises(ValueError, match="temperature: expected a positive number"):
         optimal_control.mppi(jnp.sum, controls, key, temperature=0.0)
     with pytest.raises(ValueError, match="noise: expected a positive number"):

@@ -120,22 +120,23 @@ def _approach(contacts: Touches, closing: Array, fall: Array, dt: Array, options
     gap = contacts.gap
     excess = jnp.minimum(gap + options.allowed_penetration, 0)
     inside = jnp.maximum(excess / return_time(dt), -options.separation_speed)
-    compliant = jnp.where(gap > 0, gap / dt, gap / (dt + contacts.relaxation_time))
-    rigid = jnp.where(gap > 0, _share_closed(gap, options) * gap / dt, inside)
-    approach = jnp.where(contacts.compliance > 0, compliant, rigid)
+    inside = jnp.where(contacts.compliance > 0, gap / (dt + contacts.relaxation_time), inside)
+    approach = jnp.where(gap > 0, _share_closed(contacts, options) * gap / dt, inside)
     hits = (closing < -options.restitution_threshold) & (gap + dt * (closing - dt * fall) <= 0)
     return jnp.where(hits, jnp.minimum(approach, -_rebound(contacts, closing, fall, dt)), approach)
 
 
-def _share_closed(gap: Array, options: SolverOptions) -> Array | int:
-    """The largest share of a gap that a rigid contact may close in one step.
+def _share_closed(contacts: Touches, options: SolverOptions) -> Array | int:
+    """The largest share of its gap that a contact may close in one step, [K]: all of it unless it is rigid and small.
 
     Contacts at rest are open or closed by rounding errors of the root's height, 1e-7 m in float32. To close such gaps
     at once asks for 2e-5 m/s now and then, and few sweeps turn that into a jolt of all joints. Small gaps therefore
     close slowly. Not at all would leave nothing that keeps a robot's feet level: it would creep by 1e-6 m in a minute.
     """
     allowed = options.allowed_penetration
-    return jnp.clip(gap / allowed, _LEAST_SHARE_CLOSED, 1) if allowed else 1
+    if not allowed:
+        return 1
+    return jnp.where(contacts.compliance > 0, 1, jnp.clip(contacts.gap / allowed, _LEAST_SHARE_CLOSED, 1))
 
 
 def _rebound(contacts: Touches, closing: Array, fall: Array, dt: Array) -> Array:
