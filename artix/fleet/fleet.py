@@ -220,7 +220,12 @@ class Fleet:
         return state if self._sharding is None else jax.device_put(state, self._sharding)
 
     def random_state(self, key: Array, *, velocity_scale: float = 1.0) -> State:
-        """A random state of every member, leading axis N; see :func:`artix.random_state`."""
+        """A random state of every member, leading axis N; see :func:`artix.random_state`.
+
+        Raises:
+          TypeError: ``key`` is not a random key, for instance a seed.
+          ValueError: ``key`` is an array of keys.
+        """
         check_key(key)
         keys = jax.random.split(key, self.num_members)
         return _random_states(self.articulation, keys, velocity_scale)
