@@ -17,6 +17,10 @@ from artix.model.padded_topology import Tree
 
 Array = jax.Array
 
+#: Joint positions from here on are resolved to no better than a milliradian in float32; files that write such limits
+#: (1e16, for example) mean none.
+_FAR = 1e4
+
 
 def neutral_state(articulation: Articulation) -> State:
     """The state at rest with the root's frame at the world's origin and all joints at zero; Pinocchio's ``neutral``.
@@ -49,9 +53,10 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
     """A random state: joint positions uniform within their limits, velocities normal.
 
     Unlimited angles are drawn from [-pi, pi], unlimited translations from [-1, 1] m, unlimited spherical components
-    from [-pi, pi] / sqrt(3), so that the rotation stays below a half turn. A floating root gets a uniform orientation
-    and a position in [-1, 1]^3 m; a fixed one stays at the origin, at rest. Pinocchio's ``randomConfiguration`` draws
-    positions only.
+    from [-pi, pi] / sqrt(3), so that the rotation stays below a half turn. With one limit only, the other end is that
+    of the same interval, or half the interval away from the limit if it lies outside. Limits of 1e4 and more, which
+    some files write for none, count as none. A floating root gets a uniform orientation and a position in
+    [-1, 1]^3 m; a fixed one stays at the origin, at rest. Pinocchio's ``randomConfiguration`` draws positions only.
 
     Args:
       articulation: the articulation.
@@ -88,7 +93,7 @@ def at_rest(state: State) -> State:
 
 
 def _widths(tree: Tree) -> Array:
-    """Half the width of the interval about zero from which unlimited joint positions are drawn, [n]."""
+    """Half the width of the intervals about zero from which unlimited joint positions are drawn, [n]."""
     xp: Any = jnp if isinstance(tree.dof_is_linear, Array) else np  # Arrays in a padded topology are data.
     width = xp.where(tree.dof_is_linear, 1.0, np.pi)
     if tree.has_spherical:
@@ -104,8 +109,11 @@ def _sample(limits, width: Array, live, key: Array, scale: Array) -> State:
     # One draw: each compiles for a quarter of a second. Its ends are left out, where normal numbers would be infinite.
     uniform = jax.random.uniform(key, (2 * n + 13,), dtype, np.nextafter(dtype.type(-1), dtype.type(0)), 1)
     normal = math.sqrt(2) * jax.scipy.special.erfinv(uniform[n + 3 :])
-    low, high = jnp.minimum(jnp.maximum(lower, -width), upper), jnp.maximum(jnp.minimum(upper, width), lower)
-    q = low + (high - low) * (0.5 + 0.5 * uniform[:n])
+    known_lower = jnp.where(jnp.abs(lower) < _FAR, lower, -jnp.inf)
+    known_upper = jnp.where(jnp.abs(upper) < _FAR, upper, jnp.inf)
+    low = jnp.where(jnp.isfinite(known_lower), lower, jnp.minimum(-width, known_upper - width))
+    high = jnp.where(jnp.isfinite(known_upper), upper, jnp.maximum(width, known_lower + width))
+    q = jnp.clip(low + (high - low) * (0.5 + 0.5 * uniform[:n]), lower, upper)
     qd, position = scale * normal[10:], uniform[n : n + 3]
     quaternion, velocity = spatial.normalize(normal[:4, None])[:, 0], scale * normal[4:10]
     root = jnp.where(root_is_free, jnp.concatenate([position, quaternion]), jnp.array([0, 0, 0, 0, 0, 0, 1], dtype))

@@ -20,7 +20,7 @@ from artix import robots
 from artix.evaluation.compilation import kernels_are_on
 from artix.evaluation.kernels import available as kernels_available
 from artix.fleet.kinds import kinds_of
-from tests.support.models import random_tree
+from tests.support.models import random_tree, tree_of
 
 FUNCTIONS = {
     "mass_matrix": artix.mass_matrix,
@@ -159,7 +159,7 @@ def test_jacobians_of_configurations(members) -> None:
                 assert_equal_inside(name, leaf[member], alone, one.topology, tree, 1e-12)
 
 
-def test_a_new_member_that_fits_needs_no_compilation(fleet) -> None:
+def test_a_new_member_that_fits_needs_no_compilation() -> None:
     calls = []
 
     def counted(articulation, state):
@@ -167,9 +167,6 @@ def test_a_new_member_that_fits_needs_no_compilation(fleet) -> None:
         return artix.gravity_compensation(articulation, state)
 
     new = random_tree(9, 5, fixed_base=False)
-    message = r"link (\d) \('link_\1'\) has the parent \d, and the padding admits [\d, ]+; .*parents=None"
-    with pytest.raises(ValueError, match=message):
-        fleet.replace_member(1, new)
     padding = artix.Padding.covering([SMALL.topology, new.topology])
     fleet = artix.Fleet([SMALL, SMALL], padding=dataclasses.replace(padding, parents=None))
     fleet.evaluate(counted, fleet.neutral_state())
@@ -179,6 +176,15 @@ def test_a_new_member_that_fits_needs_no_compilation(fleet) -> None:
     assert len(calls) == 1
     wanted = artix.gravity_compensation(new, other.member_state(state, 1))
     np.testing.assert_allclose(result[1, : len(wanted)], wanted, atol=1e-12)
+
+
+def test_a_new_member_whose_links_have_other_parents_is_refused() -> None:
+    chain, fork, other = (
+        tree_of(["revolute_twist"] * 3, parents, fixed_base=False) for parents in ([0, 1, 2], [0, 1, 1], [0, 0, 1])
+    )
+    message = r"link 2 \('link_2'\) has the parent 0, and the padding admits 1; .*parents=None"
+    with pytest.raises(ValueError, match=message):
+        artix.Fleet([chain, fork]).replace_member(1, other)
 
 
 def test_paddings_that_admit_no_parent_are_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import artix
 
@@ -29,6 +30,32 @@ def test_random_states_are_distributed_as_described(dtype: np.dtype) -> None:
         np.testing.assert_allclose((x**4).mean(0), fourth, rtol=10 * error)
     correlation = np.corrcoef(np.concatenate([uniform, normal, quaternion], axis=1), rowvar=False)
     np.testing.assert_allclose(correlation, np.eye(len(correlation)), atol=error)
+
+
+@pytest.mark.parametrize(
+    ("limits", "interval"),
+    [
+        ((-5.0, 4.0), (-5, 4)),
+        ((4.0, 6.0), (4, 6)),
+        ((-np.inf, np.inf), (-np.pi, np.pi)),
+        ((-1e16, 1e16), (-np.pi, np.pi)),
+        ((-0.5, np.inf), (-0.5, np.pi)),
+        ((5.0, np.inf), (5, 5 + np.pi)),
+        ((-np.inf, -5.0), (-5 - np.pi, -5)),
+        ((-np.inf, 0.5), (-np.pi, 0.5)),
+        ((0.3, 0.3), (0.3, 0.3)),
+    ],
+)
+def test_joint_positions_fill_their_limits(limits: tuple[float, float], interval: tuple[float, float]) -> None:
+    arm = artix.robots.load("arm7")
+    low, high = (jnp.full(7, limit) for limit in limits)
+    arm = arm.replace(joint_lower_limit=low, joint_upper_limit=high)
+    states = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(0), 2000))
+    (lowest, highest), spread = interval, interval[1] - interval[0]
+    q = np.asarray(states.joint_position)
+    assert np.all((q >= low) & (q <= high))
+    np.testing.assert_allclose(q.min(0), lowest, atol=0.01 * spread)  # missed once in 2e8 draws
+    np.testing.assert_allclose(q.max(0), highest, atol=0.01 * spread)
 
 
 def test_a_key_gives_one_state_batched_or_not() -> None:
