@@ -26,9 +26,6 @@ _log = logging.getLogger("artix")
 #: forward dynamics derivatives of a humanoid of 44 DOFs, 220,000 operations, compile in 7.5 and 12.4 s and take 5.8 and
 #: 231 us (batch 4,096, two cores with AVX-512, jax 0.12, November 2026).
 MAX_OPERATIONS = 300_000
-#: No more scalars are built to find out. Derivatives build many that turn out not to be needed, such as 420,000 for
-#: 116,000 in the gradient of that humanoid's step.
-_MAX_BUILT = 4 * MAX_OPERATIONS
 
 
 _switch: ContextVar[bool | None] = ContextVar("artix_kernels", default=None)
@@ -203,9 +200,7 @@ def scalars_of(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
         all_levels[index] = level
     scalars = _scalars_of_transpose(program, all_levels)
     if scalars is None:
-        scalars = scalarize(program.jaxpr, all_levels, program.known, max_operations=_MAX_BUILT)
-    if scalars.size > MAX_OPERATIONS:
-        raise TooManyOperations(f"{scalars.size:,} scalars, which are more than {MAX_OPERATIONS:,}")
+        scalars = scalarize(program.jaxpr, all_levels, program.known, max_operations=MAX_OPERATIONS)
     return scalars
 
 
@@ -216,7 +211,7 @@ def _scalars_of_transpose(program: Program, levels: Sequence[int]) -> ScalarProg
     linear, arguments, results = program.transposes
     try:
         return scalarize_transpose(
-            linear.jaxpr, linear.num_values, arguments, results, levels, program.known, max_operations=_MAX_BUILT
+            linear.jaxpr, linear.num_values, arguments, results, levels, program.known, max_operations=MAX_OPERATIONS
         )
     except NotLinear:
         return None

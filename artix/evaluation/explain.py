@@ -108,6 +108,7 @@ def explain(function: Callable[..., Any], articulation: Articulation | Scene, *a
       The cost of each operation.
 
     Raises:
+      TypeError: ``articulation`` is neither an articulation nor a scene.
       ValueError: an argument without a default example is missing.
 
     Examples:
@@ -117,6 +118,8 @@ def explain(function: Callable[..., Any], articulation: Articulation | Scene, *a
       >>> print(sum(bias.operations) > 0, matrix.bytes_written // bias.bytes_written)  # 49 numbers beside 7
       True 7
     """
+    if not isinstance(articulation, Articulation | Scene):
+        raise TypeError(f"articulation: expected an Articulation or a Scene, found {type(articulation).__name__}")
     rest = (*arguments, *_examples(function, articulation, len(arguments)))
     batched = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * 2), rest)
     jaxpr = jax.make_jaxpr(jax.vmap(lambda *x: function(articulation, *x)))(*batched)

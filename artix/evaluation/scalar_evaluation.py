@@ -149,10 +149,14 @@ def _scan(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
         return [*carry, *(np.zeros(x.aval.shape, x.aval.dtype) for x in equation.outvars[num_carry:])]
     iterations = range(length - 1, -1, -1) if equation.params["reverse"] else range(length)
     collected: list[Sequence[Value]] = []
+    sizes = [evaluator.builder.size]
     for iteration in iterations:
         outputs = evaluator.call(body, [*constants, *carry, *(_entry(x, iteration, length) for x in scanned)])
         carry = list(outputs[:num_carry])
         collected.append(outputs[num_carry:])
+        sizes.append(evaluator.builder.size)
+        if len(sizes) == 4:  # The first iteration often starts from zeros and is smaller than the others.
+            evaluator.builder.check_size(more=(length - 3) * min(sizes[3] - sizes[2], sizes[2] - sizes[1]))
     if equation.params["reverse"]:
         collected.reverse()
     stacks = zip(zip(*collected, strict=True), equation.outvars[num_carry:], strict=True)

@@ -32,8 +32,12 @@ def to_program(
       arguments: shape, dtype and level of each argument.
       results: references of each result, in row-major order.
       types: shape and dtype of each result.
+
+    Raises:
+      TooManyOperations: they are too many.
     """
     needed = _needed_scalars(builder, results)
+    builder.check_needed(needed)
     writer = _Writer(builder, [level for *_, level in arguments])
     divisors = Counter(
         builder.operations[number][2] >> 1

@@ -35,11 +35,11 @@ def scalarize(
       program: a traced function of one robot.
       levels: the level of each of its arguments.
       known: the values of known arguments, by index; the arguments of the scalar program are the others.
-      max_operations: largest number of scalars, including those that turn out not to be needed.
+      max_operations: largest number of its operations.
 
     Raises:
       UnsupportedOperation: there is no rule for one of its operations.
-      TooManyOperations: there are more than ``max_operations`` scalars.
+      TooManyOperations: there are more than ``max_operations``, or many times as many to find out.
     """
     builder = ScalarBuilder(max_operations, len(levels) - len(known))
     values, arguments = _given(builder, program.in_avals, levels, known)

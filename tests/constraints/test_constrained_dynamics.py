@@ -260,7 +260,11 @@ def test_transformations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "links", "bound"), [("arm7", ["tool"], 1e-3), ("humanoid", ["left_foot", "right_foot"], 2e-4)]
+    ("name", "links", "bound"),
+    [
+        ("arm7", ["tool"], 1e-3),
+        pytest.param("humanoid", ["left_foot", "right_foot"], 2e-4, marks=pytest.mark.slow),
+    ],
 )
 def test_welds_in_single_precision(name, links, bound) -> None:
     """Nine of ten accelerations are those of float64, though hands turn a thousand times as easily as they move.

@@ -29,7 +29,7 @@ def test_against_pinocchio(method: str) -> None:
     delassus, velocity = problems(12)
     friction = jnp.asarray(FRICTION)
     solve = jax.jit(
-        jax.vmap(lambda g, v: artix.solve_contact(g, v, friction, method=method, iterations=2000), in_axes=(0, 0))
+        jax.vmap(lambda g, v: artix.solve_contact(g, v, friction, method=method, iterations=5000), in_axes=(0, 0))
     )
     found = solve(delassus, velocity)
     assert np.max(found.residual) <= 1e-12
@@ -60,7 +60,7 @@ def test_derivatives_against_differences() -> None:
 
     def impulse(x, g, v):
         return artix.solve_contact(
-            g + x[0] * change, v * (1 + x[1]), friction + x[2] * friction, iterations=3000
+            g + x[0] * change, v * (1 + x[1]), friction + x[2] * friction, iterations=5000
         ).impulse
 
     weights = jnp.cos(jnp.arange(1.0, 13.0))

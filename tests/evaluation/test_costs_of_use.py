@@ -129,3 +129,11 @@ def test_a_mixed_fleet_costs_what_its_members_cost() -> None:
         scalars = scalars_of(each.program, each.levels)
         found = int(np.count_nonzero(scalars.operations > Op.CONSTANT))
         assert 0 < found <= operations(artix.mass_matrix, robot, artix.neutral_state(robot))
+
+
+def test_explaining_asks_for_an_articulation_and_for_what_it_cannot_guess() -> None:
+    arm = artix.robots.load("arm7")
+    with pytest.raises(TypeError, match="articulation: expected an Articulation or a Scene, found ArrayImpl"):
+        artix.explain(artix.constraints.solve_contact, jnp.eye(3), jnp.zeros(3), jnp.ones(1))
+    with pytest.raises(ValueError, match="give an example of the argument 'frame' of"):
+        artix.explain(artix.frame_pose, arm)

@@ -136,7 +136,21 @@ def _agree(found: Any, wanted: Any, tolerance: float = 1e-12) -> None:
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("nesting", NESTINGS)
+#: Nestings that take a second each and whose parts are among the others; the everyday suite leaves them out.
+LONG_NESTINGS = (
+    "gradients of batches",
+    "forward Jacobians of batches",
+    "forward Jacobian of a batch",
+    "backward Jacobian of a batch",
+    "Hessian of a batch",
+    "gradients of gradients",
+    "loop that keeps products",
+)
+
+
+@pytest.mark.parametrize(
+    "nesting", [pytest.param(name, marks=pytest.mark.slow if name in LONG_NESTINGS else ()) for name in NESTINGS]
+)
 def test_nestings(nesting: str) -> None:
     """Kernels and XLA's programs: not compiled, compiled, and compiled with known parameters."""
     x, parameters = _inputs()

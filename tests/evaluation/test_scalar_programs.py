@@ -15,6 +15,7 @@ from jax import lax
 
 import artix
 from artix.evaluation.scalar_builder import TooManyOperations, UnsupportedOperation
+from artix.evaluation.scalar_evaluation import Evaluator
 from artix.evaluation.scalar_order import depth_first, live
 from artix.evaluation.scalar_program import Op, ScalarProgram
 from artix.evaluation.scalar_sums import plan_of_sums
@@ -491,9 +492,18 @@ def test_what_has_no_rule_is_refused(function: Callable[..., Any], name: str) ->
 
 def test_programs_may_be_too_large() -> None:
     closed = jax.make_jaxpr(lambda x: lax.fori_loop(0, 100, lambda _, y: jnp.sin(y), x))(np.ones(3))
-    assert scalarize(closed, [1], {}, max_operations=303).size == 300
-    with pytest.raises(TooManyOperations, match="302"):
-        scalarize(closed, [1], {}, max_operations=302)
+    assert scalarize(closed, [1], {}, max_operations=300).size == 300
+    with pytest.raises(TooManyOperations, match="300 operations, which are more than 299"):
+        scalarize(closed, [1], {}, max_operations=299)
+
+
+def test_long_loops_are_refused_after_a_few_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, call = [], Evaluator.call
+    monkeypatch.setattr(Evaluator, "call", lambda *given: calls.append(1) or call(*given))
+    closed = jax.make_jaxpr(lambda x: lax.scan(lambda y, _: (jnp.sin(y), y), x, length=2000))(np.ones(1))
+    with pytest.raises(TooManyOperations, match="more than 1,200 scalars, needed or not"):
+        scalarize(closed, [1], {}, max_operations=300)
+    assert len(calls) == 4  # of the program, and three of the loop
 
 
 def test_orders_and_live_scalars() -> None:

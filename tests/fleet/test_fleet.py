@@ -437,6 +437,7 @@ def _flat(where: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray:
     return np.arange(int(np.prod(shape))).reshape(shape)[where].ravel()
 
 
+@pytest.mark.slow
 def test_padded_chains_step_as_their_members_do() -> None:
     """Of chains alone, a body can have only one parent, which is known although the trees are data."""
 

@@ -35,9 +35,8 @@ def test_flat_states_and_back():
     np.testing.assert_allclose(dynamics.difference(x, dynamics.integrate(x, change)), change, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "kind", ["smooth", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("point", "weld"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["smooth", "point", "weld"])
 def test_matrices_are_the_derivatives_of_the_step(kind):
     a = tree_of(["spherical_012", "revolute_swing1", "prismatic_y"], [0, 0, 2], fixed_base=False)
     schedule = None

@@ -114,6 +114,7 @@ def test_tendons_and_the_implicit_solver_agree_as_the_step_shrinks() -> None:
     assert 1.8 < gaps[0] / gaps[1] < 2.2
 
 
+@pytest.mark.slow
 def test_diffrax_integrates_the_vector_field() -> None:
     diffrax = pytest.importorskip("diffrax")
     a = pendulum(2, drive=Drive(stiffness=6.0, damping=0.4))

@@ -68,7 +68,8 @@ def _floating_tree():
     return articulation, state_at(random_states(articulation, 1, seed=3, speed=0.5), 0)
 
 
-@pytest.mark.parametrize("solver", ["implicit", pytest.param("pgs", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["implicit", "pgs"])
 def test_momentum_of_a_free_tree(solver: str) -> None:
     """For 10 s in free fall without gravity: momenta to round-off, of the angular one PhysX's law keeps the magnitude."""
     articulation, state = _floating_tree()

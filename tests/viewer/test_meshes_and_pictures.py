@@ -118,6 +118,7 @@ def test_a_picture_shows_a_robot_in_its_colours_on_a_floor(arm, tmp_path):
     assert np.allclose(image[0, 0], 1.0)
 
 
+@pytest.mark.slow
 def test_shadows_fall_on_the_floor(arm):
     scene = viewer.make_scene(arm, artix.neutral_state(arm), 1.0)
     camera = Camera((0.0, -0.01, 6.0), (0.0, 0.0, 0.0))

@@ -201,6 +201,7 @@ def test_posing_starts_within_the_limits():
         posed.close()
 
 
+@pytest.mark.slow
 def test_artix_view_saves_a_picture_and_a_recording(tmp_path, capsys):
     png, html = tmp_path / "cart.png", tmp_path / "cart.html"
     assert main(["view", "cart_pole", "--png", str(png), "--html", str(html), "--collision"]) == 0
