@@ -7,22 +7,16 @@ import numbers
 import jax
 import numpy as np
 
+from artix.model.checks import check_count
+
 Array = jax.Array
 
 
 def check_proximal(damping: float | Array | None, iterations: int, rows: int) -> None:
     """Raises unless these are a damping and a number of proximal iterations."""
-    check_iterations(iterations)
+    check_count("iterations", iterations)
     if damping is not None:
         check_coefficient("damping", damping, rows)
-
-
-def check_iterations(iterations: int) -> None:
-    """Raises unless there is at least one iteration; their number is static."""
-    if not isinstance(iterations, int | np.integer):
-        raise TypeError(f"iterations: expected a whole number, found {type(iterations).__name__}; it may not be traced")
-    if iterations < 1:
-        raise ValueError(f"iterations must be at least 1; found {iterations}")
 
 
 def check_coefficient(name: str, value: float | Array, rows: int | None) -> None:

@@ -17,13 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.checks import check_iterations
 from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.evaluation import quantity
 from artix.evaluation.devices import match_varying_axes, scan
 from artix.math.arrays import matmul
-from artix.model.checks import check_vector
+from artix.model.checks import check_count, check_vector
 
 Array = jax.Array
 ContactMethod = Literal["admm", "pgs"]
@@ -97,7 +96,7 @@ def solve_contact(
     check_vector("friction", friction, (count,), dtype, "K contacts")
     check_vector("delassus", delassus, (3 * count, 3 * count), dtype, "three rows per contact")
     check_vector("free_velocity", free_velocity, (3 * count,), dtype, "three rows per contact")
-    check_iterations(iterations)
+    check_count("iterations", iterations)
     if count == 0:
         raise ValueError("friction: at least one contact is needed")
     if method not in ("admm", "pgs"):

@@ -15,7 +15,7 @@ from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial, struct
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_vector
+from artix.model.checks import check_count, check_vector
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -66,7 +66,7 @@ def ground_contacts(
     Raises:
       ValueError: an array has the wrong shape, ``max_per_geometry`` is less than 1, the ground has no surface, no shape
         of the articulation can touch it, or the articulation belongs to a padded fleet.
-      TypeError: an array has another dtype than the articulation.
+      TypeError: an array has another dtype than the articulation, or ``max_per_geometry`` is no whole number.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -120,10 +120,8 @@ def contacts_with_ground(
 ) -> GroundContacts:
     """:func:`ground_contacts` for known kinematics."""
     topology = _checked(articulation, ground)
-    if max_per_geometry is not None and max_per_geometry < 1:
-        raise ValueError(
-            f"max_per_geometry must be at least 1; found {max_per_geometry}; to exclude a shape, make it a sensor"
-        )
+    if max_per_geometry is not None:
+        check_count("max_per_geometry", max_per_geometry, hint="; to exclude a shape, make it a sensor")
     touching = touching_shapes(topology)
     if not touching:
         raise ValueError(

@@ -18,7 +18,7 @@ from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import struct
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state, static_topology
+from artix.model.checks import check_count, check_state, static_topology
 
 Array = jax.Array
 
@@ -80,7 +80,8 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
 
     Raises:
       ValueError: an array has the wrong shape, ``max_contacts`` is less than 1, or the articulation has no pairs.
-      TypeError: an array has another dtype than the articulation, or the articulation is padded.
+      TypeError: an array has another dtype than the articulation, the articulation is padded, or ``max_contacts`` is no
+        whole number.
 
     Identity: the smallest gap of a pair is its distance by :func:`artix.geometry_pair_distances`, but for two boxes,
     and for a capsule whose axis enters a box.
@@ -99,8 +100,8 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
             f"{topology.name!r} has no pairs of shapes; choose some with artix.select_geometry_pairs or "
             "ArticulationBuilder.add_geometry_pair"
         )
-    if max_contacts is not None and max_contacts < 1:
-        raise ValueError(f"max_contacts must be at least 1; found {max_contacts}; a robot without pairs has none")
+    if max_contacts is not None:
+        check_count("max_contacts", max_contacts, hint="; a robot without pairs has none")
     kin = kinematics(articulation, state)
     found = contacts_of_pairs([articulation], [kin], ShapePairs.of([topology]), max_contacts)
     return found.replace(point=found.point + kin.reference)

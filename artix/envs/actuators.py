@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from artix.envs import random_numbers
 from artix.math import struct
+from artix.model.checks import check_count
 
 Array = jax.Array
 
@@ -47,9 +48,9 @@ class Delay(struct.PyTreeNode):
 
         Raises:
           ValueError: ``most_steps`` is negative.
+          TypeError: it is no whole number.
         """
-        if most_steps < 0:
-            raise ValueError(f"a delay needs most_steps of at least 0; found {most_steps}")
+        check_count("most_steps", most_steps, 0)
         return cls(jnp.broadcast_to(command, (most_steps + 1, *command.shape)), jnp.asarray(lag, jnp.int32))
 
     def then(self, command: Array) -> Delay:

@@ -16,6 +16,7 @@ from artix.envs import random_numbers
 from artix.envs.control_step import Given, Moved, Start, Task, evaluated, observed, renewed, stepped, transition_of
 from artix.envs.randomization import Change, draw, with_drawn
 from artix.envs.transition import EnvState, Outcome, Transition
+from artix.model.checks import check_count
 
 Array = jax.Array
 
@@ -68,13 +69,12 @@ class Environment:
         Raises:
           ValueError: ``dt`` is not a multiple of ``physics_dt``, a length is not positive, a leaf to randomise does not
             exist, or there is a ground and the solver is not ``"implicit"``.
+          TypeError: a length is no whole number.
         """
         if not 0 < physics_dt <= dt or abs(dt / physics_dt - round(dt / physics_dt)) > 1e-6:
             raise ValueError(f"{name}: dt must be a multiple of physics_dt; found dt={dt}, physics_dt={physics_dt}")
-        if episode_length < 1 or action_size < 1:
-            raise ValueError(
-                f"{name}: episode_length and action_size must be at least 1; found {episode_length} and {action_size}"
-            )
+        for what, count in (("episode_length", episode_length), ("action_size", action_size)):
+            check_count(f"{name}: {what}", count)
         solver_options = artix.SolverOptions() if solver_options is None else solver_options
         if ground is not None and solver_options.solver != "implicit":
             raise ValueError(

@@ -41,6 +41,20 @@ def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, mea
         )
 
 
+def check_count(name: str, value: Any, least: int = 1, hint: str = "") -> None:
+    """Raises unless ``value`` is a whole number of at least ``least``.
+
+    Raises:
+      TypeError: it is no whole number, or traced: numbers of iterations and sizes are static.
+      ValueError: it is smaller.
+    """
+    if not isinstance(value, int | np.integer):
+        found = "a traced value, which must be static" if isinstance(value, jax.core.Tracer) else repr(value)
+        raise TypeError(f"{name}: expected a whole number, found {found}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}; found {value}{hint}")
+
+
 def check_type(name: str, value: object, kind: type) -> None:
     """Raises ``TypeError`` unless ``value`` is of this kind, for instance where arguments are out of order."""
     if not isinstance(value, kind):

@@ -56,12 +56,6 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}; found {value!r}")
 
 
-def check_count(name: str, value: Any) -> None:
-    """Raises unless a number is a positive integer."""
-    if not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name}: expected a positive integer; found {value!r}")
-
-
 def check_positive(name: str, value: Any, unit: str) -> None:
     """Raises unless a number is positive and finite, if it is known."""
     values = known(value)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.optimal_control.checks import check_count, check_positive
+from artix.model.checks import check_count
+from artix.optimal_control.checks import check_positive
 from artix.optimal_control.ilqr import Solution
 from artix.optimal_control.problem import Knot, Problem, Residual, residual, vector
 from artix.optimal_control.sensitivity import with_implicit_derivatives
@@ -112,6 +113,7 @@ def solve_constrained(
 
     Raises:
       ValueError: the problem has no constraints, multipliers do not fit them, or :func:`solve` refuses an argument.
+      TypeError: as :func:`solve`, or ``outer_iterations`` is no whole number.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")

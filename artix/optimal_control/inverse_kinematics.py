@@ -11,7 +11,8 @@ import numpy as np
 
 import artix
 from artix.math.gaussian_elimination import lu_factorize
-from artix.optimal_control.checks import as_array, check_count, check_names, known
+from artix.model.checks import check_count
+from artix.optimal_control.checks import as_array, check_names, known
 from artix.optimal_control.residuals import pose_difference
 
 Array = jax.Array
@@ -83,7 +84,7 @@ def inverse_kinematics(
 
     Raises:
       KeyError: no link or frame has this name.
-      TypeError: an array has another dtype than the articulation.
+      TypeError: an array has another dtype than the articulation, or ``iterations`` is no whole number.
       ValueError: there is no frame, a frame occurs twice, an array has the wrong shape, or a known quaternion is zero.
 
     Examples:

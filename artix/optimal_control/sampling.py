@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.model.checks import check_key
-from artix.optimal_control.checks import check_count, check_positive
+from artix.model.checks import check_count, check_key
+from artix.optimal_control.checks import check_positive
 
 Array = jax.Array
 
@@ -43,7 +43,7 @@ def mppi(
 
     Raises:
       ValueError: a number is not positive, ``noise`` has another shape, or ``cost`` does not return a number.
-      TypeError: ``key`` is not a random key.
+      TypeError: ``key`` is not a random key, or a count is not a whole number.
 
     Examples:
       >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
@@ -96,7 +96,7 @@ def cross_entropy(
     Raises:
       ValueError: a number is not positive, ``noise`` has another shape, there are more elites than samples, or
         ``cost`` does not return a number.
-      TypeError: ``key`` is not a random key.
+      TypeError: ``key`` is not a random key, or a count is not a whole number.
 
     Examples:
       >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)

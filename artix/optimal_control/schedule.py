@@ -11,7 +11,8 @@ import numpy as np
 
 import artix
 from artix.math import struct
-from artix.optimal_control.checks import check_count, check_names, check_positive, known
+from artix.model.checks import check_count
+from artix.optimal_control.checks import check_names, check_positive, known
 
 Array = jax.Array
 #: Damping of a row of the Delassus matrix that releases it: its force is 1e-12 of what would hold it.
@@ -148,6 +149,7 @@ def gait(
 
     Raises:
       ValueError: ``num_knots``, ``period`` or ``dt`` is not positive.
+      TypeError: ``num_knots`` is no whole number.
 
     Examples:
       >>> optimal_control.gait([0.0, 0.5], period=0.4, dt=0.1, num_knots=4).astype(int).tolist()

@@ -6,8 +6,9 @@ from typing import get_args
 
 import jax
 
+from artix.model.checks import check_count
 from artix.optimal_control.approximation import Hessian
-from artix.optimal_control.checks import check_choice, check_count
+from artix.optimal_control.checks import check_choice
 from artix.optimal_control.ilqr import Options, Riccati, Solution, iterate
 from artix.optimal_control.problem import Problem, checked, rollout
 from artix.optimal_control.sensitivity import problem_cotangent, with_implicit_derivatives
@@ -65,7 +66,7 @@ def solve(
       The trajectory, the policy about it, and the course of the iterations.
 
     Raises:
-      TypeError: an array or a residual has another dtype than the articulation.
+      TypeError: an array or a residual has another dtype than the articulation, or a count is not a whole number.
       ValueError: an array, the references or the contact schedule do not fit the number of knots; one bound is given
         without the other, or bounds are reversed; a known start is not finite; a residual is not a vector; the problem
         has constraints; or options are unknown or contradict each other.

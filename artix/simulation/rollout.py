@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import numpy as np
 
 from artix.contact.ground import Ground
 from artix.evaluation.devices import scan
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_type
+from artix.model.checks import check_count, check_type
 from artix.model.scene import Scene
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control
@@ -57,9 +56,9 @@ def rollout(
       The states after each step, every array with a leading axis [T].
 
     Raises:
-      ValueError: as :func:`step`, ``num_steps`` is no whole number, or neither it nor an array in ``control`` gives the
-        number of steps.
-      TypeError: as :func:`step`.
+      ValueError: as :func:`step`, ``num_steps`` is negative, or neither it nor an array in ``control`` gives the number
+        of steps.
+      TypeError: as :func:`step`, or ``num_steps`` is no whole number.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -103,9 +102,9 @@ def scene_rollout(
       The states after each step by name, every array with a leading axis [T].
 
     Raises:
-      ValueError: as :func:`scene_step`, or neither ``num_steps`` nor an array in ``controls`` gives the number of
-        steps.
-      TypeError: as :func:`scene_step`.
+      ValueError: as :func:`scene_step`, ``num_steps`` is negative, or neither it nor an array in ``controls`` gives the
+        number of steps.
+      TypeError: as :func:`scene_step`, or ``num_steps`` is no whole number.
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
@@ -136,8 +135,8 @@ def _rollout(
     ground: Ground | None,
 ) -> Any:
     """Takes many steps of an articulation or a scene, with one of two ``steps``: without and with contact memory."""
-    if num_steps is not None and not (isinstance(num_steps, int | np.integer) and num_steps >= 0):
-        raise ValueError(f"num_steps: expected a whole number of steps, found {num_steps!r}")
+    if num_steps is not None:
+        check_count("num_steps", num_steps, 0)
     take_step, step_with_memory = steps
     memory = no_memory(model, ground, options)
     if isinstance(memory, ContactMemory):
@@ -185,8 +184,8 @@ def settled_contact_memory(
       The memory. It has no derivatives.
 
     Raises:
-      ValueError: as :func:`step`, the solver is not ``"implicit"``, or nothing can touch.
-      TypeError: as :func:`step`.
+      ValueError: as :func:`step`, the solver is not ``"implicit"``, nothing can touch, or ``repetitions`` is negative.
+      TypeError: as :func:`step`, or ``repetitions`` is no whole number.
 
     Examples:
       >>> builder = artix.ArticulationBuilder()
@@ -198,6 +197,7 @@ def settled_contact_memory(
       >>> print(memory.impulse[:, 2].sum() / 0.005)  # its weight [N]
       19.62
     """
+    check_count("repetitions", repetitions, 0)
     memory = no_memory(articulation, ground, options)
     if not isinstance(memory, ContactMemory):
         raise ValueError(

@@ -43,8 +43,8 @@ WRONG = {
     ),
     "a final residual of controls": ({"final": lambda knot: knot.control}, r"at the end .* knot.control .* None"),
     "constraints": ({"final_equality": at_one}, r"constraints \(final_equality\): use solve_constrained"),
-    "no iterations": ({"options": {"iterations": 0}}, r"iterations: expected a positive integer; found 0"),
-    "no step lengths": ({"options": {"step_lengths": 0}}, r"step_lengths: expected a positive integer"),
+    "no iterations": ({"options": {"iterations": 0}}, r"iterations must be at least 1; found 0"),
+    "no step lengths": ({"options": {"step_lengths": 0}}, r"step_lengths must be at least 1"),
     "a name misspelt": ({"options": {"hessian": "gauss-newton"}}, r"hessian: expected one of 'gauss_newton', 'exact'"),
     "another": ({"options": {"riccati": "associative"}}, r"riccati: expected one of 'sequential', 'parallel'"),
 }  # fmt: skip

@@ -308,7 +308,9 @@ def test_refusals() -> None:
     memory = artix.ContactMemory(jnp.zeros((4, 3)), jnp.zeros(0))
     with pytest.raises(ValueError, match=r"memory.impulse: expected shape \(8, 3\)"):
         artix.step_with_contact_memory(a, state, memory, None, 0.01, ground=ground)
-    with pytest.raises(ValueError, match="contact_iterations must be an integer of at least 0"):
+    with pytest.raises(ValueError, match="repetitions must be at least 0; found -1"):
+        artix.settled_contact_memory(a, state, None, 0.01, ground=ground, repetitions=-1)
+    with pytest.raises(ValueError, match="contact_iterations must be at least 0"):
         artix.SolverOptions(contact_iterations=-1)
     with pytest.raises(ValueError, match="max_separation_speed must be finite and at least 0"):
         artix.SolverOptions(max_separation_speed=float("nan"))

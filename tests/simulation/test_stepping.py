@@ -536,12 +536,12 @@ def test_a_joint_without_friction_can_be_pushed_from_rest(solver: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"substeps": 0}, "substeps must be an integer of at least 1; found 0"),
+        ({"substeps": 0}, "substeps must be at least 1; found 0"),
         ({"smooth_friction": -1.0}, "smooth_friction must be finite and at least 0; found -1.0"),
         ({"smooth_friction": 0.1, "solver": "pgs"}, "smooth_friction needs solver='implicit'; found solver='pgs'"),
         ({"solver": "newton"}, "solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found 'newton'"),
-        ({"position_iterations": 0}, "position_iterations must be an integer of at least 1; found 0"),
-        ({"velocity_iterations": -1}, "velocity_iterations must be an integer of at least 0; found -1"),
+        ({"position_iterations": 0}, "position_iterations must be at least 1; found 0"),
+        ({"velocity_iterations": -1}, "velocity_iterations must be at least 0; found -1"),
         ({"external_forces_every_iteration": True}, "external_forces_every_iteration needs solver='tgs'"),
         ({"tendon_law": "ideal"}, "tendon_law must be 'physx' or 'virtual_work'"),
         ({"tendon_law": "virtual_work", "solver": "pgs"}, "tendon_law='virtual_work' needs solver='implicit' or 'rk4'"),
@@ -550,6 +550,17 @@ def test_a_joint_without_friction_can_be_pushed_from_rest(solver: str) -> None:
 def test_refused_options(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SolverOptions(**options)
+
+
+def test_counts_are_whole_numbers() -> None:
+    a = pendulum()
+    with pytest.raises(TypeError, match=r"substeps: expected a whole number, found 2\.5"):
+        SolverOptions(substeps=2.5)  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match="num_steps: expected a whole number, found a traced value, which must be static"
+    ):
+        jax.jit(lambda n: artix.rollout(a, at(a, 0.0), None, 0.01, num_steps=n))(3)
+    assert SolverOptions(substeps=np.int64(2)) == SolverOptions(substeps=2)
 
 
 def test_refused_arguments() -> None:
@@ -563,7 +574,7 @@ def test_refused_arguments() -> None:
         artix.step(articulation, state, Control(drive_target=jnp.zeros(1, "float32")), 0.01)
     with pytest.raises(ValueError, match="give num_steps, or a control with a leading axis"):
         artix.rollout(articulation, state, None, 0.01)
-    with pytest.raises(ValueError, match="num_steps: expected a whole number of steps, found -1"):
+    with pytest.raises(ValueError, match="num_steps must be at least 0; found -1"):
         artix.rollout(articulation, state, None, 0.01, num_steps=-1)
     fleet = artix.Fleet([articulation, pendulum(2)], layout="padded")
     with pytest.raises(TypeError, match="solver='pgs' needs a static topology"):

@@ -7,6 +7,8 @@ from typing import Literal
 
 import jax
 
+from artix.model.checks import check_count
+
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,7 @@ class SolverOptions:
 
     Raises:
       ValueError: a name is unknown, a count is out of range, or the options contradict each other.
+      TypeError: a count is not a whole number.
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
@@ -102,9 +105,7 @@ class SolverOptions:
         if self.max_link_contacts is not None:
             counts["max_link_contacts"] = 1
         for name, least in counts.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}; found {value!r}")
+            check_count(name, getattr(self, name), least)
         speeds = ("smooth_friction", "max_separation_speed", "restitution_threshold")
         for name in (*speeds, "allowed_penetration", "contact_distance", "contact_smoothing"):
             value = getattr(self, name)
