@@ -14,6 +14,8 @@ from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 
+Array = jax.Array
+
 
 def member_topology(articulation: Any, number: int) -> Topology:
     """The topology of a future member of a fleet.
@@ -114,18 +116,30 @@ def joined_states(topologies: Sequence[Topology], states: Sequence[State], width
         raise ValueError(f"expected {len(topologies)} states, one per member; found {len(states)}")
     padded = []
     for number, (topology, state) in enumerate(zip(topologies, states, strict=True)):
-        if state.joint_position.shape != (topology.num_dofs,):
-            raise ValueError(
-                f"state {number}: joint_position must have shape ({topology.num_dofs},) for {topology.name!r}; "
-                f"found {state.joint_position.shape}"
-            )
+        for field, size in _widths(topology.num_dofs).items():
+            if jnp.shape(getattr(state, field)) != (size,):
+                raise ValueError(
+                    f"state {number}: {field} must have shape ({size},) for {topology.name!r}; "
+                    f"found {jnp.shape(getattr(state, field))}"
+                )
+        xp: Any = jnp if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(state)) else np
         extra = (0, width - topology.num_dofs)
         padded.append(
             state.replace(
-                joint_position=np.pad(state.joint_position, extra), joint_velocity=np.pad(state.joint_velocity, extra)
+                joint_position=xp.pad(state.joint_position, extra), joint_velocity=xp.pad(state.joint_velocity, extra)
             )
         )
-    return jax.tree.map(lambda *leaves: device_array(np.stack(leaves)), *padded)
+    return jax.tree.map(_stacked, *padded)
+
+
+def _stacked(*leaves: Any) -> Array:
+    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+    return jnp.stack(leaves) if is_traced else device_array(np.stack(leaves))
+
+
+def _widths(dofs: int) -> dict[str, int]:
+    """The lengths of a state's arrays."""
+    return {"root_pose": 7, "root_velocity": 6, "joint_position": dofs, "joint_velocity": dofs}
 
 
 def batches_of(members: int, dofs: int, dtype: Any, state: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -160,8 +174,7 @@ def _states_in(tree: Any) -> Iterator[State]:
 
 
 def _check_state(name: str, state: State, members: int, dofs: int) -> None:
-    widths = {"root_pose": 7, "root_velocity": 6, "joint_position": dofs, "joint_velocity": dofs}
-    for field, width in widths.items():
+    for field, width in _widths(dofs).items():
         shape = jnp.shape(getattr(state, field))
         if shape != (members, width):
             raise ValueError(

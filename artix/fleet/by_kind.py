@@ -8,7 +8,7 @@ results are padded and put into the fleet's order.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -19,20 +19,15 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from artix.evaluation.quantity import Call, call_of
 from artix.evaluation.row_operation import RowProgram, RowPrograms, evaluate_rows
+from artix.fleet.argument_axes import AxesOfKinds, chosen_axes, types_of_member
 from artix.fleet.arguments import num_parts
 from artix.fleet.kinds import Kind, each_part_alike, parameters_of, place_parameters
 from artix.fleet.known_zeros import OfMember, with_known_zeros
-from artix.fleet.padded_axes import Axis, Meanings, axes_of_one_result, candidates, meanings_of
-from artix.model.articulation import State
+from artix.fleet.padded_axes import Axis, Meanings, axes_of_one_result, meanings_of
 from artix.model.padding import Padding
 
 Array = jax.Array
 Function: TypeAlias = Callable[..., Any]
-
-#: For each argument, each axis and each kind: the meaning of the axis.
-_AxesOfLeaves: TypeAlias = tuple[tuple[tuple[Axis, ...], ...], ...]
-#: For each kind and each argument: its axes.
-_AxesOfKinds: TypeAlias = list[list[tuple[Axis, ...]]]
 
 
 def compiled_by_kind(
@@ -100,7 +95,7 @@ def _function_by_kind(
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        axes_of_kinds = _chosen_axes(kinds, meanings, partial(function, **options), leaves, structure)
+        axes_of_kinds = chosen_axes(kinds, meanings, partial(function, **options), leaves, structure)
         gathered = partial(_gather, kinds, meanings, functions, axes_of_kinds, joined)
         try:
             calls = [
@@ -133,7 +128,7 @@ def _gather(
     kinds: Sequence[Kind],
     meanings: Sequence[Meanings],
     functions: Sequence[OfMember],
-    axes_of_kinds: _AxesOfKinds,
+    axes_of_kinds: AxesOfKinds,
     joined: bool,
     parameters: Sequence[Sequence[Array]],
     *arguments: Any,
@@ -193,7 +188,7 @@ def _call_of_member(
         jax.ShapeDtypeStruct(leaf.shape[1:] if differs else leaf.shape, leaf.dtype) if is_operand else leaf
         for leaf, differs, is_operand in zip(own, kind.differs, kind.is_operand, strict=True)
     ]
-    types = _types_of_member(leaves, axes)
+    types = types_of_member(leaves, axes)
     arguments = [jax.tree.unflatten(structure_of_own, own), *jax.tree.unflatten(structure, types)]
     call = call_of(of_member.function, *of_member.known, *arguments, **of_member.options)
     assert call is not None  # the state has arrays
@@ -201,17 +196,10 @@ def _call_of_member(
     return call, [*known, *own, *types]
 
 
-def _types_of_member(leaves: list[Array], axes: Sequence[tuple[Axis, ...]]) -> list[jax.ShapeDtypeStruct]:
-    return [
-        jax.ShapeDtypeStruct(tuple(axis.size for axis in leaf_axes), leaf.dtype)
-        for leaf, leaf_axes in zip(leaves, axes, strict=True)
-    ]
-
-
 def _row_programs(
     kinds: Sequence[Kind],
     calls: Sequence[tuple[Call, list[Any]]],
-    axes_of_kinds: _AxesOfKinds,
+    axes_of_kinds: AxesOfKinds,
     meanings: Sequence[Meanings] | None,
 ) -> tuple[list[RowProgram], list[Array]]:
     """The kinds' programs for padded arguments, and the large arrays of their articulations.
@@ -276,51 +264,3 @@ def _as_slice(members: np.ndarray) -> slice | np.ndarray:
     if np.array_equal(members, np.arange(first, first + step * len(members), step)):
         return slice(first, last + 1, step)
     return members
-
-
-def _chosen_axes(
-    kinds: Sequence[Kind], meanings: Sequence[Meanings], function: Function, leaves: list[Array], structure: Any
-) -> _AxesOfKinds:
-    """For each kind, the axes of all arguments: the first meanings that the function accepts."""
-    assignments = list(_assignments(leaves, meanings, structure))
-    # A single assignment is not tried: if the function refuses it, evaluation raises.
-    axes = assignments[0] if len(assignments) == 1 else _first_accepted(kinds, assignments, function, leaves, structure)
-    return [[tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes] for number in range(len(kinds))]
-
-
-def _first_accepted(
-    kinds: Sequence[Kind], assignments: Sequence[_AxesOfLeaves], function: Function, leaves: list[Array], structure: Any
-) -> _AxesOfLeaves:
-    refusal: Exception | None = None
-    for axes in assignments:
-        try:
-            for number, kind in enumerate(kinds):
-                types = _types_of_member(leaves, [tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes])
-                leaves_of_kind, structure_of_kind = jax.tree.flatten(kind.articulation)
-                pairs = zip(leaves_of_kind, kind.differs, strict=True)
-                first = jax.tree.unflatten(structure_of_kind, [leaf[0] if flag else leaf for leaf, flag in pairs])
-                jax.eval_shape(partial(function, first), *jax.tree.unflatten(structure, types))
-        except (ValueError, TypeError) as error:
-            refusal = refusal or error
-            continue
-        return axes
-    assert refusal is not None
-    raise refusal
-
-
-def _assignments(leaves: list[Array], meanings: Sequence[Meanings], structure: Any) -> Iterator[_AxesOfLeaves]:
-    """All possible meanings of the arguments' axes, the likeliest first; the axes of states are known."""
-    numbered = jax.tree.unflatten(structure, range(len(leaves)))
-    is_state = lambda x: isinstance(x, State)  # noqa: E731
-    states = [x for x in jax.tree.leaves(numbered, is_leaf=is_state) if is_state(x)]
-    of_roots = {number for state in states for number in (state.root_pose, state.root_velocity)}
-    of_joints = {number for state in states for number in (state.joint_position, state.joint_velocity)}
-    options = []
-    for number, leaf in enumerate(leaves):
-        axes = [candidates(size, meanings) for size in leaf.shape[1:]]
-        if number in of_roots:
-            axes = [each[-1:] for each in axes]
-        elif number in of_joints:
-            axes = [[tuple(each["joint DOFs"] for each in meanings)]]
-        options.append(list(itertools.product(*axes)))
-    yield from itertools.product(*options)

@@ -139,8 +139,9 @@ class Fleet:
 
         Raises:
           TypeError: an argument is neither array nor number, or an option cannot be hashed.
-          ValueError: an argument's leading axis is not N, a state does not have the fleet's width, or the lengths of a
-            result's axes do not tell which of its entries are a member's; and what the function raises.
+          ValueError: an argument's leading axis is not N, a state does not have the fleet's width, or the lengths of an
+            array's axes do not tell which of its entries are a member's, not even by what the function refuses; and
+            what the function raises.
 
         Examples:
           >>> pole, pendulum = artix.robots.load("cart_pole"), artix.robots.load("double_pendulum")

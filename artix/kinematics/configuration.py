@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.tree import by_body, where_spherical
+from artix.kinematics.tree import by_body, where_live, where_spherical
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation, State
@@ -58,6 +58,7 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
         turn = spatial.quaternion_exp(by_body(tree, dnu[base:]))
         vector = spatial.quaternion_log(spatial.quaternion_product(start, turn))
         q = where_spherical(tree, vector, q)
+    q = where_live(tree, q)
     root = state.root_pose
     if base:
         move = dnu[:6] if tree.base_is_free is None else jnp.where(tree.base_is_free, dnu[:6], jnp.zeros_like(dnu[:6]))
@@ -74,6 +75,8 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
 @quantity
 def difference(articulation: Articulation, start: State, end: State) -> Array:
     """The shortest tangent vector that moves one configuration to another, the ``(-)`` of the manifold.
+
+    Angles of wrapped joints that differ by 4 pi are the same, so that this is at most 2 pi for them.
 
     Args:
       articulation: the articulation.
@@ -100,11 +103,12 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     check_state(articulation, start)
     check_state(articulation, end)
     tree = articulation.topology
-    joints = end.joint_position - start.joint_position
+    joints = wrap_angles(tree, end.joint_position - start.joint_position)
     if tree.has_spherical:
         first, last = (spatial.quaternion_exp(by_body(tree, s.joint_position)) for s in (start, end))
         vector = spatial.quaternion_log(spatial.quaternion_product(spatial.conjugate(first), last))
         joints = where_spherical(tree, vector, joints)
+    joints = where_live(tree, joints)
     if tree.num_base_dofs == 0:
         return joints
     center = articulation.link_com_pose[0, :3, None]
@@ -240,9 +244,8 @@ def normalize(articulation: Articulation, state: State) -> State:
       [0. 0. 0. 1.]
     """
     check_state(articulation, state)
-    tree, root, span = articulation.topology, state.root_pose, 4 * jnp.pi
-    q = state.joint_position
-    q = jnp.where(jnp.asarray(tree.dof_wraps), q - span * jnp.round(q / span), q)
+    tree, root = articulation.topology, state.root_pose
+    q = where_live(tree, wrap_angles(tree, state.joint_position))
     if tree.has_spherical:
         shortest = spatial.quaternion_log(spatial.quaternion_exp(by_body(tree, q)))
         q = jnp.where(_in_full_rotation(tree), where_spherical(tree, shortest, q), q)
@@ -312,10 +315,9 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
 
 
 def wrap_angles(tree: Tree, q: Array) -> Array:
-    """Brings the wrapped angles among positions [n] back into [-2 pi, 2 pi] by a step of 4 pi, as PhysX does."""
-    turn = 2 * jnp.pi
-    wrapped = jnp.where(q > turn, q - 2 * turn, jnp.where(q < -turn, q + 2 * turn, q))
-    return jnp.where(jnp.asarray(tree.dof_wraps), wrapped, q)
+    """Brings the wrapped angles among positions [n] back into [-2 pi, 2 pi] by steps of 4 pi, as PhysX does."""
+    span = 4 * jnp.pi
+    return jnp.where(jnp.asarray(tree.dof_wraps), q - span * jnp.round(q / span), q)
 
 
 def _in_full_rotation(tree: Tree) -> Array:

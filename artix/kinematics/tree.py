@@ -17,6 +17,7 @@ import numpy as np
 from artix.kinematics.recursions import inwards, outwards
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
+from artix.model.articulation import State
 from artix.model.padded_topology import PaddedTopology, Tree
 from artix.model.topology import Topology
 
@@ -64,6 +65,20 @@ def _subtree_sums_of_data(tree: PaddedTopology, x: Array) -> Array:
 
     root, sums = inwards(tree, step, jnp.zeros_like(x[..., 0]), x[..., 1:])
     return jnp.concatenate([(x[..., 0] + root)[..., None], sums], axis=-1)
+
+
+def where_live(tree: Tree, x: Array) -> Array:
+    """Sets the entries [n] of padded DOFs to zero."""
+    return x if tree.dof_is_live is None else jnp.where(tree.dof_is_live, x, jnp.zeros_like(x))
+
+
+def of_live_dofs(tree: Tree, state: State) -> State:
+    """The state with zeros for padded DOFs."""
+    if tree.dof_is_live is None:
+        return state
+    return state.replace(
+        joint_position=where_live(tree, state.joint_position), joint_velocity=where_live(tree, state.joint_velocity)
+    )
 
 
 def free_root(tree: Tree, rows: Array) -> Array:

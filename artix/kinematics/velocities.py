@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.tree import by_body, free_root, spherical_vectors, where_spherical
+from artix.kinematics.tree import by_body, free_root, spherical_vectors, where_live, where_spherical
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
@@ -44,9 +44,10 @@ def generalized_velocity(articulation: Articulation, state: State) -> Array:
     """
     check_state(articulation, state)
     tree = articulation.topology
+    joints = where_live(tree, state.joint_velocity)
     if tree.num_base_dofs == 0:
-        return state.joint_velocity
-    return jnp.concatenate([free_root(tree, state.root_velocity), state.joint_velocity])
+        return joints
+    return jnp.concatenate([free_root(tree, state.root_velocity), joints])
 
 
 def with_generalized_velocity(articulation: Articulation, state: State, velocity: Array) -> State:
@@ -75,7 +76,7 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
     check_state(articulation, state)
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     check_vector("velocity", velocity, (tree.nv,), articulation.dtype, "nv")
-    state = state.replace(joint_velocity=velocity[base:])
+    state = state.replace(joint_velocity=where_live(tree, velocity[base:]))
     return state.replace(root_velocity=free_root(tree, velocity[:base])) if base else state
 
 

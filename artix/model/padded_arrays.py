@@ -22,7 +22,7 @@ def pack_bits(mask: np.ndarray) -> np.ndarray:
 
 def unpack_bits(words: Array, columns: int) -> Array:
     """The mask [m, n] that :func:`pack_bits` packed."""
-    return ((words[:, :, None] & _BITS) != 0).reshape(len(words), -1)[:, :columns]
+    return ((words[:, :, None] & _BITS) != 0).reshape(len(words), 32 * words.shape[1])[:, :columns]
 
 
 def padded(array: np.ndarray, shape: Sequence[int], fill: npt.ArrayLike = 0) -> np.ndarray:

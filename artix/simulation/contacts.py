@@ -39,6 +39,16 @@ def no_memory(
     return ContactMemory.none(articulation, ground, options.max_contacts_per_geometry)
 
 
+def check_memory(memory: object, options: SolverOptions) -> None:
+    """Raises ``TypeError`` unless this is a memory of the solver's contacts."""
+    kind = ContactMemory if options.solver == "implicit" else FrictionAnchors
+    if not isinstance(memory, kind):
+        raise TypeError(
+            f"solver={options.solver!r} needs an artix.{kind.__name__}; found a {type(memory).__name__}: start with "
+            f"artix.{kind.__name__}.none(articulation, ground)"
+        )
+
+
 def has_pairs(articulation: Articulation | Scene) -> bool:
     """Whether an articulation or a scene has pairs of shapes that can touch each other."""
     if isinstance(articulation, Scene):
@@ -62,11 +72,6 @@ def touching_of(
     touches, choice = found
     if memory is None:
         return Touching(touches, choice)
-    if not isinstance(memory, ContactMemory):
-        raise TypeError(
-            f"solver='implicit' needs an artix.ContactMemory; found a {type(memory).__name__}: start with "
-            "artix.ContactMemory.none(articulation, ground)"
-        )
     candidates, dofs = (choice.num_candidates, 3), (sum(len(state.joint_position) for state in states),)
     check_vector("memory.impulse", memory.impulse, candidates, articulation.dtype, "C candidates of the shapes")
     check_vector("memory.joint_friction", memory.joint_friction, dofs, articulation.dtype, "n")

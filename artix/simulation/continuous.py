@@ -15,7 +15,7 @@ from artix.dynamics.forward import forward_dynamics
 from artix.evaluation import quantity
 from artix.evaluation.devices import scan
 from artix.kinematics.configuration import integrate
-from artix.kinematics.tree import free_root
+from artix.kinematics.tree import free_root, of_live_dofs
 from artix.kinematics.velocities import generalized_velocity, joint_rate_from_velocity
 from artix.math import spatial
 from artix.math.arrays import matmul
@@ -23,6 +23,7 @@ from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.topology import Topology
 from artix.simulation.common.control import Control, check_control, commands_of, position_error
+from artix.simulation.common.options import check_tendon_law
 from artix.simulation.common.springs import coupling_springs, spring_efforts
 from artix.simulation.common.step_start import StepStart, evaluate_step_start, link_motion, momenta_about_centers
 
@@ -56,7 +57,8 @@ def vector_field(
       turn; :func:`artix.integrate` by zero brings the vector back within half a turn. A fixed root has zero rates.
 
     Raises:
-      ValueError: an array has the wrong shape, or the articulation has mimic joints or loop joints.
+      ValueError: an array has the wrong shape, the articulation has mimic joints or loop joints, or ``tendon_law`` is
+        unknown.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -67,6 +69,7 @@ def vector_field(
       [1. 0.] [ 0.  0.]
     """
     articulation, control = args
+    check_tendon_law(tendon_law)
     return _vector_field(articulation, state, control, tendon_law)
 
 
@@ -76,6 +79,7 @@ def _vector_field(articulation: Articulation, state: State, control: Control | N
     check_state(articulation, state)
     check_control(articulation, control)
     refuse_relations(articulation)
+    state = of_live_dofs(articulation.topology, state)
     at_start = evaluate_step_start(articulation, state)
     acceleration = _acceleration(articulation, at_start, state, control, tendon_law)
     base = at_start.topology.num_base_dofs

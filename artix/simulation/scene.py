@@ -17,7 +17,7 @@ from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, check_control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import LinkContactReport, StepReport
-from artix.simulation.contacts import touching_of
+from artix.simulation.contacts import check_memory, touching_of
 from artix.simulation.implicit.step import contact_memory, end_states, solve_step
 from artix.simulation.implicit.step_report import step_reports
 from artix.simulation.step import DEFAULT_OPTIONS, in_parts
@@ -186,7 +186,7 @@ def scene_step_with_contact_memory(
 
     Raises:
       ValueError: as for :func:`scene_step`, or the memory has a different number of contacts.
-      TypeError: as for :func:`scene_step`.
+      TypeError: as for :func:`scene_step`, or the memory is no ``ContactMemory``.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")
@@ -198,6 +198,7 @@ def scene_step_with_contact_memory(
       ...     scene, scene.neutral_states(), memory, None, 0.005, ground=ground
       ... )
     """
+    check_memory(memory, options)
     return _scene_step_with_memory(*_arguments(scene, states, controls, dt, options, ground), memory)
 
 

@@ -10,13 +10,14 @@ import jax
 from artix.contact.ground import Ground
 from artix.evaluation.devices import scan
 from artix.evaluation.quantity import one_operation, quantity
+from artix.kinematics.tree import of_live_dofs
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_type
 from artix.model.topology import Topology
 from artix.simulation.common.control import Control, check_control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import StepReport
-from artix.simulation.contacts import Memory, has_pairs, held_by, touching_of
+from artix.simulation.contacts import Memory, check_memory, has_pairs, held_by, touching_of
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.step import contact_memory, end_states, solve_step
 from artix.simulation.implicit.step_report import step_reports
@@ -50,7 +51,7 @@ def step(
       state: the state at the start of the step.
       control: forces and targets during the step, or ``None``.
       dt: length of the step [s]; negative only with ``solver="rk4"``. At zero the state does not change, and
-        derivatives are the limits for ``dt -> 0``.
+        derivatives are the limits for ``dt -> 0``, unless a joint is beyond its limit or contacts hit or penetrate.
       options: solver and iterations; static.
       ground: the ground that the shapes may touch, or ``None``. Not available with ``solver="rk4"``.
 
@@ -165,7 +166,7 @@ def step_with_contact_memory(
 
     Raises:
       ValueError: as :func:`step`, the solver is ``"rk4"``, or the memory has another number of contacts.
-      TypeError: as :func:`step`.
+      TypeError: as :func:`step`, or the memory is not one of this solver.
 
     Examples:
       >>> builder = artix.ArticulationBuilder()
@@ -183,6 +184,7 @@ def step_with_contact_memory(
     time = _time(articulation, dt, options, ground)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no contacts: use artix.step, or solver='implicit', 'pgs' or 'tgs'")
+    check_memory(memory, options)
     return _step_with_contact_memory(articulation, state, memory, control, time, options, ground)
 
 
@@ -212,7 +214,7 @@ def _advance(
 ) -> tuple[State, Any, Any]:
     """The state after all substeps, the memory if there was one, and the report of the last substep if wanted."""
     control = checked_control(articulation, state, control, options, ground)
-
+    state = of_live_dofs(articulation.topology, state)
     if options.substeps == 1:
         return _substep(articulation, state, memory, control, dt, options, ground, with_report)
 
@@ -240,7 +242,8 @@ def _substep(
     if options.solver in ("pgs", "tgs"):
         held = held_by(articulation, state, ground, memory)
         outcome = physx_step(articulation, state, control, dt, options, touching=held)
-        return outcome.state, None if memory is None else outcome.anchors, outcome.report if with_report else None
+        remembered = memory if memory is None or held is None else outcome.anchors
+        return outcome.state, remembered, outcome.report if with_report else None
     touching = touching_of(articulation, [state], ground, options, memory)
     solved = solve_step([articulation], [state], [control], dt, options, touching)
     ends = end_states(solved)

@@ -187,6 +187,86 @@ def test_a_new_member_whose_links_have_other_parents_is_refused() -> None:
         artix.Fleet([chain, fork]).replace_member(1, other)
 
 
+def chains(**options) -> artix.Fleet:
+    """Chains of one and of three revolute joints."""
+    return artix.Fleet([tree_of(["revolute_twist"] * n, range(n), fixed_base=True) for n in (1, 3)], **options)
+
+
+def test_arguments_of_ambiguous_length_are_refused() -> None:
+    """A goal of three coordinates has as many entries as the longer chain has joints."""
+    fleet = chains()
+    states, goals = fleet.neutral_state(), jnp.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+
+    def last(a, state, goal):
+        return goal["place"][2]
+
+    def last_of_three(a, state, goal):
+        if goal["place"].shape != (3,):
+            raise ValueError("expected three coordinates")
+        return last(a, state, goal)
+
+    def of_three(a, state, goal):
+        assert goal["place"].shape == (3,)
+        return last(a, state, goal)
+
+    message = r"argument 1\['place'\]: its shape \(2, 3\) may mean several things in this fleet"
+    for evaluate in (fleet.evaluate, fleet.evaluate_kinds):
+        with pytest.raises(ValueError, match=message):
+            evaluate(last, states, {"place": goals})
+    for function in (last_of_three, of_three):
+        np.testing.assert_array_equal(fleet.evaluate(function, states, {"place": goals}), [3, 6])
+    np.testing.assert_array_equal(chains(layout="padded").evaluate(last, states, {"place": goals}), [3, 6])
+    # What does not matter need not be known.
+    heights = fleet.evaluate(lambda a, state, _: artix.center_of_mass(a, state), states, goals)
+    np.testing.assert_array_equal(heights, fleet.evaluate(artix.center_of_mass, states))
+
+
+@pytest.mark.parametrize("name", ["integrate", "difference", "generalized_velocity", "with_generalized_velocity"])
+def test_entries_that_a_member_lacks_are_ignored_and_zero(name: str) -> None:
+    fleets = chains(), chains(layout="padded")
+    states = fleets[0].random_state(jax.random.key(0))
+    noise = jnp.asarray(np.random.default_rng(0).normal(size=(2, 3)))
+    full = states.replace(joint_position=noise, joint_velocity=noise)
+    given = {
+        "integrate": (states, noise),
+        "difference": (states, full),
+        "generalized_velocity": (full,),
+        "with_generalized_velocity": (states, noise),
+    }[name]
+    by_kind, padded = (fleet.evaluate(getattr(artix, name), *given) for fleet in fleets)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-12), by_kind, padded)
+
+
+@pytest.mark.parametrize("solver", ["implicit", "rk4"])
+def test_steps_ignore_entries_that_a_member_lacks(solver: str) -> None:
+    noise = iter(jnp.asarray(np.random.default_rng(0).normal(size=(5, 2, 3))))
+    fleets = chains(), chains(layout="padded")
+    states = fleets[0].neutral_state().replace(joint_position=next(noise), joint_velocity=next(noise))
+    control = artix.Control(next(noise), next(noise), next(noise))
+    options = artix.SolverOptions(solver=solver)
+    by_kind, padded = (fleet.evaluate(artix.step, states, control, 0.01, options=options) for fleet in fleets)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-12), by_kind, padded)
+
+
+def test_a_padded_fleet_of_bodies_without_joints() -> None:
+    builder = artix.ArticulationBuilder(name="cube")
+    builder.add_link(mass=2.0, inertia=(1.0, 2.0, 2.0))
+    fleet = artix.Fleet([builder.build()] * 2, layout="padded")
+    found = fleet.evaluate(artix.mass_matrix, fleet.neutral_state())
+    np.testing.assert_allclose(found, [np.diag([2, 2, 2, 1, 2, 2])] * 2)
+    falling = fleet.evaluate(artix.step, fleet.neutral_state(), None, 0.1)
+    np.testing.assert_allclose(falling.root_velocity[:, 2], -0.981, rtol=1e-6)
+
+
+def test_states_are_stacked_where_they_are_traced() -> None:
+    fleet = chains()
+    one, three = (artix.neutral_state(fleet.member(k)) for k in range(2))
+    stacked = jax.jit(lambda q: fleet.stack_states([one.replace(joint_position=q), three]))(jnp.ones(1))
+    np.testing.assert_array_equal(stacked.joint_position, [[1, 0, 0], [0, 0, 0]])
+    with pytest.raises(ValueError, match=r"state 0: joint_velocity must have shape \(1,\) for 'tree'; found \(3,\)"):
+        fleet.stack_states([one.replace(joint_velocity=jnp.zeros(3)), three])
+
+
 def test_paddings_that_admit_no_parent_are_refused() -> None:
     for parents, message in (
         (((0,),), "parents must list those of 2 links, all but the root; found 1"),

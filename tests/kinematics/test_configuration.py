@@ -209,12 +209,37 @@ def test_normal_forms() -> None:
     unit = pin.normalize(model, pinocchio_of(model, a, long))
     assert same_up_to_sign(model, pinocchio_of(model, a, short), unit)
     close(short.joint_position[shoulder], vector)
-    assert artix.is_same_configuration(a, start, long)
-    assert not artix.is_same_configuration(a, start, start.replace(joint_position=start.joint_position + 1e-3))
+    assert artix.kinematics.is_same_configuration(a, start, long)
+    assert not artix.kinematics.is_same_configuration(
+        a, start, start.replace(joint_position=start.joint_position + 1e-3)
+    )
     b = tree_of(["revolute_twist"], [0], fixed_base=True)
-    assert not artix.is_same_configuration(b, artix.neutral_state(b), state_at(random_states(b, 1), 0))
+    assert not artix.kinematics.is_same_configuration(b, artix.neutral_state(b), state_at(random_states(b, 1), 0))
     q = jnp.array([6.5 * np.pi])
     close(artix.normalize(b, artix.neutral_state(b).replace(joint_position=q)).joint_position, q - 8 * np.pi)
+
+
+def test_wrapped_angles() -> None:
+    """Angles 4 pi apart are one configuration, however many turns there are between them."""
+    robot = artix.robots.load("double_pendulum").astype("float64")
+    assert robot.topology.dof_wraps.all()
+
+    def at(angle: float) -> artix.State:
+        return artix.neutral_state(robot).replace(joint_position=jnp.asarray([angle, 0.0]))
+
+    for start, change in ((6.2, 0.2), (-6.2, -0.3), (0.0, 6.0), (3.0, -5.0)):
+        step = jnp.asarray([change, 0.0])
+        end = artix.integrate(robot, at(start), step)
+        np.testing.assert_allclose(artix.difference(robot, at(start), end), step, atol=1e-14)
+        half = artix.interpolate(robot, at(start), end, 0.5)
+        np.testing.assert_allclose(artix.difference(robot, at(start), half), step / 2, atol=1e-14)
+    for angle in (7.0, -20.0, 100.0):
+        normal = artix.normalize(robot, at(angle))
+        assert artix.kinematics.is_same_configuration(robot, at(angle), normal)
+        np.testing.assert_allclose(
+            artix.integrate(robot, at(0.0), jnp.asarray([angle, 0.0])).joint_position[0], normal.joint_position[0]
+        )
+        assert abs(normal.joint_position[0]) <= 2 * np.pi
 
 
 def test_lie_groups_against_pinocchio() -> None:

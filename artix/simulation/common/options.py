@@ -93,8 +93,7 @@ class SolverOptions:
     def __post_init__(self) -> None:
         if self.solver not in ("implicit", "pgs", "tgs", "rk4"):
             raise ValueError(f"solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found {self.solver!r}")
-        if self.tendon_law not in ("physx", "virtual_work"):
-            raise ValueError(f"tendon_law must be 'physx' or 'virtual_work'; found {self.tendon_law!r}")
+        check_tendon_law(self.tendon_law)
         if self.tendon_law != "physx" and self.solver in ("pgs", "tgs"):
             raise ValueError(
                 "tendon_law='virtual_work' needs solver='implicit' or 'rk4'; the other solvers follow PhysX"
@@ -125,3 +124,9 @@ class SolverOptions:
         if self.max_separation_speed is not None:
             return self.max_separation_speed
         return 0.1 if self.solver == "implicit" else 1.0
+
+
+def check_tendon_law(law: object) -> None:
+    """Raises ``ValueError`` unless this is the name of a law of tendons."""
+    if law not in ("physx", "virtual_work"):
+        raise ValueError(f"tendon_law must be 'physx' or 'virtual_work'; found {law!r}")

@@ -52,11 +52,6 @@ def check_solvable(
                 "use solver='implicit', or make it a sensor"
             )
     if anchors is not None:
-        if not isinstance(anchors, FrictionAnchors):
-            raise TypeError(
-                f"solver='pgs' and 'tgs' need artix.FrictionAnchors; found a {type(anchors).__name__}: "
-                "start with artix.FrictionAnchors.none(articulation, ground)"
-            )
         pairs = len(patches_of(topology, found.geometries, len(ground.surfaces)))
         check_vector(
             "memory.on_link", anchors.on_link, (pairs, 2, 3), articulation.dtype, "P pairs of shape and surface"
