@@ -15,7 +15,7 @@ from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial, struct
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_count, check_vector
+from artix.model.checks import check_count, check_type, check_vector
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -146,6 +146,7 @@ def contacts_with_ground(
 
 def _checked(articulation: Articulation, ground: Ground) -> Topology:
     """Checks the arguments and returns the topology."""
+    check_type("ground", ground, Ground)
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise ValueError(

@@ -70,8 +70,9 @@ def geometry_pair_distances(
       Distances [m], normals and points [m] of the P pairs, in their order and in world axes.
 
     Raises:
-      ValueError: a name is unknown, two shapes do not move relative to each other, the distance between their types is
-        not implemented, or the articulation belongs to a padded fleet.
+      KeyError: a name is unknown.
+      ValueError: two shapes do not move relative to each other, the distance between their types is not implemented, or
+        the articulation belongs to a padded fleet.
       TypeError: an array has another dtype than the articulation.
 
     Examples:

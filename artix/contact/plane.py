@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from artix.contact.materials import surface_arrays
 from artix.math import spatial, struct
-from artix.math.arrays import device_array
+from artix.math.arrays import check_floating, device_array
 from artix.model.validation import finite_array
 
 Array = jax.Array
@@ -66,12 +66,16 @@ class Plane(struct.PyTreeNode):
 
         Raises:
           ValueError: the normal is zero, a number is out of range, or a shape is wrong.
+          TypeError: ``dtype`` is not a floating-point type.
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
+        check_floating(dtype)
         if not isinstance(normal, jax.core.Tracer):
-            normal = finite_array(normal, (3,), "plane: normal")
-            if not np.any(normal):
+            direction = finite_array(normal, (3,), "plane: normal")
+            if not np.any(direction):
                 raise ValueError("plane: the normal must not be zero")
+            # Squares of very large and very small numbers overflow.
+            normal = np.asarray(direction / np.max(np.abs(direction)))
         if not isinstance(point, jax.core.Tracer):
             point = finite_array(point, (3,), "plane: point")
         xp: Any = np  # What is known is computed without JAX, which would compile each operation.

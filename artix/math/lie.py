@@ -263,10 +263,11 @@ def _blocks(twist: Array) -> tuple[Array, Array]:
 
 
 def _check(name: str, value: Array, length: int) -> None:
-    if jnp.shape(value) != (length,):
-        raise ValueError(
-            f"{name} has shape {jnp.shape(value)}, expected ({length},): one element; use jax.vmap over batches"
-        )
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        raise TypeError(f"{name}: expected an array, found {type(value).__name__}; make it one with jnp.asarray(...)")
+    if shape != (length,):
+        raise ValueError(f"{name} has shape {shape}, expected ({length},): one element; use jax.vmap over batches")
 
 
 def _single(function: Callable[[Array], Array], value: Array) -> Array:

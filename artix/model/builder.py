@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,7 +24,7 @@ from artix.model.joints import IDENTITY_POSE, Joint
 from artix.model.link_parameters import LinkParameters, link_number, link_parameters
 from artix.model.tendons import FixedTendon, FixedTendons, SpatialTendon, SpatialTendons
 from artix.model.topology import Topology
-from artix.model.validation import finite_array, impossible_inertia, number, rotational_inertia, unit_pose
+from artix.model.validation import finite_array, impossible_inertia, is_index, number, rotational_inertia, unit_pose
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
 
@@ -114,16 +116,13 @@ class ArticulationBuilder:
           ValueError: a wrong shape, a non-finite number, a negative mass, damping or limit, an inertia that is not
             symmetric or has a negative moment (moments negative by rounding become zero), a duplicate name, an unknown
             parent; if the builder is strict, an inertia that breaks the triangle inequality or has no mass.
+          TypeError: ``joint`` is no joint.
         """
-        if isinstance(joint, CompositeJoint):
-            name = f"link_{len(self._links)}" if name is None else name
-            *first_joints, joint = joint.named_joints(name)
-            for part in first_joints:
-                parent = self.add_link(parent, part, name=f"{name}:{part.name}")
-        index = len(self._links)
-        name = f"link_{index}" if name is None else name
+        name = f"link_{len(self._links)}" if name is None else name
         where = f"link {name!r}"
-        joint = self._checked_joint(parent, joint, name)
+        first_joints: Sequence[Joint] = ()
+        if isinstance(joint, CompositeJoint):
+            *first_joints, joint = joint.named_joints(name)
         mass = number(mass, f"{where}: mass")
         if not (np.isfinite(mass) and mass >= 0.0):
             raise ValueError(f"{where}: mass must be finite and not negative [kg]; found {mass}")
@@ -141,19 +140,25 @@ class ArticulationBuilder:
             "max_angular_velocity": max_angular_velocity,
             "cfm_scale": cfm_scale,
         }
-        link = LinkParameters(
-            name=name,
-            parent=-1 if parent is None else int(parent),
-            joint=joint,
-            mass=mass,
-            com_pose=unit_pose(com_pose, f"{where}: com_pose"),
-            inertia=inertia,
-            numbers={key: link_number(key, value, where) for key, value in numbers.items()},
-        )
+        inertial = {"mass": mass, "com_pose": unit_pose(com_pose, f"{where}: com_pose"), "inertia": inertia}
+        checked = {key: link_number(key, value, where) for key, value in numbers.items()}
+        before = len(self._links), set(self._names), set(self._joint_names)
+        try:
+            for part in first_joints:
+                parent = self.add_link(parent, part, name=f"{name}:{part.name}")
+            return self._appended(parent, joint, name, numbers=checked, **inertial)
+        except (TypeError, ValueError):  # A refused link leaves nothing behind.
+            del self._links[before[0] :]
+            _, self._names, self._joint_names = before
+            raise
+
+    def _appended(self, parent: int | None, joint: Joint | None, name: str, **parameters: Any) -> int:
+        index, joint = len(self._links), self._checked_joint(parent, joint, name)
         self._names.add(name)
         if index:
             self._joint_names.add(str(joint.name))
-        self._links.append(link)
+        number = -1 if parent is None else operator.index(parent)
+        self._links.append(LinkParameters(name=name, parent=number, joint=joint, **parameters))
         return index
 
     def _checked_joint(self, parent: int | None, joint: Joint | None, name: str) -> Joint:
@@ -165,10 +170,12 @@ class ArticulationBuilder:
             raise ValueError(
                 f"{where}: the first link is the root and has neither parent nor joint; every other link needs both"
             )
-        if parent is not None and not 0 <= parent < count:
-            raise ValueError(f"{where}: parent {parent} is not a link yet; links so far are 0 to {count - 1}")
+        if parent is not None and not (is_index(parent) and 0 <= parent < count):
+            raise ValueError(f"{where}: parent {parent!r} is not a link yet; links so far are 0 to {count - 1}")
         if joint is None:
             return Joint.fixed()
+        if not isinstance(joint, Joint):
+            raise TypeError(f"{where}: expected an artix.Joint or artix.CompositeJoint, found {type(joint).__name__}")
         joint = dataclasses.replace(
             joint,
             name=f"{name}_joint" if joint.name is None else joint.name,
@@ -192,8 +199,8 @@ class ArticulationBuilder:
         """
         if name in self._names:
             raise ValueError(f"frame {name!r}: the name is taken; give every link and frame its own name")
-        if not 0 <= link < len(self._links):
-            raise ValueError(f"frame {name!r}: link {link} is not a link; there are {len(self._links)}")
+        if not (is_index(link) and 0 <= link < len(self._links)):
+            raise ValueError(f"frame {name!r}: link {link!r} is not a link; there are {len(self._links)}")
         self._frames.append((name, link, unit_pose(pose, f"frame {name!r}: pose")))
         self._names.add(name)
 
@@ -207,7 +214,10 @@ class ArticulationBuilder:
 
         Raises:
           ValueError: there is no such link (the message lists the links), or the name is taken.
+          TypeError: ``geometry`` is no shape.
         """
+        if not isinstance(geometry, Geometry):
+            raise TypeError(f"geometry: expected artix.Geometry, found {type(geometry).__name__}")
         links, known = [each.name for each in self._links], [shape for shape, _, _ in self._geometries]
         self._geometries.append((*name_resolution.geometry(links, known, link, name), geometry))
 

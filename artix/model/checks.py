@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 from typing import Any, Protocol
 
@@ -10,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.model.articulation import Articulation, State
+from artix.model.couplings import MimicJoints
+from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
 from artix.model.topology import Topology
 
 #: Half precision has three digits at most, too few for dynamics.
@@ -62,8 +65,57 @@ def check_type(name: str, value: object, kind: type) -> None:
         raise TypeError(f"{name}: expected artix.{kind.__name__}, found {found}")
 
 
+def check_one(articulation: Articulation) -> None:
+    """Raises ``ValueError`` if the articulation is a batch."""
+    mass = articulation.link_mass
+    check_vector("articulation.link_mass", mass, (articulation.topology.num_links,), mass.dtype, "L")
+
+
+def check_parameters(articulation: Articulation) -> None:
+    """Checks the shapes and dtypes of an articulation's arrays against its topology; see :func:`check_vector`.
+
+    Those of tendons and loop joints, and those of padded fleets, are not checked.
+    """
+    check_one(articulation)
+    topology = articulation.topology
+    if isinstance(topology, Topology):
+        lengths = topology.num_links, topology.num_dofs, len(topology.frame_names), len(topology.mimic_dofs)
+        shapes = _shapes_of_parameters(*lengths, len(topology.geometries))
+        for path, shape in shapes.items():
+            value: Any = functools.reduce(getattr, path, articulation)
+            if getattr(value, "shape", None) != shape or value.dtype != articulation.dtype:
+                check_vector(".".join(("articulation", *path)), value, shape, articulation.dtype, "its topology's")
+
+
+@functools.lru_cache(maxsize=64)
+def _shapes_of_parameters(
+    links: int, dofs: int, frames: int, mimics: int, geometries: int
+) -> dict[tuple[str, ...], tuple[int, ...]]:
+    """The shapes of an articulation's arrays by their names."""
+    fields = Articulation.__annotations__
+    shapes: dict[tuple[str, ...], tuple[int, ...]] = {
+        ("link_com_pose",): (links, 7),
+        ("link_inertia",): (links, 3, 3),
+        ("gravity",): (3,),
+        ("gravity_scale",): (links,),
+        ("frame_local_pose",): (frames, 7),
+        ("geometry", "pose"): (geometries, 7),
+        ("geometry", "size"): (geometries, 3),
+    }
+    shapes |= {(f"joint_{side}_pose",): (links, 7) for side in ("parent", "child")}
+    of_dofs = ("armature", "joint_pitch", "joint_lower_limit", "joint_upper_limit", "max_joint_velocity")
+    shapes |= {(name,): (dofs,) for name in (*of_dofs, "max_joint_force")}
+    shapes |= {(name,): (links,) for name in fields if name.endswith(("_damping", "_cfm_scale", "link_mass"))}
+    shapes |= {(name,): (links,) for name in fields if name.startswith("max_link_")}
+    of_groups = ("drive", Drives, dofs), ("envelope", DriveEnvelopes, dofs), ("friction", JointFrictions, dofs)
+    for group, kind, length in (*of_groups, ("mimic", MimicJoints, mimics)):
+        shapes |= {(group, name): (length,) for name in kind.__annotations__}
+    shapes |= {("geometry", name): (geometries,) for name in ("friction", "restitution", "stiffness", "damping")}
+    return shapes
+
+
 def check_state(articulation: Articulation, state: State, name: str = "state") -> None:
-    """Checks the shapes and dtypes of a state, called ``name``, against its articulation; see :func:`check_vector`."""
+    """Checks the shapes and dtypes of a state, called ``name``, and of its articulation; see :func:`check_vector`."""
     check_type("articulation", articulation, Articulation)
     check_type(name, state, State)
     tree, dtype = articulation.topology, articulation.dtype
@@ -73,7 +125,7 @@ def check_state(articulation: Articulation, state: State, name: str = "state") -
             "articulation.astype('float32'), and convert the state, too"
         )
     n = tree.num_dofs
-    check_vector("articulation.link_mass", articulation.link_mass, (tree.num_links,), dtype, "L")
+    check_parameters(articulation)
     check_vector(f"{name}.root_pose", state.root_pose, (7,), dtype, "position, quaternion xyzw")
     check_vector(f"{name}.root_velocity", state.root_velocity, (6,), dtype, "linear, angular")
     check_vector(f"{name}.joint_position", state.joint_position, (n,), dtype, "n joint DOFs")
@@ -88,12 +140,12 @@ def check_key(key: Any) -> None:
     """Raises unless this is one random key.
 
     Raises:
-      TypeError: it is no array, for instance a seed.
+      TypeError: it is no key, for instance a seed.
       ValueError: it is an array of keys.
     """
-    if not hasattr(key, "dtype"):
+    is_typed = hasattr(key, "dtype") and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if not hasattr(key, "dtype") or not (is_typed or key.shape):
         raise TypeError(f"key: expected a random key, found {type(key).__name__}; make one with jax.random.key(seed)")
-    is_typed = jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key)
     if is_typed and key.shape:
         raise ValueError(f"key: expected one random key, found an array of shape {key.shape}; use jax.vmap over keys")
 
@@ -106,17 +158,19 @@ def as_time(articulation: Articulation, dt: float | jax.Array, *, backward: bool
 
     Raises:
       TypeError: it is not a number.
-      ValueError: it is an array of numbers, or a Python number that is not finite or, unless the solver can step
+      ValueError: it is an array of numbers, or it is not traced and not finite or, unless the solver can step
         ``backward`` in time, negative.
     """
     if not isinstance(dt, numbers.Real | np.ndarray | jax.Array):
         raise TypeError(f"dt: expected a number of seconds, found {type(dt).__name__}")
     if np.shape(dt):
         raise ValueError(f"dt: expected one number of seconds, found an array of shape {np.shape(dt)}")
-    if isinstance(dt, numbers.Real) and not np.isfinite(dt):
-        raise ValueError(f"dt: expected a finite number of seconds, found {dt}")
-    if isinstance(dt, numbers.Real) and dt < 0 and not backward:
-        raise ValueError(f"dt: expected zero or more seconds, found {dt}; only solver='rk4' steps back in time")
+    if not isinstance(dt, jax.core.Tracer) and (not isinstance(dt, jax.Array) or dt.is_fully_replicated):
+        known = np.asarray(dt)
+        if known.dtype.kind not in "fiu" or not np.isfinite(known):
+            raise ValueError(f"dt: expected a finite number of seconds, found {dt}")
+        if known < 0 and not backward:
+            raise ValueError(f"dt: expected zero or more seconds, found {dt}; only solver='rk4' steps back in time")
     dtype, xp = articulation.dtype, jnp if isinstance(dt, jax.Array) else np
     time = xp.asarray(dt, dtype)
     return time + xp.where(time == 0, np.asarray(_INSTANT, dtype), np.zeros((), dtype))

@@ -37,6 +37,7 @@ class CompositeJoint:
 
     Raises:
       ValueError: there is no joint, or an option does not have one entry per degree of freedom.
+      TypeError: ``joints`` holds something else, such as another composite joint.
 
     Examples:
       >>> builder = artix.ArticulationBuilder(fixed_base=True)
@@ -57,6 +58,9 @@ class CompositeJoint:
         object.__setattr__(self, "joints", tuple(self.joints))
         if not self.joints:
             raise ValueError(f"composite joint {self.name!r}: it has no joints; give at least one")
+        for joint in self.joints:
+            if not isinstance(joint, Joint):
+                raise TypeError(f"composite joint {self.name!r}: expected joints, found {type(joint).__name__}")
 
     def named_joints(self, link: str) -> tuple[Joint, ...]:
         """The joints with names, for a child link called ``link``."""

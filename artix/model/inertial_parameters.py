@@ -27,7 +27,7 @@ import numpy as np
 from artix.math import spatial
 from artix.math.compiled import compiled
 from artix.model.articulation import Articulation
-from artix.model.checks import check_vector, static_topology
+from artix.model.checks import check_one, check_vector, static_topology
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -126,7 +126,7 @@ def log_cholesky_from_articulation(articulation: Articulation, links: Sequence[s
     Raises:
       KeyError: no link has one of the names.
       ValueError: a link has no mass or no extent in some direction, see :func:`log_cholesky_from_inertia`; the message
-        names it.
+        names it. Or the articulation is a batch.
       TypeError: the articulation belongs to a mixed fleet, whose padded links have no mass.
 
     Identity: ``with_log_cholesky(a, log_cholesky_from_articulation(a))`` has the dynamics of ``a``.
@@ -161,7 +161,7 @@ def with_log_cholesky(articulation: Articulation, theta: Array, links: Sequence[
 
     Raises:
       KeyError: no link has one of the names.
-      ValueError: theta has the wrong shape.
+      ValueError: theta has the wrong shape, or the articulation is a batch.
       TypeError: theta has another dtype than the articulation, or the articulation belongs to a mixed fleet.
 
     Identity: ``with_log_cholesky(a, log_cholesky_from_articulation(a))`` has the dynamics of ``a``.
@@ -223,6 +223,7 @@ def _topology_and_indices(articulation: Articulation, links: Sequence[str] | Non
     topology = static_topology(
         articulation, "log-Cholesky parameters need one topology; the padded links of a mixed fleet have no mass"
     )
+    check_one(articulation)
     if links is None:
         return topology, np.arange(topology.num_links)
     return topology, np.array([topology.link_index(name) for name in links], int)

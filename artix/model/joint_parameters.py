@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,8 @@ def _frictions(joints: Sequence[Joint]) -> list[JointFriction]:
 
 
 def _limits(joint: Joint) -> list[tuple[float, float]]:
+    if joint.limits is not None and not isinstance(joint.limits, Iterable):
+        raise ValueError(f"joint {joint.name!r}: limits must have one pair per free axis; found {joint.limits!r}")
     limits = [None] * len(joint.axes) if joint.limits is None else list(joint.limits)
     if len(limits) != len(joint.axes):
         raise ValueError(f"joint {joint.name!r}: limits must have one entry per free axis; found {len(limits)}")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from artix.model.couplings import LoopJoint, LoopJointStructure, MimicJoint
 from artix.model.tendons import FixedTendon, FixedTendonStructure, SpatialTendon, SpatialTendonStructure
 from artix.model.topology import Topology
+from artix.model.validation import is_index
 
 
 def mimic_dofs(topology: Topology, mimics: Sequence[MimicJoint]) -> tuple[tuple[int, int], ...]:
@@ -77,9 +78,9 @@ def geometry(links: Sequence[str], known: Sequence[str], link: int | str, name: 
     where = "geometry" if name is None else f"geometry {name!r}"
     if isinstance(link, str) and link not in links:
         raise ValueError(f"{where}: there is no link {link!r}; choose from: {', '.join(links) or 'none'}")
-    number = links.index(link) if isinstance(link, str) else int(link)
-    if not 0 <= number < len(links):
-        raise ValueError(f"{where}: link {link} is not a link; there are {len(links)}")
+    number = links.index(link) if isinstance(link, str) else link
+    if not (is_index(number) and 0 <= number < len(links)):
+        raise ValueError(f"{where}: link {link!r} is not a link; there are {len(links)}")
     if name is None:
         free = (f"{links[number]}:{k}" for k in itertools.count())
         return next(candidate for candidate in free if candidate not in known), number

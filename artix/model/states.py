@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 from artix.math import spatial
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_key
+from artix.model.checks import check_key, check_one
 from artix.model.padded_topology import Tree
 
 Array = jax.Array
@@ -31,12 +32,16 @@ def neutral_state(articulation: Articulation) -> State:
     Returns:
       The state, in the articulation's dtype.
 
+    Raises:
+      ValueError: the articulation is a batch.
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.neutral_state(arm)
       >>> print(state.root_pose, state.joint_position.shape)
       [0. 0. 0. 0. 0. 0. 1.] (7,)
     """
+    check_one(articulation)
     return neutral_states(articulation, ())
 
 
@@ -68,7 +73,8 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
 
     Raises:
       TypeError: ``key`` is not a random key, for instance a seed.
-      ValueError: ``key`` is an array of keys.
+      ValueError: ``key`` is an array of keys, ``velocity_scale`` is not one number that is finite and not negative, or
+        the articulation is a batch.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -80,6 +86,9 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
       True
     """
     check_key(key)
+    check_one(articulation)
+    if np.shape(velocity_scale) or (isinstance(velocity_scale, numbers.Real) and not 0 <= velocity_scale < np.inf):
+        raise ValueError(f"velocity_scale: expected one number, finite and not negative; found {velocity_scale}")
     tree, dtype = articulation.topology, articulation.dtype
     limits = articulation.joint_lower_limit, articulation.joint_upper_limit
     live = tree.num_base_dofs > 0 if tree.base_is_free is None else tree.base_is_free, tree.dof_is_live

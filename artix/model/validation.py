@@ -39,6 +39,11 @@ def check_fields(
                 raise ValueError(f"{where}: {name} must be {rule}; found {value}")
 
 
+def is_index(value: object) -> bool:
+    """Whether this is a whole number, such as the number of a link."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def number(value: object, where: str) -> float:
     """One real number; raises ``ValueError`` for anything else."""
     array = np.asarray(value)
@@ -78,7 +83,7 @@ def rotational_inertia(value: npt.ArrayLike | None, mass: float, where: str) -> 
         return np.zeros((3, 3))
     array = np.asarray(value, float)
     array = finite_array(np.diag(array) if array.shape == (3,) else array, (3, 3), f"{where}: inertia")
-    if np.abs(array - array.T).max() > 1e-9 * np.abs(array).max():
+    if np.abs(array - array.T).max() > inertia_rounding(mass, array):
         raise ValueError(f"{where}: the inertia must be symmetric; found {array.tolist()}")
     array = 0.5 * (array + array.T)
     if np.linalg.eigvalsh(array)[0] < -inertia_rounding(mass, array):
@@ -135,7 +140,11 @@ def interval(pair: tuple[float, float] | None, where: str) -> tuple[float, float
     """A (lower, upper) pair in order; ``None`` is unlimited."""
     if pair is None:
         return -np.inf, np.inf
-    low, high = float(pair[0]), float(pair[1])
+    if np.shape(pair) != (2,):
+        raise ValueError(f"{where}: limits must be pairs (lower, upper) or None; found {pair!r}")
+    low, high = (number(limit, f"{where}: a limit") for limit in pair)
     if not low <= high:
         raise ValueError(f"{where}: the lower limit {low} must not exceed the upper limit {high}")
+    if low == np.inf or high == -np.inf:
+        raise ValueError(f"{where}: no position lies between the limits {low} and {high}")
     return low, high

@@ -141,7 +141,8 @@ def _rollout(
     memory = no_memory(model, ground, options)
     if isinstance(memory, ContactMemory):
         first = control if num_steps is not None else _first(control)
-        memory = settled_contact_memory(model, start, first, dt, options, ground=ground)
+        if first is not None or num_steps is not None:
+            memory = settled_contact_memory(model, start, first, dt, options, ground=ground)
 
     def advance(now: tuple[Any, Any], now_control: Any) -> tuple[tuple[Any, Any], Any]:
         given = control if num_steps is not None else now_control
@@ -221,5 +222,7 @@ def settled_contact_memory(
 
 
 def _first(controls: Any) -> Any:
-    """The controls of the first step."""
+    """The controls of the first step, ``None`` if there is none."""
+    if any(len(x) == 0 for x in jax.tree.leaves(controls)):
+        return None
     return jax.tree.map(lambda x: x[0], controls)

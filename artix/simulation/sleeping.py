@@ -6,6 +6,8 @@ articulation does not respond to its inputs, and its velocities jump to zero whe
 
 from __future__ import annotations
 
+import numbers
+
 import jax
 import jax.numpy as jnp
 
@@ -13,6 +15,7 @@ from artix.kinematics.bodies import Placement
 from artix.kinematics.links import forward_kinematics
 from artix.math import spatial, struct
 from artix.model.articulation import Articulation, State
+from artix.model.checks import check_type, check_vector
 from artix.model.states import at_rest
 from artix.simulation.common.control import Control
 from artix.simulation.common.options import SolverOptions
@@ -59,12 +62,17 @@ def wake_up(articulation: Articulation, wake_counter: float = WAKE_TIME) -> Slee
     Returns:
       The counters of an articulation that is awake.
 
+    Raises:
+      ValueError: ``wake_counter`` is a number that is negative or not finite.
+
     Examples:
       >>> pole = artix.robots.load("cart_pole")
       >>> sleep = artix.simulation.wake_up(pole, wake_counter=1.0)
       >>> print(sleep.wake_counter, sleep.linear_sum.shape)
       [1. 1. 1.] (3, 3)
     """
+    if isinstance(wake_counter, numbers.Real) and not 0 <= wake_counter < float("inf"):
+        raise ValueError(f"wake_counter: expected zero or more seconds, found {wake_counter}")
     counter = jnp.full_like(articulation.link_mass, wake_counter)
     zero = jnp.zeros_like(articulation.link_com_pose[:, :3])
     return SleepState(counter, zero, zero)
@@ -138,7 +146,7 @@ def step_with_sleep(
       The state after the step, and its counters.
 
     Raises:
-      ValueError: as :func:`artix.step`.
+      ValueError: as :func:`artix.step`, or the counters are those of another number of links.
       TypeError: as :func:`artix.step`.
 
     Examples:
@@ -151,6 +159,8 @@ def step_with_sleep(
       >>> print(artix.simulation.is_sleeping(sleep))  # nothing moved for 0.02 s
       True
     """
+    check_type("sleep", sleep, SleepState)
+    check_vector("sleep.wake_counter", sleep.wake_counter, articulation.link_mass.shape, articulation.dtype, "L links")
     end = step(articulation, state, control, dt, options)
     return sleep_after_step(articulation, state, end, sleep, control, dt, sleep_threshold)
 

@@ -168,7 +168,7 @@ def test_commands_arrive_as_late_as_the_lag_says():
     np.testing.assert_allclose(np.bincount(lags)[1:] / len(lags), 0.25, atol=0.03)
     with pytest.raises(ValueError, match="least <= most"):
         actuators.random_lag(KEYS[0], 0.02, 0.01, 0.004)
-    with pytest.raises(ValueError, match="most_steps of at least 0"):
+    with pytest.raises(ValueError, match="most_steps must be at least 0"):
         actuators.Delay.of(jnp.zeros(1), most_steps=-1)
 
 

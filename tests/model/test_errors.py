@@ -347,3 +347,114 @@ def test_names_that_do_not_exist(arm) -> None:
         artix.center_of_mass(articulation, state, "base")
     with pytest.raises(KeyError, match="no joint called 'knee'; choose from: joint_1"):
         articulation.topology.dofs("knee")
+
+
+# --- links, limits and parameters of the builder ------------------------------------------------------------------
+
+
+def test_a_refused_link_leaves_nothing_behind() -> None:
+    builder = ArticulationBuilder(fixed_base=True)
+    builder.add_link(name="floor")
+    with pytest.raises(ValueError, match="mass must be finite and not negative"):
+        builder.add_link(0, artix.CompositeJoint.planar(), mass=-1.0, name="cart")
+    with pytest.raises(ValueError, match="the name is taken"):
+        builder.add_link(0, artix.CompositeJoint.planar(), mass=1.0, inertia=(1, 1, 1), name="floor")
+    builder.add_link(0, artix.CompositeJoint.planar(), mass=1.0, inertia=(1, 1, 1), name="cart")
+    cart = builder.build()
+    acceleration = artix.forward_dynamics(cart, artix.neutral_state(cart), jnp.ones(3))
+    np.testing.assert_allclose(acceleration, 1, rtol=1e-6)
+
+
+def test_numbers_of_links_are_whole() -> None:
+    builder = two_links()
+    for parent in (0.5, "base", True):
+        with pytest.raises(ValueError, match=f"parent {parent!r} is not a link yet; links so far are 0 to 1"):
+            builder.add_link(parent, Joint.revolute())
+        if parent != "base":
+            with pytest.raises(ValueError, match=f"link {parent} is not a link; there are 2"):
+                builder.add_geometry(parent, artix.Geometry.sphere(0.1))
+    with pytest.raises(ValueError, match=r"frame 'f': link 0.5 is not a link; there are 2"):
+        builder.add_frame("f", 0.5)
+    with pytest.raises(TypeError, match=r"geometry: expected artix\.Geometry, found str"):
+        builder.add_geometry(0, "sphere")
+    with pytest.raises(TypeError, match=r"expected an artix\.Joint or artix\.CompositeJoint, found str"):
+        builder.add_link(0, "hinge")
+    with pytest.raises(TypeError, match="composite joint None: expected joints, found str"):
+        artix.CompositeJoint(joints=("x",))
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ([(-1.0, 0.0, 1.0)], r"joint 'hip': limits must be pairs \(lower, upper\) or None; found \(-1.0, 0.0, 1.0\)"),
+        ((-1.0, 1.0), "limits must have one entry per free axis; found 2"),
+        ([0.5], "limits must be pairs"),
+        (0.5, "limits must have one pair per free axis; found 0.5"),
+        ([(np.inf, np.inf)], "no position lies between the limits inf and inf"),
+    ],
+)
+def test_malformed_limits(limits, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        two_links(limits=limits).build()
+
+
+def test_inertias_rotated_in_single_precision_are_symmetric_enough() -> None:
+    axes = jnp.asarray(np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0], jnp.float32)
+    inertia = axes @ jnp.diag(jnp.asarray([0.3, 0.2, 0.25], jnp.float32)) @ axes.T
+    builder = ArticulationBuilder()
+    builder.add_link(mass=1.0, inertia=inertia)
+    np.testing.assert_allclose(builder.build().link_inertia[0], inertia, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match="the inertia must be symmetric"):
+        builder.add_link(0, Joint.revolute(), mass=1.0, inertia=inertia.at[0, 1].add(1e-5))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: {"drive": a.drive.replace(stiffness=jnp.asarray(50.0))}, r"drive.stiffness: expected shape \(5,\)"),
+        (lambda a: {"drive": a.drive.replace(stiffness=jnp.ones(1))}, r"drive.stiffness: expected shape \(5,\)"),
+        (lambda a: {"drive": a.drive.replace(stiffness=50.0)}, "drive.stiffness: expected an array .*found float"),
+        (lambda a: {"drive": a.drive.replace(damping=jnp.ones(5, jnp.int32))}, "drive.damping: expected dtype"),
+        (lambda a: {"geometry": a.geometry.replace(friction=jnp.ones(9))}, r"geometry.friction: expected shape"),
+        (lambda a: {"gravity": [0, 0, -1.0]}, "gravity: expected an array"),
+        (lambda a: {"link_inertia": a.link_inertia[:, 0]}, r"link_inertia: expected shape \(4, 3, 3\)"),
+    ],
+)
+def test_parameters_that_do_not_fit_the_topology(arm, change, message: str) -> None:
+    articulation, state = arm
+    with pytest.raises((TypeError, ValueError), match=rf"articulation\.{message}"):
+        artix.step(articulation.replace(**change(articulation)), state, None, 0.01)
+
+
+def test_batches_of_robots_where_one_is_expected(arm) -> None:
+    one = arm[0]
+    batch = jax.tree.map(lambda x: jnp.stack([x, x]), one)
+    theta = artix.log_cholesky_from_articulation(one)
+    for call in (
+        lambda: artix.neutral_state(batch),
+        lambda: artix.random_state(batch, jax.random.key(0)),
+        lambda: artix.log_cholesky_from_articulation(batch),
+        lambda: artix.with_log_cholesky(batch, theta),
+    ):
+        with pytest.raises(ValueError, match=r"articulation.link_mass: expected shape \(4,\) .* use jax.vmap"):
+            call()
+
+
+def test_velocity_scales_and_keys(arm) -> None:
+    for scale in (np.ones(3), -1.0, np.nan):
+        with pytest.raises(ValueError, match="velocity_scale: expected one number, finite and not negative"):
+            artix.random_state(arm[0], jax.random.key(0), velocity_scale=scale)
+    with pytest.raises(TypeError, match="key: expected a random key, found uint32"):
+        artix.random_state(arm[0], np.uint32(3))
+    with pytest.raises(TypeError, match="vector: expected an array, found list"):
+        artix.lie.so3_exp([0.0, 0.0, 1.0])
+
+
+def test_steps_that_are_known_to_be_negative(arm) -> None:
+    for dt in (np.array(-0.01), jnp.asarray(-0.01)):
+        with pytest.raises(ValueError, match=r"dt: expected zero or more seconds, found -0\.01"):
+            artix.step(*arm, None, dt)
+    with pytest.raises(ValueError, match="dt: expected a finite number of seconds, found nan"):
+        artix.step(*arm, None, jnp.asarray(jnp.nan))
+    with pytest.raises(ValueError, match="tendon_law must be 'physx' or 'virtual_work'; found 'foo'"):
+        artix.vector_field(0.0, arm[1], (arm[0], None), tendon_law="foo")

@@ -175,7 +175,7 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match=r"solver='pgs' has only rigid contacts, but ground\.surfaces\[0\]"):
         artix.step(robot, state, None, 0.01, options, ground=soft)
     memory, anchors = artix.ContactMemory.none(robot, ground), artix.FrictionAnchors.none(robot, ground)
-    with pytest.raises(TypeError, match=r"need artix\.FrictionAnchors; found a ContactMemory"):
+    with pytest.raises(TypeError, match=r"needs an artix\.FrictionAnchors; found a ContactMemory"):
         artix.step_with_contact_memory(robot, state, memory, None, 0.01, options, ground=ground)
     with pytest.raises(TypeError, match=r"needs an artix\.ContactMemory; found a FrictionAnchors"):
         artix.step_with_contact_memory(robot, state, anchors, None, 0.01, ground=ground)

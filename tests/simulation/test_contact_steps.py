@@ -308,12 +308,32 @@ def test_refusals() -> None:
     memory = artix.ContactMemory(jnp.zeros((4, 3)), jnp.zeros(0))
     with pytest.raises(ValueError, match=r"memory.impulse: expected shape \(8, 3\)"):
         artix.step_with_contact_memory(a, state, memory, None, 0.01, ground=ground)
+    with pytest.raises(TypeError, match=r"solver='implicit' needs an artix.ContactMemory; found a NoneType"):
+        artix.step_with_contact_memory(a, state, None, None, 0.01, ground=ground)
+    with pytest.raises(TypeError, match=r"ground: expected artix.Ground, found Plane"):
+        artix.geometry_distances(a, state, artix.Plane.of())
     with pytest.raises(ValueError, match="repetitions must be at least 0; found -1"):
         artix.settled_contact_memory(a, state, None, 0.01, ground=ground, repetitions=-1)
     with pytest.raises(ValueError, match="contact_iterations must be at least 0"):
         artix.SolverOptions(contact_iterations=-1)
     with pytest.raises(ValueError, match="max_separation_speed must be finite and at least 0"):
         artix.SolverOptions(max_separation_speed=float("nan"))
+
+
+def test_a_rollout_of_no_steps() -> None:
+    a, ground = box("float64"), Ground.flat().astype("float64")
+    for given in ({"num_steps": 0}, {}):
+        control = artix.Control(external_force=jnp.zeros((0, 1, 6))) if not given else None
+        path = artix.rollout(a, artix.neutral_state(a), control, 0.01, ground=ground, **given)
+        assert path.root_pose.shape == (0, 7)
+
+
+def test_normals_of_any_length() -> None:
+    for length in (1e-200, 1.0, 1e200):
+        plane = artix.Plane.of(normal=(0.0, 3 * length, 4 * length))
+        np.testing.assert_allclose(plane.normal, [0, 0.6, 0.8], rtol=1e-6)
+    with pytest.raises(TypeError, match="dtype: expected a floating-point type"):
+        artix.Plane.of(dtype=int)
 
 
 @pytest.mark.slow

@@ -107,3 +107,16 @@ def test_the_residual_of_one_degree_of_freedom() -> None:
         residual.append(report.position_residual)
     assert residual[1].max == pytest.approx(abs(velocity[1] - velocity[0]), rel=1e-9)
     assert residual[1].rms == pytest.approx(residual[1].max)
+
+
+def test_counters_of_another_robot_are_refused() -> None:
+    pole, arm = artix.robots.load("cart_pole"), artix.robots.load("arm7")
+    for sleep, error, message in (
+        (artix.simulation.wake_up(arm), ValueError, r"sleep\.wake_counter: expected shape \(3,\)"),
+        (None, TypeError, "sleep: expected"),
+    ):
+        with pytest.raises(error, match=message):
+            artix.simulation.step_with_sleep(pole, artix.neutral_state(pole), sleep, None, 0.01)
+    for counter in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="wake_counter: expected zero or more seconds"):
+            artix.simulation.wake_up(pole, counter)

@@ -46,6 +46,10 @@ def residual_of(corrections: Array) -> Residual:
 class ContactReport(struct.PyTreeNode):
     """The K contacts with the ground during a step. Points, normals and gaps are those at its start.
 
+    With ``"pgs"`` and ``"tgs"`` friction belongs to the anchors of a shape on a surface. It is divided among their
+    contacts by normal impulses, so the sums of forces are right but friction's moment about the normal is not, and
+    ``slip`` is that of the first anchor.
+
     Attributes:
       links: index of the link of each contact, static, length K.
       geometries: index of the shape of each contact, static, length K.
