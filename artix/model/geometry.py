@@ -107,12 +107,13 @@ class Geometry:
         if not all(np.isfinite(value) and value >= 0.0 for value in size):
             raise ValueError(f"{where}: its size must be finite and not negative [m]; found {size}")
         object.__setattr__(self, "size", size)
-        object.__setattr__(self, "pose", unit_pose(self.pose, f"{where}: pose"))
+        # Tuples, so that shapes can be compared and hashed.
+        object.__setattr__(self, "pose", tuple(unit_pose(self.pose, f"{where}: pose").tolist()))
         object.__setattr__(self, "sensor", bool(self.sensor))
         if (self.points is not None) != (self.type is GeometryType.HULL):
             raise ValueError(f"{where}: points are given for a hull, and only for it")
         if self.points is not None:
-            object.__setattr__(self, "points", _hull_points(self.points))
+            object.__setattr__(self, "points", tuple(map(tuple, _hull_points(self.points).tolist())))
         check_material(self, where)
 
     def structure(self, name: str, link: int) -> GeometryStructure:

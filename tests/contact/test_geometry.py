@@ -53,7 +53,7 @@ def random_states(robot: artix.Articulation, count: int) -> artix.State:
 def mujoco_distance(kind: str, root_pose: np.ndarray, normal: np.ndarray, height: float) -> float:
     """MuJoCo's distance of the shape of that name from a plane."""
     shape = SHAPES[kind]
-    model, data = _scene(kind, tuple(shape.pose), shape.size, None if shape.points is None else shape.points.tobytes())
+    model, data = _scene(kind, shape.pose, shape.size, shape.points)
     quaternion = np.zeros(4)
     mujoco.mju_quatZ2Vec(quaternion, normal)
     model.geom_sameframe[0] = mujoco.mjtSameFrame.mjSAMEFRAME_NONE
@@ -70,7 +70,7 @@ def _scene(kind, pose, size, points):
     body.add_freejoint()
     options = {"pos": pose[:3], "quat": [pose[6], *pose[3:6]]}
     if kind == "hull":
-        spec.add_mesh(name="hull", uservert=np.frombuffer(points).tolist())
+        spec.add_mesh(name="hull", uservert=np.ravel(points).tolist())
         options["meshname"] = "hull"
     else:
         options["size"] = [*size, 0, 0][:3]
@@ -546,3 +546,11 @@ def test_what_is_remembered_of_a_corner_meets_it_again() -> None:
         np.testing.assert_array_equal(every.choice.recorded(every.contacts.point), every.contacts.point)
         orders.add(tuple(np.asarray(some.choice.candidate).astype(int).tolist()))
     assert len(orders) > 1
+
+
+def test_shapes_are_compared_by_value() -> None:
+    corners = np.random.default_rng(0).normal(size=(5, 3))
+    for make in (lambda: artix.Geometry.sphere(0.1, position=(1, 2, 3)), lambda: artix.Geometry.hull(corners)):
+        assert make() == make()
+        assert len({make(), make()}) == 1
+    assert artix.Geometry.sphere(0.1) != artix.Geometry.sphere(0.1, position=(1, 2, 3))
