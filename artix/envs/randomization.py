@@ -7,6 +7,7 @@ A specification is a sequence of :class:`Change`. Each names a leaf (an array) o
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -114,7 +115,8 @@ def randomize(tree: _Tree, key: Array, changes: Sequence[Change]) -> _Tree:
       The robot or ground with new parameters. ``jax.vmap`` over keys makes a fleet.
 
     Raises:
-      ValueError: a leaf or an entry does not exist; the message lists the valid names.
+      ValueError: a leaf or an entry does not exist (the message lists the valid names), or the rows of a leaf in
+        ``also`` stand for something else than those of the change's own.
 
     Examples:
       >>> from artix import envs
@@ -141,6 +143,12 @@ def with_drawn(tree: _Tree, changes: Sequence[Change], drawn: Sequence[Array]) -
         tree = _replaced(tree, change.leaf.split("."), after)
         for name in change.also:
             beside = leaf_of(tree, name)
+            rows, own_rows = _rows_of(name), _rows_of(change.leaf)
+            if rows != own_rows and hasattr(tree, "topology") and (index is not ... or numbers.ndim):
+                raise ValueError(
+                    f"randomisation of {change.leaf}: the rows of {name} stand for {rows or 'something else'}, its own "
+                    f"for {own_rows or 'something else'}; make it a change of its own"
+                )
             factor = numbers if numbers.ndim == 0 else numbers.reshape(*numbers.shape, *(1,) * (beside.ndim - 1))
             tree = _replaced(tree, name.split("."), beside.at[index].multiply(factor))
     return tree
@@ -198,26 +206,43 @@ def _entry(tree: Any, change: Change, entry: int | str) -> int:
     if not isinstance(entry, str):
         return entry
     topology: Any = getattr(tree, "topology", None)
-    if topology is None:
-        raise ValueError(f"randomisation of {change.leaf}: its entries have no names; found {entry!r}")
-    names = topology.dof_names
-    if change.leaf.startswith("link_") or change.leaf == "gravity_scale":
-        names = topology.link_names
-    elif change.leaf.startswith("geometry."):
-        names = tuple(each.name for each in topology.geometries)
+    rows = _rows_of(change.leaf)
+    if topology is None or rows is None:
+        raise ValueError(f"randomisation of {change.leaf}: its entries have no names; found {entry!r}; give its number")
+    names = {
+        "links": topology.link_names,
+        "DOFs": topology.dof_names,
+        "frames": topology.frame_names,
+        "shapes": tuple(each.name for each in topology.geometries),
+        "followers": tuple(topology.dof_names[follower] for follower, _ in topology.mimic_dofs),
+    }[rows]
+    if change.leaf in ("joint_parent_pose", "joint_child_pose") and entry in topology.joint_names:
+        return topology.joint_names.index(entry) + 1  # the root has no joint
     if entry not in names:
         raise ValueError(f"randomisation of {change.leaf}: no entry called {entry!r}; choose from: {', '.join(names)}")
     return names.index(entry)
 
 
+def _rows_of(leaf: str) -> str | None:
+    """What the rows of a robot's array stand for; ``None`` if they have no names."""
+    group = leaf.split(".")[0]
+    if leaf.startswith(("link_", "max_link_")) or leaf in ("gravity_scale", "joint_parent_pose", "joint_child_pose"):
+        return "links"
+    if group in ("drive", "envelope", "friction", "armature") or leaf.startswith(("joint_", "max_joint_")):
+        return "DOFs"
+    if group == "geometry":
+        return None if leaf == "geometry.point" else "shapes"
+    return {"frame_local_pose": "frames", "mimic": "followers"}.get(group)
+
+
 def _draw(key: Array, change: Change, tree: Any) -> Array:
     leaf = leaf_of(tree, change.leaf)
     shape = () if change.shared else np.empty(leaf.shape, bool)[_index(tree, change, leaf)].shape
-    low, high = change.range
+    low, high = map(float, change.range)
     uniform = random_numbers.uniform(key, max(int(np.prod(shape)), 1), leaf.dtype).reshape(shape)
     if change.distribution == "normal":
         # The lowest of the 2^24 numbers is zero.
         return low + high * jax.scipy.special.ndtri(jnp.maximum(uniform, jnp.asarray(2.0**-25, leaf.dtype)))
     if change.distribution == "log_uniform":
-        return jnp.exp(np.log(low) + (np.log(high) - np.log(low)) * uniform)
+        return jnp.exp(math.log(low) + (math.log(high) - math.log(low)) * uniform)
     return low + (high - low) * uniform

@@ -200,7 +200,7 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
     motions, centers = generalized_motions(articulation, kin), link_centers(articulation, kin)
     first = 0 if tree.num_base_dofs else 1
     jacobian = point_jacobian(tree, motions, centers[:, first:], tree.dof_moves_link[:, first:])
-    return live_links(tree, jacobian, first).reshape(-1, tree.nv)
+    return live_links(tree, jacobian, first).reshape(6 * (tree.num_links - first), tree.nv)
 
 
 # --- internals ------------------------------------------------------------------------------------------------------

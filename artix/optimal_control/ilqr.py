@@ -178,7 +178,7 @@ def _rollout_attempt(
     def body(x: Array, knot: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
         nominal, control, feedforward, gain, gap, time = knot
         applied = control + length * feedforward + _dot(gain, dynamics.difference(nominal, x))
-        applied = _within(problem, applied)
+        applied = within_bounds(problem, applied)
         end, contact_force = dynamics.step(x, applied, time)
         return dynamics.integrate(end, -gap), (x, applied, contact_force)
 
@@ -205,7 +205,7 @@ def _linear_attempt(
     """Multiple shooting: states and controls move along the linear dynamics, and all knots are evaluated at once."""
     deviations, changes = follow(quadratic, policy, length)
     states = jax.vmap(problem.dynamics.integrate)(current.states, deviations)
-    return _evaluated(problem, states, _within(problem, current.controls + changes))
+    return _evaluated(problem, states, within_bounds(problem, current.controls + changes))
 
 
 def _evaluated(problem: Problem, states: Array, controls: Array) -> _Trajectory:
@@ -222,7 +222,8 @@ def _cost(problem: Problem, states: Array, controls: Array, contact_forces: Arra
     return jnp.sum(running) + final_cost(problem, last)
 
 
-def _within(problem: Problem, controls: Array) -> Array:
+def within_bounds(problem: Problem, controls: Array) -> Array:
+    """Controls clipped to the bounds of a problem, if it has some."""
     if problem.control_lower is None or problem.control_upper is None:
         return controls
     return jnp.clip(controls, problem.control_lower, problem.control_upper)

@@ -101,8 +101,15 @@ def inverse_kinematics(
     check_count("iterations", iterations)
     dtype, num_dofs = articulation.dtype, articulation.topology.num_dofs
     targets = as_array("targets", targets, (len(names), 7), dtype, f"a pose for each of {list(names)}")
-    as_array("seeds.joint_position", seeds.joint_position, ("S", num_dofs), dtype, "with a leading axis over seeds")
+    for field, size in (("root_pose", 7), ("joint_position", num_dofs)):
+        value = getattr(seeds, field)
+        as_array(f"seeds.{field}", value, ("S", size), dtype, "with a leading axis over seeds")
+        if len(value) != len(seeds.joint_position) or not len(value):
+            raise ValueError(f"seeds.{field}: expected a row for each seed, at least one; found shape {value.shape}")
     poses = known(targets)
+    for name, value in (("targets", poses), ("seeds.joint_position", known(seeds.joint_position))):
+        if value is not None and not np.all(np.isfinite(value)):
+            raise ValueError(f"{name}: every number must be finite; found {value}")
     if poses is not None and not np.all(np.linalg.norm(poses[:, 3:], axis=1) > 0):
         raise ValueError(f"targets: expected a quaternion xyzw in the last four entries; found {poses[:, 3:]}")
     weight = jnp.asarray(rotation_weight, dtype)
@@ -129,7 +136,7 @@ def inverse_kinematics(
         return state, cost
 
     states, costs = jax.vmap(from_seed)(seeds)
-    best = jnp.argmin(costs)
+    best = jnp.argmin(jnp.where(jnp.isfinite(costs), costs, jnp.inf))
     state = jax.tree.map(lambda leaf: leaf[best], states)
     errors = _errors(articulation, names, targets, state, jnp.ones_like(weight)).reshape(-1, 2, 3)
     distance, angle = jnp.max(jnp.linalg.norm(errors, axis=2), axis=0)

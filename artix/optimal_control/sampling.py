@@ -54,7 +54,7 @@ def mppi(
 
     def improve(controls: Array, key: Array) -> tuple[Array, None]:
         drawn, costs = _drawn(cost, controls, key, deviation, samples)
-        weights = jax.nn.softmax(-costs / temperature)
+        weights = jax.nn.softmax(-costs / jnp.asarray(temperature, costs.dtype))
         average = jnp.tensordot(weights, drawn, 1)
         return jnp.where(jnp.any(jnp.isfinite(costs)), average, controls), None
 
@@ -107,8 +107,14 @@ def cross_entropy(
 
     def improve(carry: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], None]:
         drawn, costs = _drawn(cost, carry[0], key, carry[1], samples)
-        best = drawn[jnp.argsort(costs)[:elites]]
-        return (jnp.mean(best, axis=0), jnp.std(best, axis=0)), None
+        costs = jnp.where(jnp.isfinite(costs), costs, jnp.inf)
+        order = jnp.argsort(costs)[:elites]
+        count = jnp.isfinite(costs[order]).astype(drawn.dtype).reshape(-1, *(1 for _ in controls.shape))
+        number = jnp.maximum(jnp.sum(count), 1)
+        mean = jnp.sum(count * drawn[order], axis=0) / number
+        deviation = jnp.sqrt(jnp.sum(count * (drawn[order] - mean) ** 2, axis=0) / number)
+        is_found = jnp.any(count > 0)
+        return (jnp.where(is_found, mean, carry[0]), jnp.where(is_found, deviation, carry[1])), None
 
     check_key(key)
     check_count("samples", samples)

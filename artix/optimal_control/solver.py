@@ -9,7 +9,7 @@ import jax
 from artix.model.checks import check_count
 from artix.optimal_control.approximation import Hessian
 from artix.optimal_control.checks import check_choice
-from artix.optimal_control.ilqr import Options, Riccati, Solution, iterate
+from artix.optimal_control.ilqr import Options, Riccati, Solution, iterate, within_bounds
 from artix.optimal_control.problem import Problem, checked, rollout
 from artix.optimal_control.sensitivity import problem_cotangent, with_implicit_derivatives
 
@@ -93,6 +93,7 @@ def solve(
         )
     if problem.has_bounds and riccati == "parallel":
         raise ValueError("riccati='parallel' does not support bounds; use 'sequential', or replace the bounds by costs")
+    controls = within_bounds(problem, controls)
     if states is None:
         if multiple_shooting:
             raise ValueError("multiple_shooting needs a first guess of the states, too")

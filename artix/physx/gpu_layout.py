@@ -110,7 +110,7 @@ def check_state(fleet: Fleet, state: State) -> None:
 
 
 def check_simulation(fleet: Fleet, simulation: ArticulationSimulation) -> None:
-    """Raises ``ValueError`` unless the simulations are those of the fleet's members."""
+    """Raises ``ValueError`` or ``TypeError`` unless the simulations are those of the fleet's members."""
     tree = fleet.articulation.topology
     expected, found = (fleet.num_members, tree.num_dofs), simulation.state.joint_position.shape
     links = simulation.state.root_pose.shape[:1] + simulation.report.link_velocity.shape[1:2]
@@ -119,6 +119,7 @@ def check_simulation(fleet: Fleet, simulation: ArticulationSimulation) -> None:
             f"the simulation is not that of the fleet: joint positions must have shape {expected}, found {found}; "
             "create it with artix.physx.create_fleet_simulation(fleet)"
         )
+    check_state(fleet, simulation.state)
 
 
 def to_transform(pose: jax.Array) -> jax.Array:

@@ -6,8 +6,9 @@ own links and DOFs are padding: zero when read (PhysX leaves them untouched), ig
 
 from __future__ import annotations
 
+import enum
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ from artix.physx.sleeping import wake_if
 from artix.simulation.common.options import SolverOptions
 
 Array = jax.Array
+_Type = TypeVar("_Type", ReadType, WriteType)
 
 _TENDON_READS = range(ReadType.FIXED_TENDON, ReadType.SPATIAL_TENDON_ATTACHMENT + 1)
 _TENDON_WRITES = range(WriteType.FIXED_TENDON, WriteType.SPATIAL_TENDON_ATTACHMENT + 1)
@@ -64,6 +66,13 @@ def create_fleet_simulation(
     return jax.vmap(partial(create_simulation, options=options))(fleet.articulation, state)
 
 
+def _of_type(kind: type[_Type], data_type: Any) -> _Type:
+    """A type of data; those for reading and writing have the same numbers, so one is not taken for the other."""
+    if isinstance(data_type, enum.IntEnum) and not isinstance(data_type, kind):
+        raise TypeError(f"data_type: expected {kind.__name__}, found {data_type!r}")
+    return kind(data_type)
+
+
 def get_articulation_data(
     fleet: Fleet, simulation: ArticulationSimulation, indices: npt.ArrayLike, data_type: ReadType
 ) -> Any:
@@ -94,7 +103,7 @@ def get_articulation_data(
 
     Raises:
       IndexError: an index is not a member of the fleet.
-      TypeError: the indices are not integers.
+      TypeError: the indices are not integers, or ``data_type`` is one for writing.
       ValueError: the simulation is not that of the fleet.
 
     Examples:
@@ -106,7 +115,7 @@ def get_articulation_data(
       >>> print(poses.shape, poses[0, 1])  # PxTransform: the quaternion first
       (1, 9, 7) [0. 0. 0. 1. 0. 0. 0.]
     """
-    data_type, indices = ReadType(data_type), check_indices(fleet, indices)
+    data_type, indices = _of_type(ReadType, data_type), check_indices(fleet, indices)
     check_simulation(fleet, simulation)
     if data_type in _TENDON_READS:
         return read_tendons(fleet, simulation.articulation, indices, data_type.name)
@@ -132,7 +141,8 @@ def set_articulation_data(
 
     Raises:
       IndexError: an index is not a member of the fleet.
-      TypeError: the indices are not integers, or the data has another dtype than the fleet.
+      TypeError: the indices are not integers, the data has another dtype than the fleet, or ``data_type`` is one for
+        reading.
       ValueError: an index appears twice, the data has the wrong shape, the simulation is not that of the fleet, or a
         tendon joint's axis differs from the topology's.
 
@@ -145,7 +155,7 @@ def set_articulation_data(
       >>> print(scene.state.joint_position[1, :2])
       [0.2 0.2]
     """
-    data_type, indices = WriteType(data_type), check_indices(fleet, indices, distinct=True)
+    data_type, indices = _of_type(WriteType, data_type), check_indices(fleet, indices, distinct=True)
     check_simulation(fleet, simulation)
     if data_type in _TENDON_WRITES:
         articulation = write_tendons(fleet, simulation.articulation, data, indices, data_type.name)

@@ -184,3 +184,27 @@ def test_an_actuator_network_is_its_layers():
         actuators.actuator_network(params, jnp.zeros((3, 3)))
     with pytest.raises(ValueError, match="one output"):
         actuators.actuator_network(params[:1], jnp.zeros((3, 4)))
+
+
+def test_names_are_those_of_the_rows_of_a_leaf():
+    robot, key = artix.robots.load("quadruped"), jax.random.key(0)
+    (shank,) = (k for k, name in enumerate(robot.topology.link_names) if name == "front_left_shank")
+    for name in ("front_left_knee", "front_left_shank"):  # a joint's frame belongs to its child link
+        change = Change("joint_parent_pose", "add", (1.0, 1.0), entries=(name,), components=(2,))
+        moved = envs.randomize(robot, key, [change]).joint_parent_pose - robot.joint_parent_pose
+        np.testing.assert_array_equal(np.argwhere(moved), [[shank, 2]])
+    slow = envs.randomize(robot, key, [Change("max_link_linear_velocity", "absolute", (2.0, 2.0), entries=("trunk",))])
+    np.testing.assert_array_equal(np.flatnonzero(np.isfinite(slow.max_link_linear_velocity)), [0])
+    with pytest.raises(ValueError, match="gravity: its entries have no names; found 'z'; give its number"):
+        envs.randomize(robot, key, [Change("gravity", "scale", (1.0, 1.0), entries=("z",))])
+    change = Change("link_mass", "scale", (2.0, 2.0), entries=("trunk",), also=("drive.stiffness",))
+    with pytest.raises(ValueError, match=r"the rows of drive.stiffness stand for DOFs, its own for links"):
+        envs.randomize(robot, key, [change])
+
+
+def test_drawn_numbers_have_the_dtype_of_the_leaf():
+    robot = artix.robots.load("cart_pole", dtype="float32")
+    for bounds in ((0.5, 2.0), (np.float64(0.5), np.float64(2.0))):
+        change = Change("link_mass", "scale", bounds, distribution="log_uniform")
+        (drawn,) = randomization.draw(robot, jax.random.key(0), [change])
+        assert drawn.dtype == np.float32

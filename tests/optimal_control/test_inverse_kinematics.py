@@ -105,3 +105,18 @@ def test_what_is_asked_is_checked():
         optimal_control.inverse_kinematics(arm, ["tool"], jnp.zeros((1, 7)), seeds_of(arm, 2))
     with pytest.raises(TypeError, match=r"frames: .* write \['tool'\]"):
         optimal_control.inverse_kinematics(arm, "tool", jnp.ones((1, 7)), seeds_of(arm, 2))
+
+
+def test_seeds_that_are_not_finite():
+    arm = artix.robots.load("arm7").astype("float64")
+    keys = jax.random.split(jax.random.key(0), 9)
+    states = jax.vmap(lambda key: artix.random_state(arm, key))(keys)
+    goal = artix.frame_pose(arm, jax.tree.map(lambda x: x[8], states), "tool")[None]
+    seeds = jax.tree.map(lambda x: x[:8], states)
+    spoiled = seeds.replace(joint_position=seeds.joint_position.at[3, 2].set(jnp.nan))
+    with pytest.raises(ValueError, match=r"seeds\.joint_position: every number must be finite"):
+        optimal_control.inverse_kinematics(arm, ["tool"], goal, spoiled)
+    traced = jax.jit(lambda seeds: optimal_control.inverse_kinematics(arm, ["tool"], goal, seeds))
+    assert traced(spoiled).solved
+    with pytest.raises(ValueError, match=r"seeds\.root_pose: expected"):
+        optimal_control.inverse_kinematics(arm, ["tool"], goal, seeds.replace(root_pose=seeds.root_pose[0]))

@@ -265,3 +265,33 @@ def test_ilqr_finds_crocoddyls_trot():
     np.testing.assert_allclose(found.states[:, 7:19], recorded["positions"][:, 7:][:, order], atol=1e-7)
     np.testing.assert_allclose(found.states[:, :3], recorded["positions"][:, :3], atol=1e-7)
     np.testing.assert_allclose(found.states[:, 25:], recorded["joint_velocities"][:, order], atol=1e-6)
+
+
+@pytest.mark.parametrize("with_states", [False, True])
+def test_a_guess_beyond_the_bounds_is_brought_within(with_states):
+    pole = artix.robots.load("cart_pole").astype("float64")
+    problem = optimal_control.Problem(
+        optimal_control.discrete_dynamics(pole, 0.05),
+        jnp.array([0.5, 0.2, 0.0, 0.0]),
+        lambda knot: jnp.concatenate([knot.state.joint_position, 0.1 * knot.control]),
+        lambda knot: 5 * knot.state.joint_position,
+    )
+    free = optimal_control.solve(problem, jnp.zeros((20, 2)), iterations=20)
+    limit = jnp.array([1.0, 0.5])
+    bounded = problem.replace(control_lower=-limit, control_upper=limit)
+    wanted = optimal_control.solve(bounded, jnp.zeros((20, 2)), iterations=20)
+    states = free.states if with_states else None
+    found = optimal_control.solve(bounded, free.controls, states, iterations=20)
+    assert np.all(np.abs(found.controls) <= limit)
+    assert found.converged
+    np.testing.assert_allclose(found.cost, wanted.cost, rtol=1e-6)
+
+
+def test_samples_without_a_cost_are_no_elites():
+    key = jax.random.key(0)
+    found = optimal_control.cross_entropy(
+        lambda u: jnp.where(u[0, 0] > 2.3, (u[0, 0] - 3) ** 2, jnp.inf), jnp.zeros((1, 1)), key, iterations=1
+    )
+    assert found[0, 0] > 2.3
+    guess = jnp.ones((1, 1))
+    np.testing.assert_array_equal(optimal_control.cross_entropy(lambda u: jnp.nan * jnp.sum(u), guess, key), guess)

@@ -428,3 +428,30 @@ def test_who_is_written_to_wakes(tendons) -> None:
 def test_reading_no_one_gives_nothing(fleet, simulation) -> None:
     data = physx.get_articulation_data(fleet, simulation, [], ReadType.JOINT_POSITION)
     assert data.shape == (0, fleet.padding.dofs)
+
+
+def test_types_and_simulations_that_are_not_meant(fleet, simulation) -> None:
+    with pytest.raises(
+        TypeError, match="data_type: expected ArticulationGPUAPIWriteType, found <ArticulationGPUAPIRead"
+    ):
+        physx.set_articulation_data(fleet, simulation, jnp.zeros((1, 1)), [0], ReadType.JOINT_FORCE)
+    with pytest.raises(
+        TypeError, match="data_type: expected ArticulationGPUAPIReadType, found <ArticulationGPUAPIWrite"
+    ):
+        physx.get_articulation_data(fleet, simulation, [0], WriteType.JOINT_FORCE)
+    other = "float32" if fleet.articulation.dtype == np.float64 else "float64"
+    state = jax.tree.map(lambda x: x.astype(other), simulation.state)
+    with pytest.raises(TypeError, match=rf"state\.root_pose: expected dtype .*found {other}"):
+        physx.get_articulation_data(fleet, simulation.replace(state=state), [0], ReadType.JOINT_POSITION)
+
+
+def test_a_fixed_body_without_joints() -> None:
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    builder.add_link(mass=1.0, inertia=(0.1, 0.1, 0.1))
+    body = builder.build()
+    assert artix.dense_jacobian(body, artix.neutral_state(body)).shape == (0, 0)
+    after = physx.simulate(physx.create_simulation(body), 0.01)
+    np.testing.assert_array_equal(after.state.root_pose, [0, 0, 0, 0, 0, 0, 1])
+    for solver in ("pgs", "tgs"):
+        options = artix.SolverOptions(solver=solver)
+        np.testing.assert_array_equal(artix.step(body, artix.neutral_state(body), None, 0.01, options).root_velocity, 0)

@@ -125,7 +125,8 @@ def evaluate_step_start(
 
 def _link_jacobian(articulation: Articulation, state: State) -> Array:
     tree = articulation.topology
-    jacobian = dense_jacobian(articulation, state).reshape(-1, 6, tree.nv)
+    rows = tree.num_links - (0 if tree.num_base_dofs else 1)
+    jacobian = dense_jacobian(articulation, state).reshape(rows, 6, tree.nv)
     return jacobian if tree.num_base_dofs else jnp.pad(jacobian, ((1, 0), (0, 0), (0, 0)))
 
 
