@@ -466,3 +466,28 @@ def test_what_is_switched_off_or_counted_elsewhere_is_reported():
     assert sum("counts its gravity compensation as actuator effort" in message for message in messages) == 1
     robot = artix.load_mjcf(text)
     assert robot.drive.stiffness[robot.topology.dof_index("slide")] == 0.0
+
+
+def test_links_with_other_gravity_are_not_merged_through_one_without_mass() -> None:
+    text = """<mujoco><worldbody><body name="host"><joint name="hinge" axis="0 1 0"/>
+    <inertial pos="0 0 -1" mass="1" diaginertia=".1 .1 .1"/><body name="mount" gravcomp="1"><body name="balloon"
+    gravcomp="1" pos="0 0 -1"><inertial pos="0 0 0" mass="2" diaginertia=".1 .1 .1"/></body></body></body></worldbody>
+    </mujoco>"""
+    for merge in (False, True):
+        robot = artix.load_mjcf(text, merge_fixed_joints=merge)
+        state = artix.neutral_state(robot).replace(joint_position=jnp.array([0.5]))
+        np.testing.assert_allclose(artix.gravity_compensation(robot, state), 9.81 * np.sin(0.5), rtol=1e-5)
+
+
+def test_dampers_beside_a_servo_pull_as_in_mujoco() -> None:
+    text = """<mujoco><worldbody><body><joint name="a" axis="0 1 0"/><inertial pos="0 0 0" mass="1"
+    diaginertia="1 1 1"/></body></worldbody><actuator>
+    <general joint="a" biastype="affine" gainprm="0" biasprm="3 0 -1"/>
+    <general joint="a" biastype="affine" gainprm="0" biasprm="2 -5 -4"/></actuator></mujoco>"""
+    robot, model = artix.load_mjcf(text), mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(model)
+    data.qpos[0], data.qvel[0] = 0.2, 0.3
+    mujoco.mj_forward(model, data)
+    drive = robot.drive
+    force = drive.stiffness * (drive.target_position - 0.2) + drive.damping * (drive.target_velocity - 0.3)
+    np.testing.assert_allclose(force, data.qfrc_actuator, rtol=1e-6)

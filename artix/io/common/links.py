@@ -80,7 +80,12 @@ def add_links(
     pose_in_host: dict[str, np.ndarray] = {}
     members: dict[str, list[str]] = {}
     for link in links:
-        if merge_fixed_joints and link.parent is not None and link.joint is not None and _is_rigid(link, by_name):
+        if (
+            merge_fixed_joints
+            and link.parent is not None
+            and link.joint is not None
+            and _is_rigid(link, by_name[host[link.parent]])
+        ):
             pose = compose(np.asarray(link.joint.parent_pose), inverse(np.asarray(link.joint.child_pose)))
             host[link.name], pose_in_host[link.name] = host[link.parent], compose(pose_in_host[link.parent], pose)
         else:
@@ -128,11 +133,11 @@ def _add_geometries(
     return {link: tuple(every) for link, every in found.items()}
 
 
-def _is_rigid(link: LinkDescription, by_name: Mapping[str, LinkDescription]) -> bool:
-    """Whether the link can be merged into its parent: its joint is fixed, and its options agree or it is massless."""
+def _is_rigid(link: LinkDescription, host: LinkDescription) -> bool:
+    """Whether a link can be merged into its parent's host: its joint is fixed, and options agree or it is massless."""
     if link.parent is None or link.joint is None or link.joint.type is not JointType.FIX:
         return False
-    return link.mass == 0.0 or link.options == by_name[link.parent].options
+    return link.mass == 0.0 or link.options == host.options
 
 
 def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:

@@ -21,7 +21,7 @@ class _Actuation:
       stiffness: stiffness of the position servo [N m/rad or N/m].
       damping: damping of the servos [N m s/rad or N s/m].
       target: position that the position servo holds at zero control [rad or m].
-      target_velocity: velocity that a velocity servo holds at zero control [rad/s or m/s].
+      pull: effort of velocity servos at rest and zero control [N m or N].
       drive_limit: effort limit of the servo [N m or N].
       motor_limit: total effort limit of the motors [N m or N], infinite if unlimited.
       servos: number of servos.
@@ -31,7 +31,7 @@ class _Actuation:
     stiffness: float = 0.0
     damping: float = 0.0
     target: float = 0.0
-    target_velocity: float = 0.0
+    pull: float = 0.0
     drive_limit: float = np.inf
     motor_limit: float = np.inf
     servos: int = 0
@@ -81,7 +81,7 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
         damping=actuation.damping,
         max_force=min(actuation.drive_limit, limit) if actuation.servos else np.inf,
         target=actuation.target,
-        target_velocity=actuation.target_velocity,
+        target_velocity=actuation.pull / actuation.damping if actuation.pull else 0.0,
     )
     return {
         "armature": float(model.dof_armature[dof]),
@@ -160,7 +160,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
         if law.stiffness:
             actuation.target = law.constant / law.stiffness
         else:
-            actuation.target_velocity += law.constant / law.damping
+            actuation.pull += law.constant
         actuation.drive_limit = min(actuation.drive_limit, law.limit)
 
 
