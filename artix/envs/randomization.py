@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.envs import random_numbers
+from artix.model.articulation import PER_DOF, PER_LINK
 
 Array = jax.Array
 _Tree = TypeVar("_Tree")
@@ -226,9 +227,9 @@ def _entry(tree: Any, change: Change, entry: int | str) -> int:
 def _rows_of(leaf: str) -> str | None:
     """What the rows of a robot's array stand for; ``None`` if they have no names."""
     group = leaf.split(".")[0]
-    if leaf.startswith(("link_", "max_link_")) or leaf in ("gravity_scale", "joint_parent_pose", "joint_child_pose"):
+    if group in PER_LINK:
         return "links"
-    if group in ("drive", "envelope", "friction", "armature") or leaf.startswith(("joint_", "max_joint_")):
+    if group in PER_DOF:
         return "DOFs"
     if group == "geometry":
         return None if leaf == "geometry.point" else "shapes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,11 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, Sharding
 
-from artix.math.arrays import device_array
+from artix.fleet.kinds import have_tracers, members_of
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
-
-Array = jax.Array
 
 
 def member_topology(articulation: Any, number: int) -> Topology:
@@ -116,28 +115,23 @@ def joined_states(topologies: Sequence[Topology], states: Sequence[State], width
         raise ValueError(f"expected {len(topologies)} states, one per member; found {len(states)}")
     padded = []
     for number, (topology, state) in enumerate(zip(topologies, states, strict=True)):
-        for field, size in _widths(topology.num_dofs).items():
+        for field, size in widths_of_state(topology.num_dofs).items():
             if jnp.shape(getattr(state, field)) != (size,):
                 raise ValueError(
                     f"state {number}: {field} must have shape ({size},) for {topology.name!r}; "
                     f"found {jnp.shape(getattr(state, field))}"
                 )
-        xp: Any = jnp if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(state)) else np
+        xp: Any = jnp if have_tracers(state) else np
         extra = (0, width - topology.num_dofs)
         padded.append(
             state.replace(
                 joint_position=xp.pad(state.joint_position, extra), joint_velocity=xp.pad(state.joint_velocity, extra)
             )
         )
-    return jax.tree.map(_stacked, *padded)
+    return jax.tree.map(functools.partial(members_of, np.arange(len(states))), *padded)
 
 
-def _stacked(*leaves: Any) -> Array:
-    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
-    return jnp.stack(leaves) if is_traced else device_array(np.stack(leaves))
-
-
-def _widths(dofs: int) -> dict[str, int]:
+def widths_of_state(dofs: int) -> dict[str, int]:
     """The lengths of a state's arrays."""
     return {"root_pose": 7, "root_velocity": 6, "joint_position": dofs, "joint_velocity": dofs}
 
@@ -174,7 +168,7 @@ def _states_in(tree: Any) -> Iterator[State]:
 
 
 def _check_state(name: str, state: State, members: int, dofs: int) -> None:
-    for field, width in _widths(dofs).items():
+    for field, width in widths_of_state(dofs).items():
         shape = jnp.shape(getattr(state, field))
         if shape != (members, width):
             raise ValueError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -142,14 +141,16 @@ class ArticulationBuilder:
         }
         inertial = {"mass": mass, "com_pose": unit_pose(com_pose, f"{where}: com_pose"), "inertia": inertia}
         checked = {key: link_number(key, value, where) for key, value in numbers.items()}
-        before = len(self._links), set(self._names), set(self._joint_names)
+        count = len(self._links)
         try:
             for part in first_joints:
                 parent = self.add_link(parent, part, name=f"{name}:{part.name}")
             return self._appended(parent, joint, name, numbers=checked, **inertial)
         except (TypeError, ValueError):  # A refused link leaves nothing behind.
-            del self._links[before[0] :]
-            _, self._names, self._joint_names = before
+            added = self._links[count:]
+            self._names -= {link.name for link in added}
+            self._joint_names -= {str(link.joint.name) for link in added}
+            del self._links[count:]
             raise
 
     def _appended(self, parent: int | None, joint: Joint | None, name: str, **parameters: Any) -> int:
@@ -157,7 +158,7 @@ class ArticulationBuilder:
         self._names.add(name)
         if index:
             self._joint_names.add(str(joint.name))
-        number = -1 if parent is None else operator.index(parent)
+        number = -1 if parent is None else int(parent)
         self._links.append(LinkParameters(name=name, parent=number, joint=joint, **parameters))
         return index
 

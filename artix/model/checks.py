@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import numbers
 from typing import Any, Protocol
@@ -10,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.model.articulation import Articulation, State
+from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
 from artix.model.couplings import MimicJoints
+from artix.model.geometry import Geometries
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
 from artix.model.topology import Topology
 
@@ -87,30 +89,30 @@ def check_parameters(articulation: Articulation) -> None:
                 check_vector(".".join(("articulation", *path)), value, shape, articulation.dtype, "its topology's")
 
 
+_GROUPS: dict[str, type] = {
+    "drive": Drives,
+    "envelope": DriveEnvelopes,
+    "friction": JointFrictions,
+    "mimic": MimicJoints,
+    "geometry": Geometries,
+}
+_INNER_AXES = {"link_inertia": (3, 3), "size": (3,)}
+
+
 @functools.lru_cache(maxsize=64)
 def _shapes_of_parameters(
     links: int, dofs: int, frames: int, mimics: int, geometries: int
 ) -> dict[tuple[str, ...], tuple[int, ...]]:
     """The shapes of an articulation's arrays by their names."""
-    fields = Articulation.__annotations__
-    shapes: dict[tuple[str, ...], tuple[int, ...]] = {
-        ("link_com_pose",): (links, 7),
-        ("link_inertia",): (links, 3, 3),
-        ("gravity",): (3,),
-        ("gravity_scale",): (links,),
-        ("frame_local_pose",): (frames, 7),
-        ("geometry", "pose"): (geometries, 7),
-        ("geometry", "size"): (geometries, 3),
-    }
-    shapes |= {(f"joint_{side}_pose",): (links, 7) for side in ("parent", "child")}
-    of_dofs = ("armature", "joint_pitch", "joint_lower_limit", "joint_upper_limit", "max_joint_velocity")
-    shapes |= {(name,): (dofs,) for name in (*of_dofs, "max_joint_force")}
-    shapes |= {(name,): (links,) for name in fields if name.endswith(("_damping", "_cfm_scale", "link_mass"))}
-    shapes |= {(name,): (links,) for name in fields if name.startswith("max_link_")}
-    of_groups = ("drive", Drives, dofs), ("envelope", DriveEnvelopes, dofs), ("friction", JointFrictions, dofs)
-    for group, kind, length in (*of_groups, ("mimic", MimicJoints, mimics)):
-        shapes |= {(group, name): (length,) for name in kind.__annotations__}
-    shapes |= {("geometry", name): (geometries,) for name in ("friction", "restitution", "stiffness", "damping")}
+    lengths = dict.fromkeys(PER_LINK, links) | dict.fromkeys(PER_DOF, dofs)
+    lengths |= {"frame_local_pose": frames, "mimic": mimics, "geometry": geometries}
+    shapes: dict[tuple[str, ...], tuple[int, ...]] = {("gravity",): (3,)}
+    for name, length in lengths.items():
+        group = _GROUPS.get(name)
+        for path in [(name,)] if group is None else [(name, field.name) for field in dataclasses.fields(group)]:
+            inner = (7,) if path[-1].endswith("pose") else _INNER_AXES.get(path[-1], ())
+            shapes[path] = (length, *inner)
+    del shapes["geometry", "point"]  # It has a row for each point of a hull.
     return shapes
 
 

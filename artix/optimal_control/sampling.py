@@ -107,13 +107,12 @@ def cross_entropy(
 
     def improve(carry: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], None]:
         drawn, costs = _drawn(cost, carry[0], key, carry[1], samples)
-        costs = jnp.where(jnp.isfinite(costs), costs, jnp.inf)
         order = jnp.argsort(costs)[:elites]
-        count = jnp.isfinite(costs[order]).astype(drawn.dtype).reshape(-1, *(1 for _ in controls.shape))
-        number = jnp.maximum(jnp.sum(count), 1)
-        mean = jnp.sum(count * drawn[order], axis=0) / number
-        deviation = jnp.sqrt(jnp.sum(count * (drawn[order] - mean) ** 2, axis=0) / number)
-        is_found = jnp.any(count > 0)
+        counts = jnp.isfinite(costs[order]).astype(drawn.dtype).reshape(-1, *(1 for _ in controls.shape))
+        total = jnp.maximum(jnp.sum(counts), 1)
+        mean = jnp.sum(counts * drawn[order], axis=0) / total
+        deviation = jnp.sqrt(jnp.sum(counts * (drawn[order] - mean) ** 2, axis=0) / total)
+        is_found = jnp.any(counts > 0)
         return (jnp.where(is_found, mean, carry[0]), jnp.where(is_found, deviation, carry[1])), None
 
     check_key(key)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from artix.kinematics.bodies import screw_pitches
 from artix.kinematics.links import link_velocities
+from artix.kinematics.tree import where_live
 from artix.model.checks import check_vector
 from artix.physx.cache import ArticulationCache, RootLinkData, check_cache
 from artix.physx.enums import ArticulationCacheFlag as Flag
@@ -220,4 +221,4 @@ def _efforts(simulation: ArticulationSimulation) -> Array:
     efforts = torque_first[link, axis]
     if tree.has_helical:
         efforts = efforts + screw_pitches(simulation.articulation) * torque_first[link, axis % 3 + 3]
-    return efforts if tree.dof_is_live is None else jnp.where(tree.dof_is_live, efforts, jnp.zeros_like(efforts))
+    return where_live(tree, efforts)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from artix.fleet.arguments import widths_of_state
 from artix.fleet.fleet import Fleet
 from artix.model.articulation import State
 from artix.model.checks import check_vector
@@ -103,8 +104,7 @@ def check_indices(fleet: Fleet, indices: npt.ArrayLike, *, distinct: bool = Fals
 def check_state(fleet: Fleet, state: State) -> None:
     """Raises ``ValueError`` or ``TypeError`` unless the arrays of a state have a row for each member of the fleet."""
     members, dofs = fleet.num_members, fleet.articulation.topology.num_dofs
-    widths = {"root_pose": 7, "root_velocity": 6, "joint_position": dofs, "joint_velocity": dofs}
-    for name, width in widths.items():
+    for name, width in widths_of_state(dofs).items():
         array, meaning = getattr(state, name), "a row for each member of the fleet"
         check_vector(f"state.{name}", array, (members, width), fleet.articulation.dtype, meaning)
 

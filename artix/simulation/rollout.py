@@ -139,10 +139,9 @@ def _rollout(
         check_count("num_steps", num_steps, 0)
     take_step, step_with_memory = steps
     memory = no_memory(model, ground, options)
-    if isinstance(memory, ContactMemory):
+    if isinstance(memory, ContactMemory) and (num_steps is not None or all(map(len, jax.tree.leaves(control)))):
         first = control if num_steps is not None else _first(control)
-        if first is not None or num_steps is not None:
-            memory = settled_contact_memory(model, start, first, dt, options, ground=ground)
+        memory = settled_contact_memory(model, start, first, dt, options, ground=ground)
 
     def advance(now: tuple[Any, Any], now_control: Any) -> tuple[tuple[Any, Any], Any]:
         given = control if num_steps is not None else now_control
@@ -222,7 +221,5 @@ def settled_contact_memory(
 
 
 def _first(controls: Any) -> Any:
-    """The controls of the first step, ``None`` if there is none."""
-    if any(len(x) == 0 for x in jax.tree.leaves(controls)):
-        return None
+    """The controls of the first step."""
     return jax.tree.map(lambda x: x[0], controls)

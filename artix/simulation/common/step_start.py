@@ -125,8 +125,8 @@ def evaluate_step_start(
 
 def _link_jacobian(articulation: Articulation, state: State) -> Array:
     tree = articulation.topology
-    rows = tree.num_links - (0 if tree.num_base_dofs else 1)
-    jacobian = dense_jacobian(articulation, state).reshape(rows, 6, tree.nv)
+    jacobian = dense_jacobian(articulation, state)
+    jacobian = jacobian.reshape(len(jacobian) // 6, 6, tree.nv)
     return jacobian if tree.num_base_dofs else jnp.pad(jacobian, ((1, 0), (0, 0), (0, 0)))
 
 
