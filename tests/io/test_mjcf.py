@@ -201,6 +201,41 @@ def test_motors_limit_the_commanded_force():
     assert np.all(robot.drive.stiffness[:3] == 0.0)
 
 
+@pytest.mark.parametrize(
+    ("motors", "unlimited"),
+    [
+        ('<motor joint="wrist" gear="0 0 -20" ctrlrange="-1 1"/>', [0, 1]),
+        ('<motor joint="wrist" gear="0 7" ctrlrange="-1 1"/><motor joint="wrist" gear="2" forcerange="-3 4"/>', [2]),
+        ('<motor joint="wrist" gear="0 7" ctrlrange="-1 1"/><motor joint="wrist" gear="0 7"/>', [0, 1, 2]),
+    ],
+)
+def test_motors_on_a_ball_joint_limit_its_components(motors, unlimited, tmp_path):
+    text = mjcf(extra=f"<actuator>{motors}</actuator>")
+    model, robot = mujoco.MjModel.from_xml_string(text), artix.load_mjcf(text)
+    data, limits = mujoco.MjData(model), np.array(robot.max_joint_force[robot.topology.dofs("wrist")])
+    data.ctrl[:] = 1e3
+    mujoco.mj_forward(model, data)
+    np.testing.assert_array_equal(np.flatnonzero(limits == np.inf), unlimited)
+    limited = np.setdiff1d(np.arange(3), unlimited)
+    np.testing.assert_allclose(limits[limited], np.abs(data.joint("wrist").qfrc_actuator[limited]), rtol=1e-12)
+    artix.save(robot, tmp_path / "again.xml")
+    np.testing.assert_array_equal(artix.load(tmp_path / "again.xml").max_joint_force, robot.max_joint_force)
+
+
+@pytest.mark.parametrize(
+    ("motor", "message"),
+    [
+        ('<motor joint="root" gear="1 0 0 0 0 0" ctrlrange="-1 1"/>', "a motor on a free joint is not read"),
+        ('<motor joint="wrist" gear="1 2 0" ctrlrange="-1 1"/>', "not one of a component of the ball joint's torque"),
+        ('<motor jointinparent="wrist" gear="1" forcerange="-1 1"/>', "not one of a component of the ball joint"),
+    ],
+)
+def test_motors_whose_limit_is_not_read_are_reported(motor, message):
+    text = mjcf(free(), f"<actuator>{motor}</actuator>")
+    assert sum(message in issue.message for issue in artix.check_mjcf(text)) == 1
+    assert np.all(artix.load_mjcf(text).max_joint_force == np.inf)
+
+
 def test_springs_pull_to_their_reference():
     text = mjcf(BODIES.replace('name="twist"', 'name="twist" stiffness="9" springref="-30"'))
     robot = artix.load_mjcf(text)

@@ -23,9 +23,8 @@ class _Actuation:
       target: position that the position servo holds at zero control [rad or m].
       pull: effort of velocity servos at rest and zero control [N m or N].
       drive_limit: effort limit of the servo [N m or N].
-      motor_limit: total effort limit of the motors [N m or N], infinite if unlimited.
+      motor_limit: total effort limit of the motors for each DOF [N m or N], zero without motors.
       servos: number of servos.
-      motors: number of motors.
     """
 
     stiffness: float = 0.0
@@ -33,9 +32,8 @@ class _Actuation:
     target: float = 0.0
     pull: float = 0.0
     drive_limit: float = np.inf
-    motor_limit: float = np.inf
+    motor_limit: float | np.ndarray = 0.0
     servos: int = 0
-    motors: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +43,8 @@ class _Law:
     constant: float
     stiffness: float
     damping: float
-    limit: float
+    limit: np.ndarray
+    """For each DOF of the joint; zero where it does not act."""
 
     @property
     def is_motor(self) -> bool:
@@ -73,6 +72,7 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
     loss = 0.0 if source.disables("FRICTIONLOSS") else float(model.dof_frictionloss[dof])
     viscous = 0.0 if source.disables("DAMPER") else float(model.dof_damping[dof])
     limit = _joint_limit(source, joint)
+    motors = np.broadcast_to(actuation.motor_limit, 3 if model.jnt_type[joint] == BALL else 1)
     if model.jnt_actgravcomp[joint]:
         message = "MuJoCo counts its gravity compensation as actuator effort, artix as reduced gravity"
         source.report.warning(source.place("jnt", joint), message, "nothing, unless effort limits should include it")
@@ -86,7 +86,7 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
     return {
         "armature": float(model.dof_armature[dof]),
         "friction": JointFriction(static=loss, dynamic=loss, viscous=viscous),
-        "max_force": min(actuation.motor_limit, limit),
+        "max_force": np.minimum(np.where(motors > 0.0, motors, np.inf), limit).tolist(),
         "drive": _with_spring(source, joint, drive, actuation.servos > 0),
     }
 
@@ -147,10 +147,12 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
     if law.is_motor:
         if law.constant:
             source.report_unsupported("actuator", place, "it adds a constant force")
-        actuation.motor_limit = law.limit + (actuation.motor_limit if actuation.motors else 0.0)
-        actuation.motors += 1
+        if model.jnt_type[joint] == FREE:
+            message = "a motor on a free joint is not read; it has no effect without a command"
+            source.report.warning(place, message, "apply its force as wrenches on the root link")
+        actuation.motor_limit = actuation.motor_limit + law.limit
     elif actuation.servos and (
-        min(law.stiffness, actuation.stiffness) or min(law.limit, actuation.drive_limit) < np.inf
+        min(law.stiffness, actuation.stiffness) or min(*law.limit, actuation.drive_limit) < np.inf
     ):
         source.report_unsupported("actuator", place, "its joint has another servo already, but only one drive")
     else:
@@ -161,7 +163,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
             actuation.target = law.constant / law.stiffness
         else:
             actuation.pull += law.constant
-        actuation.drive_limit = min(actuation.drive_limit, law.limit)
+        actuation.drive_limit = min(actuation.drive_limit, *law.limit.tolist())
 
 
 def _is_off(source: MjcfSource, actuator: int) -> bool:
@@ -220,21 +222,28 @@ def _law(source: MjcfSource, actuator: int) -> _Law | None:
     if stiffness < 0.0 or damping < 0.0:
         source.report_unsupported("actuator", place, "its stiffness or damping is negative")
         return None
-    limit = _effort_limit(source, actuator, abs(gear), abs(gear * float(gain[0])), not (stiffness or damping))
+    limit = _effort_limit(source, actuator, abs(float(gain[0])), not (stiffness or damping))
     return _Law(float(constant), float(stiffness), float(damping), limit)
 
 
-def _effort_limit(source: MjcfSource, actuator: int, gear: float, gain: float, motor: bool) -> float:
-    """The effort limit of an actuator at its joint; that of a motor may follow from its control range."""
-    model, limit = source.model, np.inf
+def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -> np.ndarray:
+    """The effort limits of an actuator at the DOFs of its joint; those of a motor may follow from its control range."""
+    model, place, limit = source.model, source.place("actuator", actuator), np.inf
     if model.actuator_forcelimited[actuator]:
         low, high = map(float, model.actuator_forcerange[actuator])
         if low != -high and not motor:
-            source.report_unsupported("actuator", source.place("actuator", actuator), "its forcerange is not symmetric")
-        limit = gear * max(-low, high, 0.0)
+            source.report_unsupported("actuator", place, "its forcerange is not symmetric")
+        limit = max(-low, high, 0.0)
     if motor and model.actuator_ctrllimited[actuator]:
         limit = min(limit, gain * float(np.abs(model.actuator_ctrlrange[actuator]).max()))
-    return limit
+    kind = model.jnt_type[model.actuator_trnid[actuator, 0]]
+    gears = np.abs(model.actuator_gear[actuator, : {BALL: 3, FREE: 6}.get(kind, 1)])
+    in_parent = int(model.actuator_trntype[actuator]) == int(import_mujoco().mjtTrn.mjTRN_JOINTINPARENT)
+    if kind == BALL and limit < np.inf and (in_parent or np.count_nonzero(gears) > 1):
+        message = "its limit is not one of a component of the ball joint's torque, and is not read"
+        source.report.warning(place, message, "limit its command")
+        return np.full(3, np.inf)
+    return np.array([gear * limit if gear else 0.0 for gear in gears.tolist()])
 
 
 def _joint_limit(source: MjcfSource, joint: int) -> float:

@@ -18,18 +18,18 @@ def write_actuators(writer: BodyWriter, root: ET.Element) -> None:
         limit = float(robot.max_joint_force[dof])
         stiffness, damping = float(robot.drive.stiffness[dof]), float(robot.drive.damping[dof])
         joint = topology.joint_names[topology.dof_link[dof] - 1]
-        if len(topology.joint_axes[topology.dof_link[dof]]) > 1:
-            if np.isfinite(limit):
-                writer.warn(f"joint {name!r}", "MJCF cannot limit the effort on a ball joint by component")
-            if (stiffness or damping) and not ball_spring(robot, topology.dofs(joint)):
-                writer.warn(f"joint {name!r}", "MJCF has no servo on a ball joint, only a spring towards zero")
-            continue
+        dofs = topology.dofs(joint)
+        is_ball, axis = dofs.stop - dofs.start > 1, dof - dofs.start
         if limit == 0.0:
             writer.warn(f"joint {name!r}", "MJCF has no effort limit of zero; it is dropped")
         elif np.isfinite(limit):
+            motor = {"name": f"{joint}_motor{'_' + 'xyz'[axis] if is_ball else ''}", "joint": joint}
+            gear = " ".join("1" if k == axis else "0" for k in range(3)) if is_ball else "1"
             control = f"{-limit!r} {limit!r}"
-            ET.SubElement(section, "motor", name=f"{joint}_motor", joint=joint, ctrllimited="true", ctrlrange=control)
-        if stiffness or damping:
+            ET.SubElement(section, "motor", motor | {"gear": gear, "ctrllimited": "true", "ctrlrange": control})
+        if is_ball and (stiffness or damping) and not ball_spring(robot, dofs):
+            writer.warn(f"joint {name!r}", "MJCF has no servo on a ball joint, only a spring towards zero")
+        elif (stiffness or damping) and not is_ball:
             _write_servo(writer, section, dof, joint, stiffness, damping)
 
 
