@@ -244,7 +244,7 @@ def test_springs_pull_to_their_reference():
     np.testing.assert_allclose(robot.drive.target_position[dof], np.deg2rad(-30))
 
 
-def test_tendons_give_the_forces_of_mujoco():
+def test_tendons_have_the_lengths_of_mujoco():
     merged = mjcf(
         extra="""<tendon><fixed name="cable" stiffness="40" damping="3" springlength="0.3">
         <joint joint="shoulder" coef="0.5"/><joint joint="slide" coef="-2"/></fixed>
@@ -261,17 +261,6 @@ def test_tendons_give_the_forces_of_mujoco():
     assert topology.link_names[cable.root_link] == "world"  # into which the base is merged
     length = np.sum(fixed.coefficient * state.joint_position[np.array(cable.dofs)])
     np.testing.assert_allclose(length, data.ten_length[0], rtol=1e-12)
-    rate = np.sum(fixed.coefficient * state.joint_velocity[np.array(cable.dofs)])
-    tension = fixed.stiffness[0] * (length - fixed.rest_length[0]) + fixed.damping[0] * rate
-    force = -fixed.recip_coefficient * tension / len(cable.dofs)  # the law of PhysX
-    bare = mujoco.MjModel.from_xml_string(merged)
-    bare.tendon_stiffness[1:] = 0.0
-    bare.dof_damping[:] = 0.0
-    only = mujoco.MjData(bare)
-    only.qpos[:], only.qvel[:] = data.qpos, data.qvel
-    mujoco.mj_forward(bare, only)
-    order = [int(model.joint(name).dofadr[0]) for name in ("shoulder", "twist", "slide")]
-    np.testing.assert_allclose(force, only.qfrc_passive[order], rtol=1e-10, atol=1e-12)
 
     poses = artix.link_poses(robot, state)
     links = np.array([link for one in topology.spatial_tendons for link in one.links])
@@ -281,6 +270,60 @@ def test_tendons_give_the_forces_of_mujoco():
     assert (spatial.stiffness[1], spatial.limit_stiffness[1]) == (0.0, 25.0)
     np.testing.assert_allclose([spatial.lower_limit[3], spatial.upper_limit[3]], [0.1, 0.4])
     assert refusals(merged) != []  # without merging, a rigid body is between the joints of the cable
+
+
+HAND = """<body name="palm" pos="0 0 1"><freejoint/><geom type="box" size="0.1 0.2 0.05" mass="2"/>
+<site name="a" pos="0.2 0 0.1"/>
+<body name="left" pos="0.1 0.1 0"><joint name="left" axis="0 1 0.3"/><geom size="0.1" pos="0 0 0.3" mass="1"/>
+<body name="tip" pos="0 0 0.4"><joint name="tip" axis="0 1 0"/><geom size="0.1" pos="0 0 0.3" mass="0.5"/>
+<site name="c" pos="0.1 0 0.2"/></body><site name="b" pos="0.2 0.1 0.2"/></body>
+<body name="right" pos="0.1 -0.1 0"><joint name="right" axis="0.2 1 0" pos="0.02 0 0"/>
+<geom size="0.1" pos="0 0 0.3" mass="1"/><body name="nail" pos="0 0 0.4"><joint name="nail" type="slide" axis="0 0 1"/>
+<geom size="0.05" mass="0.2"/></body></body></body>"""
+GAINS = 'stiffness="40" damping="3"'
+
+
+def joints(*coefficients: tuple[str, float], springlength: str = "0.1") -> str:
+    wraps = "".join(f'<joint joint="{joint}" coef="{coefficient}"/>' for joint, coefficient in coefficients)
+    return f'<fixed name="t" {GAINS} springlength="{springlength}">{wraps}</fixed>'
+
+
+def sites(names: str, springlength: str = "0.1") -> str:
+    wraps = "".join(f'<site site="{name}"/>' for name in names)
+    return f'<spatial name="t" {GAINS} springlength="{springlength}">{wraps}</spatial>'
+
+
+@pytest.mark.parametrize(
+    ("tendon", "by_physx"),
+    [
+        (joints(("left", 2.0)), True),
+        (joints(("left", 1.0), ("right", -1.5)), True),
+        (joints(("left", 1.0), ("right", -1.5), springlength="-0.1 0.1"), True),
+        (joints(("left", 1.0), ("tip", -2.0)), False),
+        (joints(("tip", 1.0), ("nail", 3.0), springlength="-0.1 0.1"), False),
+        (sites("ac"), True),
+        (sites("abc"), False),
+        (sites("abc", "0 0.1"), False),
+    ],
+)
+def test_accelerations_with_tendons_are_those_of_mujoco(tendon, by_physx, tmp_path):
+    """Where PhysX's law differs from MuJoCo's, a warning says which law to simulate with."""
+    text = mjcf(HAND.replace("<geom", '<geom contype="0" conaffinity="0"'), f"<tendon>{tendon}</tendon>")
+    robot = artix.load_mjcf(text)
+    assert any("virtual_work" in issue.fix for issue in artix.check_mjcf(text)) != by_physx
+    artix.save(robot, tmp_path / "again.xml")
+    rewritten = mujoco.MjModel.from_xml_path(str(tmp_path / "again.xml"))
+    for seed in range(3):
+        model, data = compiled(text, seed)
+        again = mujoco.MjData(rewritten)
+        again.qpos[:], again.qvel[:] = data.qpos, data.qvel
+        mujoco.mj_forward(rewritten, again)
+        np.testing.assert_allclose(again.qacc, data.qacc, rtol=1e-9, atol=1e-9)
+        state = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
+        order = [int(model.joint(name).dofadr[0]) for name in robot.topology.dof_names]
+        for law in ("virtual_work", "physx") if by_physx else ("virtual_work",):
+            rate = artix.vector_field(0.0, state, (robot, None), tendon_law=law)
+            np.testing.assert_allclose(rate.joint_velocity, data.qacc[order], rtol=1e-9, atol=1e-9)
 
 
 # --- equalities ---------------------------------------------------------------------------------------------------
@@ -343,7 +386,9 @@ def test_connect_and_weld_are_loop_joints(equality, kind):
 # --- several articulations ----------------------------------------------------------------------------------------
 
 WORLD = mjcf(
-    free() + '<body name="cube"><freejoint/><geom size="0.1"/></body><body name="door"><joint/><geom size="1"/></body>'
+    free()
+    + '<body name="cube"><freejoint/><geom size="0.1"/><site name="on_cube"/></body>'
+    + '<body name="door"><joint name="hinge"/><geom size="1"/></body>'
 )
 
 
@@ -370,13 +415,47 @@ def test_a_base_may_be_fixed_or_freed():
         artix.load_mjcf(WORLD, body="door", fixed_base=False)
 
 
-def test_couplings_across_articulations_are_refused_once():
-    text = WORLD.replace("</worldbody>", '</worldbody><equality><weld body1="cube" body2="ball"/></equality>')
+@pytest.mark.parametrize(
+    ("coupling", "kind"),
+    [
+        ('<equality><weld body1="cube" body2="ball"/></equality>', "equality"),
+        ('<equality><weld body1="ball" body2="cube"/></equality>', "equality"),
+        ('<equality><connect site1="far" site2="on_cube"/></equality>', "equality"),
+        ('<equality><joint joint1="hinge" joint2="slide"/></equality>', "equality"),
+        ('<equality><joint joint1="slide" joint2="hinge"/></equality>', "equality"),
+        (
+            '<tendon><spatial stiffness="1"><site site="far"/><site site="on_cube"/></spatial></tendon>',
+            "tendon",
+        ),
+        (
+            '<tendon><spatial stiffness="1"><site site="origin"/><site site="on_cube"/></spatial></tendon>',
+            "tendon",
+        ),
+        (
+            '<tendon><fixed stiffness="1"><joint joint="hinge" coef="1"/><joint joint="slide" coef="1"/></fixed></tendon>',
+            "tendon",
+        ),
+    ],
+)
+def test_couplings_across_articulations_are_refused_once(coupling, kind):
+    text = WORLD.replace("</worldbody>", f'<site name="origin"/></worldbody>{coupling}')
     with pytest.raises(DescriptionError, match="it couples two articulations"):
         artix.load_mjcf_all(text)
     assert len(refusals(text)) == 1
     with pytest.warns(DescriptionWarning, match="left out: it couples two"):
-        assert len(artix.load_mjcf_all(text, skip="equality")) == 3
+        assert len(artix.load_mjcf_all(text, skip=kind)) == 3
+    ends = {"hinge": "world", "slide": "base", "far": "base", "ball": "base", "origin": "world"}
+    for end, root in ends.items():
+        if f'"{end}"' in coupling:
+            with pytest.raises(DescriptionError, match="it couples two articulations"):
+                artix.load_mjcf(text, body=root)
+
+
+@pytest.mark.parametrize("ends", ['body1="world" body2="cube"', 'body1="cube" body2="world"', 'body1="cube"'])
+def test_a_coupling_to_the_world_belongs_to_what_it_holds(ends):
+    text = WORLD.replace("</worldbody>", f'</worldbody><equality><connect {ends} anchor="0 0 0"/></equality>')
+    loops = {name: len(robot.topology.loop_joints) for name, robot in artix.load_mjcf_all(text).items()}
+    assert loops == {"world": 0, "base": 0, "cube": 1}
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------

@@ -15,6 +15,9 @@ from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
 from artix.model.builder import ArticulationBuilder
 from artix.model.couplings import LoopJoint, LoopJointType
 
+#: Why a coupling is refused that is only partly of one articulation.
+BEYOND = "it couples two articulations, or one with the world or another that is not read"
+
 
 @dataclasses.dataclass(frozen=True)
 class Members:
@@ -52,7 +55,7 @@ class Members:
 
 
 def add_equalities(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members) -> None:
-    """Adds the equalities between members; refuses those that couple the first object to another articulation."""
+    """Adds the equalities between members, or of members with the world; refuses those with other articulations."""
     if source.disables("EQUALITY"):
         return
     followers: set[int] = set()
@@ -96,16 +99,13 @@ def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]]
 
 def _is_read(source: MjcfSource, equality: int, place: MjcfPlace, inside: list[bool]) -> bool:
     """Whether to read an equality into this articulation; ``inside`` flags which of its objects are members."""
-    if not any(inside):
-        return False
-    if not all(inside):
-        if inside[0]:
-            source.report_unsupported("equality", place, "it couples two articulations, or one that is not read")
-        return False
-    if not source.model.eq_active0[equality]:
-        source.report.warning(place, "it is not active and is not read", "activate it if it should hold")
-        return False
-    return True
+    active = bool(source.model.eq_active0[equality])
+    if any(inside) and not (active and all(inside)) and source.first_report(place):
+        if active:
+            source.report_unsupported("equality", place, BEYOND)
+        else:
+            source.report.warning(place, "it is not active and is not read", "activate it if it should hold")
+    return active and bool(inside) and all(inside)
 
 
 def _add_mimic(
@@ -157,7 +157,8 @@ def _add_loop_joint(
         poses = [pose_from_wxyz(data[3:6], data[6:10]), np.concatenate([data[:3], IDENTITY[3:]])]
     else:
         poses = [np.concatenate([data[at : at + 3], IDENTITY[3:]]) for at in (0, 3)]
-    if not _is_read(source, equality, place, [body in members.bodies | {0} for body in (first, second)]):
+    # A body is coupled to the world by its own articulation, whichever articulation has the world for its root.
+    if not _is_read(source, equality, place, [body in members.bodies for body in (first, second) if body]):
         return
     ends = [_end(names, members, body, pose) for body, pose in zip((first, second), poses, strict=True)]
     if ends[1][0] is None:

@@ -99,8 +99,7 @@ def _write_fixed_tendons(writer: BodyWriter, section: ET.Element) -> None:
         members = slice(start, start + len(tendon.dofs))
         start = members.stop
         coefficient = np.asarray(tendons.coefficient[members], float)
-        # MuJoCo applies the full tension to each joint, PhysX divides it among them.
-        if not np.allclose(tendons.recip_coefficient[members], coefficient * len(tendon.dofs), rtol=1e-12):
+        if not np.allclose(tendons.recip_coefficient[members], coefficient, rtol=1e-12):
             message = "MJCF has no separate coefficients for the tension; it uses those of the length"
             writer.warn(f"fixed tendon {tendon.name!r}", message)
         numbers = _springs(
@@ -110,6 +109,8 @@ def _write_fixed_tendons(writer: BodyWriter, section: ET.Element) -> None:
             float(tendons.offset[index]),
             float(tendons.rest_length[index]),
             (float(tendons.lower_limit[index]), float(tendons.upper_limit[index])),
+            # MuJoCo applies the full tension to each joint, PhysX divides it among them.
+            share=1.0 / len(tendon.dofs),
         )
         element = ET.SubElement(section, "fixed", {"name": tendon.name, **numbers})
         for dof, factor in zip(tendon.dofs, coefficient, strict=True):
@@ -145,13 +146,19 @@ def _write_spatial_tendons(writer: BodyWriter, section: ET.Element) -> None:
 
 
 def _springs(
-    writer: BodyWriter, kind: str, index: int, offset: float, rest: float, limits: tuple[float, float]
+    writer: BodyWriter,
+    kind: str,
+    index: int,
+    offset: float,
+    rest: float,
+    limits: tuple[float, float],
+    share: float = 1.0,
 ) -> dict[str, str]:
     """Spring and damper of a tendon; limits without a spring become a spring with a deadband between them."""
     group = getattr(writer.articulation, f"{kind}_tendons")
     name = getattr(writer.topology, f"{kind}_tendons")[index].name
     stiffness, damping, limit_stiffness = (
-        float(getattr(group, field)[index]) for field in ("stiffness", "damping", "limit_stiffness")
+        share * float(getattr(group, field)[index]) for field in ("stiffness", "damping", "limit_stiffness")
     )
     length = f"{rest - offset!r}"
     if limit_stiffness and not stiffness and np.all(np.isfinite(limits)):

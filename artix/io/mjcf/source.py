@@ -71,6 +71,7 @@ class MjcfSource:
       strict: whether to refuse them.
       meshes: replacement for large meshes of geoms; ``None`` leaves them out.
       self_contact: whether all geoms of one articulation that pass the model's filters touch each other.
+      reported: places of couplings beyond one articulation, which each of their articulations would report.
     """
 
     model: mujoco.MjModel
@@ -81,6 +82,7 @@ class MjcfSource:
     strict: bool = False
     meshes: Meshes | None = None
     self_contact: bool = False
+    reported: set[MjcfPlace] = dataclasses.field(default_factory=set)
 
     def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
         """The elements of a tendon's path: kind (``"joint"``, ``"site"``, ``"pulley"``, ...), number, parameter."""
@@ -97,6 +99,12 @@ class MjcfSource:
             self.report.left_out(place, message, "nothing, unless the articulation needs it")
         else:
             self.report.error(place, message, f"change it, or read the rest with skip=({kind!r},)")
+
+    def first_report(self, place: MjcfPlace) -> bool:
+        """Whether the coupling at a place has not been reported by another articulation; it counts as reported then."""
+        is_first = place not in self.reported
+        self.reported.add(place)
+        return is_first
 
     def disables(self, flag: str) -> bool:
         """Whether the model's ``<flag>`` disables a feature, such as ``"GRAVITY"``."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from artix.io.common.poses import rotation_matrix
 from artix.io.mjcf.bodies import MjcfNames
-from artix.io.mjcf.couplings import Members
+from artix.io.mjcf.couplings import BEYOND, Members
 from artix.io.mjcf.source import MjcfSource
 from artix.model.builder import ArticulationBuilder
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
@@ -23,10 +23,9 @@ def add_tendons(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNam
             for kind, element, _ in path
             if kind in ("joint", "site")
         ]
-        # A tendon between two articulations is reported once, with the articulation of its first element.
-        if not inside or not inside[0]:
-            continue
         place, kinds = source.place("tendon", tendon), {kind for kind, _, _ in path}
+        if not any(inside) or (not all(inside) and not source.first_report(place)):
+            continue
         if kinds not in ({"joint"}, {"site"}):
             others = ", ".join(sorted(kinds - {"joint", "site"})) or "joint and site"
             source.report_unsupported("tendon", place, f"artix does not support this element of its path: {others}")
@@ -35,7 +34,7 @@ def add_tendons(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNam
         if numbers is None:
             continue
         if not all(inside):
-            source.report_unsupported("tendon", place, "it couples two articulations, or one that is not read")
+            source.report_unsupported("tendon", place, BEYOND)
         elif kinds == {"joint"}:
             _add_fixed_tendon(builder, source, names, members, tendon, numbers)
         else:
@@ -76,14 +75,24 @@ def _add_fixed_tendon(
             TendonJoint(
                 dof=str(joint.name),
                 coefficient=factor,
-                # PhysX divides the tension among the joints of the tendon; MuJoCo applies the full tension to each.
-                recip_coefficient=factor * len(order),
+                recip_coefficient=factor,
                 parent=-1 if parent == root else order.index(str(parent)),
             )
         )
+    if any(joint.parent >= 0 for joint in joints):
+        _warn_of_law(source, tendon)
+    # PhysX divides the tension among the joints of the tendon; MuJoCo applies the full tension to each.
+    gains = {gain: len(order) * getattr(numbers, gain) for gain in ("stiffness", "damping", "limit_stiffness")}
     builder.add_fixed_tendon(
-        FixedTendon(name=_name(source, tendon), joints=joints, root_link=root, **dataclasses.asdict(numbers))
+        FixedTendon(name=_name(source, tendon), joints=joints, root_link=root, **(dataclasses.asdict(numbers) | gains))
     )
+
+
+def _warn_of_law(source: MjcfSource, tendon: int) -> None:
+    """Warns of a tendon that pulls differently by PhysX's law, which steps follow unless told otherwise."""
+    message = "MuJoCo's tendons pull by virtual work, which for this one differs from PhysX's law, the default of steps"
+    fix = "simulate it with SolverOptions(tendon_law='virtual_work')"
+    source.report.warning(source.place("tendon", tendon), message, fix)
 
 
 def _add_spatial_tendon(
@@ -110,6 +119,8 @@ def _add_spatial_tendon(
                 name=source.name("site", site) or None,
             )
         )
+    if len(sites) > 2:
+        _warn_of_law(source, tendon)
     builder.add_spatial_tendon(
         SpatialTendon(
             name=_name(source, tendon),
