@@ -133,6 +133,35 @@ def test_pinocchio_reads_what_is_written(name, tmp_path):
     np.testing.assert_allclose(*(np.triu(pin.crba(one, one.createData(), q)) for one in (ours, original)), atol=1e-12)
 
 
+@pytest.mark.parametrize("limit", [{}, {"max_force": 3.0}, {"max_velocity": 2.0}])
+def test_pinocchio_reads_joints_without_limits_of_effort_or_speed(limit, tmp_path):
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    at = builder.add_link(name="world")
+    joints = [artix.Joint.revolute(name="a", wrapped=False, limits=[(-1.0, 2.0)], **limit)]
+    joints += [artix.Joint.prismatic(name="b", **limit), artix.Joint.revolute(name="c", **limit)]
+    for joint in joints:
+        at = builder.add_link(at, joint, mass=1.0, inertia=[1, 1, 1], name=f"link {joint.name}")
+    issues = artix.save(builder.build(), tmp_path / "robot.urdf")
+    assert sum("written as 1e+10" in issue.message for issue in issues) == (3 if limit else 2)
+    model = pin.buildModelFromUrdf(str(tmp_path / "robot.urdf"))
+    assert list(model.names)[1:] == ["a", "b", "c"]
+    assert (model.lowerPositionLimit[0], model.upperPositionLimit[0]) == (-1.0, 2.0)
+    assert model.effortLimit[0] == limit.get("max_force", 1e10)
+    assert model.velocityLimit[0] == limit.get("max_velocity", 1e10)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "urdf", "xml", "usda"])
+@pytest.mark.parametrize("field", ["link_mass", "joint_lower_limit", "joint_child_pose", "drive.stiffness"])
+def test_numbers_that_readers_would_refuse_are_not_written(field, suffix, tmp_path):
+    robot, wrong = artix.robots.load("cart_pole"), {"joint_lower_limit": np.inf, "joint_child_pose": 2.0}
+    owner, _, name = field.rpartition(".")
+    group = getattr(robot, owner) if owner else robot
+    broken = group.replace(**{name: np.full_like(getattr(group, name), wrong.get(name, np.nan))})
+    with pytest.raises(ValueError, match=field):
+        artix.save(robot.replace(**{owner: broken}) if owner else broken, tmp_path / f"robot.{suffix}")
+    assert not (tmp_path / f"robot.{suffix}").exists()
+
+
 def test_joints_beside_the_origin_move_the_frames_of_links(tmp_path):
     robot = artix.load_mjcf(mjcf(BODIES.replace('type="ball"', 'type="hinge"')))
     issues = artix.save(robot, tmp_path / "robot.urdf")
@@ -274,6 +303,16 @@ def test_names_are_escaped_or_refused(suffix, tmp_path):
         assert topology.name == name
     with pytest.raises(DescriptionError, match="characters that XML does not allow"):
         artix.save(robot("bell \x07"), path)
+
+
+def test_a_drive_without_force_is_reported_by_mjcf(tmp_path):
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    drive = artix.Drive(stiffness=3.0, max_force=0.0)
+    joint = artix.Joint.revolute(wrapped=False, drive=drive, name="hinge")
+    builder.add_link(builder.add_link(name="world"), joint, mass=1.0, inertia=[1, 1, 1])
+    [issue] = artix.save(builder.build(), tmp_path / "robot.xml")
+    assert issue.element == "joint 'hinge'" and "drive, which has no effect, is dropped" in issue.message
+    assert artix.load(tmp_path / "robot.xml").drive.stiffness[0] == 0.0
 
 
 def test_mjcf_keeps_the_gravity_of_each_link(tmp_path):

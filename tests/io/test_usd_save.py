@@ -251,3 +251,29 @@ def test_the_command_line_knows_usd(tmp_path, capsys):
         patch.setitem(__import__("sys").modules, "pxr", None)
         assert main(["info", str(path)]) == 1
     assert "pip install 'artix[usd]'" in capsys.readouterr().err
+
+
+def test_a_state_of_another_robot_is_refused(tmp_path):
+    robot, path = artix.robots.load("cart_pole"), tmp_path / "robot.usda"
+    state = artix.neutral_state(robot)
+    with pytest.raises(ValueError, match=r"state.joint_position: expected shape \(2,\)"):
+        artix.save_usd(robot, path, state=artix.neutral_state(artix.robots.load("arm7")))
+    with pytest.raises(ValueError, match=r"state.root_pose: expected shape \(7,\)"):
+        artix.save_usd(robot, path, state=jax.tree.map(lambda leaf: np.stack([leaf, leaf]), state))
+    with pytest.raises(ValueError, match="must be finite"):
+        artix.save_usd(robot, path, state=state.replace(joint_velocity=np.nan * state.joint_velocity))
+    assert not path.exists()
+
+
+def test_tendons_whose_names_usd_spells_alike_stay_apart(tmp_path):
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    link = builder.add_link(name="world")
+    for name in ("a wire", "a_wire"):
+        joint = artix.Joint.revolute(artix.Axis.TWIST, name=f"joint_{name}")
+        link = builder.add_link(link, joint, mass=1.0, inertia=[1, 1, 1])
+        along = [artix.TendonJoint(dof=joint.name, coefficient=2.0, recip_coefficient=3.0)]
+        builder.add_fixed_tendon(artix.FixedTendon(name=name, joints=along, stiffness=len(name) + link))
+    found, _, issues = saved(builder.build(), tmp_path / "robot.usda")
+    assert [tendon.name for tendon in found.topology.fixed_tendons] == ["a_wire", "a_wire_2"]
+    np.testing.assert_array_equal(found.fixed_tendons.stiffness, [7.0, 8.0])
+    assert sum("will be called" in issue.message for issue in issues) == 2

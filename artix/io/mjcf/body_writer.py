@@ -36,8 +36,8 @@ class BodyWriter:
     """
 
     def __init__(self, articulation: Articulation, file: str) -> None:
-        self.topology = writable_topology(articulation)
         self.articulation = host_arrays(articulation)
+        self.topology = writable_topology(self.articulation)
         check_xml_names(self.topology, file)
         self.issues = unsupported_features(self.articulation, "MJCF", file, _SUPPORTED)
         self.errors: list[Issue] = []

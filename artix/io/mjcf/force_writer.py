@@ -37,6 +37,9 @@ def _write_servo(
     writer: BodyWriter, section: ET.Element, dof: int, joint: str, stiffness: float, damping: float
 ) -> None:
     drive, where = writer.articulation.drive, f"joint {joint!r}"
+    if float(drive.max_force[dof]) == 0.0:
+        writer.warn(where, "MJCF has no servo with an effort limit of zero; the drive, which has no effect, is dropped")
+        return
     target, speed = float(drive.target_position[dof]), float(drive.target_velocity[dof])
     if float(drive.is_acceleration[dof]):
         writer.warn(where, "MJCF has no acceleration drives; written as a force drive")

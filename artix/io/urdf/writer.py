@@ -18,6 +18,9 @@ from artix.model.geometry import GeometryType
 from artix.model.joints import JointType
 from artix.model.topology import Topology
 
+#: Stands for a missing limit of effort or speed, which URDF requires and cannot be infinite.
+_UNLIMITED = 1e10
+
 _SUPPORTED = ("max_velocity", "max_force", "viscous", "friction", "mimic", "geometry")
 
 
@@ -37,7 +40,7 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
 
     Raises:
       DescriptionError: URDF has no such joint (helical, or spherical with several axes), or XML does not allow a name.
-      TypeError, ValueError: the articulation is padded or batched.
+      TypeError, ValueError: the articulation is padded or batched, or a builder would refuse one of its numbers.
       OSError: the file cannot be written.
 
     Examples:
@@ -58,8 +61,8 @@ class _Writer:
 
     def __init__(self, articulation: Articulation, file: str) -> None:
         self.file = file
-        self.topology = writable_topology(articulation)
         self.articulation = host_arrays(articulation)
+        self.topology = writable_topology(self.articulation)
         check_xml_names(self.topology, file)
         self.issues = unsupported_features(self.articulation, "URDF", file, _SUPPORTED)
         #: Pose of the link frame in the file, in the link's own frame, by link.
@@ -205,15 +208,13 @@ class _Writer:
         robot, element = self.articulation, f"joint {self.topology.joint_names[link - 1]!r}"
         low, high = float(robot.joint_lower_limit[dof]), float(robot.joint_upper_limit[dof])
         bounds = {"effort": float(robot.max_joint_force[dof]), "velocity": float(robot.max_joint_velocity[dof])}
-        limit = {key: value for key, value in bounds.items() if np.isfinite(value)}
         kind, limited = _kind(self.topology, link), np.isfinite(low) or np.isfinite(high)
         joint_type = self.topology.joint_types[link]
         if limited and not (np.isfinite(low) and np.isfinite(high)):
             message = "URDF has no joints with a limit on one side only; written as unlimited"
             self._warn(element, message, "give both limits")
             limited = False
-        if limited:
-            limit = {"lower": low, "upper": high, **limit}
+        limit = {"lower": low, "upper": high} if limited else {}
         if kind == "prismatic" and not limited:
             self._warn(element, "URDF has no unlimited prismatic joint", "give it limits, or other readers may lock it")
         if kind == "revolute" and (joint_type is not JointType.REVOLUTE_UNWRAPPED) == limited:
@@ -223,6 +224,12 @@ class _Writer:
             self._warn(element, message, "nothing")
         if kind == "revolute" and not limited:
             kind = "continuous"
+        missing = [key for key, value in bounds.items() if np.isinf(value)]
+        if limit or kind == "prismatic" or len(missing) < 2:
+            limit |= {key: _UNLIMITED if np.isinf(value) else value for key, value in bounds.items()}
+            if missing:
+                what = " and ".join(missing)
+                self._warn(element, f"URDF requires a limit of {what}; written as {_UNLIMITED:g}", "give it one")
         return kind, " ".join(f'{key}="{number(value)}"' for key, value in limit.items())
 
     def _frame(self, frame: int, name: str) -> list[str]:

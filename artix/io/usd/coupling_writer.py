@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from artix.io.common.names import Names
 from artix.io.usd.authoring import Author, author, author_floats, relate, vector
 from artix.io.usd.joint_writer import INSTANCE_OF, axis_units, connect, lock
 from artix.io.usd.stage import import_pxr
@@ -52,13 +53,16 @@ def _rotation_instance(axis: Axis) -> str:
 
 def write_fixed_tendons(out: Author, topology: Topology, arrays: Articulation, joints: list[Usd.Prim]) -> None:
     """Applies ``PhysxTendonAxisRootAPI`` to the first joint of each tendon, ``PhysxTendonAxisAPI`` to the others."""
-    first = 0
+    first, names = 0, Names()
     for index, tendon in enumerate(topology.fixed_tendons):
         reason = _why_unsupported(topology, tendon)
         if reason:
             out.report_unsupported(out.top, f"fixed tendon {tendon.name!r} is not written: {reason}")
         else:
-            _write_fixed_tendon(topology, arrays, joints, index, first)
+            name = names.new(import_pxr().Tf.MakeValidIdentifier(tendon.name))
+            if name != tendon.name:
+                out.report_unsupported(out.top, f"fixed tendon {tendon.name!r} will be called {name!r}", "nothing")
+            _write_fixed_tendon(topology, arrays, joints, index, first, name)
         first += len(tendon.dofs)
 
 
@@ -72,10 +76,9 @@ def _why_unsupported(topology: Topology, tendon: FixedTendonStructure) -> str:
 
 
 def _write_fixed_tendon(
-    topology: Topology, arrays: Articulation, joints: list[Usd.Prim], index: int, first: int
+    topology: Topology, arrays: Articulation, joints: list[Usd.Prim], index: int, first: int, name: str
 ) -> None:
     tendon, numbers = topology.fixed_tendons[index], arrays.fixed_tendons
-    name = import_pxr().Tf.MakeValidIdentifier(tendon.name)
     space = f"physxTendon:{name}"
     for number, dof in enumerate(tendon.dofs):
         prim, units = joints[topology.dof_link[dof] - 1], axis_units(Axis(topology.dof_axis[dof]))

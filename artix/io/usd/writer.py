@@ -12,6 +12,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import Issue, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
+from artix.io.common.unsupported import writable_topology
 from artix.io.usd.articulation import FRAME_KEY
 from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, set_pose, vector
 from artix.io.usd.collider_writer import write_colliders
@@ -28,7 +29,7 @@ from artix.io.usd.stage import import_pxr
 from artix.io.usd.tree import ROOT_SCHEMA
 from artix.io.usd.units import DEGREE
 from artix.model.articulation import Articulation, State
-from artix.model.checks import static_topology
+from artix.model.checks import check_state
 from artix.model.joints import JointType
 from artix.model.topology import Topology
 
@@ -53,8 +54,9 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
       One warning for each thing that USD cannot express, or that only :func:`load_usd` reads.
 
     Raises:
-      ValueError: the suffix is not one of these, a joint is helical, or the articulation is a batch.
-      TypeError: the articulation is padded; save the members of a fleet instead.
+      ValueError: the suffix is not one of these, a joint is helical, the articulation is a batch, a builder would
+        refuse one of its numbers, or the state has other shapes or numbers that are not finite.
+      TypeError: the articulation is padded; save the members of a fleet instead. Or the state has another dtype.
       OSError: the file cannot be written.
       ModuleNotFoundError: ``usd-core`` is not installed.
 
@@ -68,11 +70,11 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise ValueError(f"{os.fspath(path)}: a USD file ends in {', '.join(SUFFIXES)}, not in {suffix!r}")
-    topology = static_topology(
-        articulation, "a padded articulation has no names to write; save the articulation that was padded"
-    )
-    if articulation.link_mass.ndim != 1:
-        raise ValueError("a batch of articulations is not a single robot; save its members, one file each")
+    topology = writable_topology(articulation)
+    if state is not None:
+        check_state(articulation, state)
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state)):
+            raise ValueError("state: its numbers must be finite")
     screws = [topology.joint_names[k - 1] for k, kind in enumerate(topology.joint_types) if kind is JointType.HELICAL]
     if screws:
         raise ValueError(f"USD has no helical joints, such as {', '.join(screws)}; write an .npz archive instead")
