@@ -118,7 +118,7 @@ def _read(path: Path, package_dirs: Sequence[str | os.PathLike[str]], root: str 
     if suffix == ".urdf":
         return urdf_visuals(path, package_dirs)
     if suffix == ".xacro":
-        return urdf_visuals(expand_xacro(path), [*package_dirs, path.parent])
+        return urdf_visuals(expand_xacro(path), package_dirs)
     if suffix in (".xml", ".mjcf"):
         return mjcf_visuals(path)
     if suffix in (".usd", ".usda", ".usdc", ".usdz"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import Report
 from artix.io.common.mesh_files import find_file
-from artix.io.common.xml_tree import Element, is_text, read_child, read_numbers, read_xml
+from artix.io.common.xml_tree import Element, origin, read_child, read_numbers, read_xml
 from artix.io.urdf.collisions import read_origin, read_shape
 from artix.viewer.mesh_files import Part, read_mesh_file
 from artix.viewer.meshes import geometry_mesh
@@ -27,13 +27,12 @@ def urdf_visuals(path_or_text: str | Path, package_dirs: Sequence[str | os.PathL
       DescriptionError: the document is not XML.
       OSError: it cannot be read.
     """
-    text = is_text(path_or_text)
-    report = Report("<text>" if text else str(path_or_text))
+    document, base = origin(path_or_text)
+    report = Report(document)
     robot = read_xml(path_or_text, report)
     report.raise_errors()
     assert robot is not None  # Otherwise there are errors.
-    base = Path(".") if text else Path(path_or_text).parent
-    files = _Files(report.file, base, package_dirs, {})
+    files = _Files(document, base, package_dirs, {})
     materials = {element.attributes.get("name", ""): _color(element, report) for element in robot.all("material")}
     bare = not any(link.all("visual") for link in robot.all("link"))
     drawn = list[Drawn]()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 
 import mujoco
 import numpy as np
 import pytest
 
 import artix
+import artix.viewer
 from artix.io import check_mjcf, check_urdf, check_usd
 from artix.io.common.collision_meshes import mesh_shape
 from tests.support.usd_stages import HEADER, body
@@ -137,6 +139,21 @@ def test_meshes_of_urdf_and_usd(meshes: str, tmp_path) -> None:
     wanted = mesh_shape(BEAN.astype("float32").astype(float), meshes, IDENTITY)[0]
     np.testing.assert_allclose(robot.geometry.size[0, : len(wanted.size)], wanted.size, atol=1e-6)
     assert sum("collision meshes" in issue.message for issue in check_usd(stage, meshes=meshes)) == 1
+
+
+def test_paths_in_a_xacro_file_are_relative_to_it(tmp_path) -> None:
+    trimesh = pytest.importorskip("trimesh")
+    pytest.importorskip("xacrodoc")
+    (tmp_path / "meshes").mkdir()
+    trimesh.convex.convex_hull(BEAN).export(tmp_path / "meshes" / "bean.stl")
+    path = tmp_path / "robot.xacro"
+    path.write_text(URDF.format(file="meshes/bean.stl"))
+    assert len(artix.load(path, meshes="hull").topology.geometries) == 1
+    assert {issue.file for issue in artix.check(path, meshes="hull")} == {str(path)}
+    robot = artix.load(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(artix.viewer.load_visuals(path, robot)) == 1
 
 
 def test_refusals(tmp_path, monkeypatch) -> None:

@@ -81,6 +81,32 @@ def is_text(path_or_text: str | Path) -> bool:
     return isinstance(path_or_text, str) and path_or_text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
+class ExpandedText(str):
+    """The text that a file expands to; messages name the file, and paths in it are relative to the file's folder."""
+
+    file: Path
+
+    @classmethod
+    def of(cls, text: str, file: Path) -> ExpandedText:
+        """The text of a file."""
+        expanded = cls(text)
+        expanded.file = file
+        return expanded
+
+
+def origin(path_or_text: str | Path) -> tuple[str, Path]:
+    """What messages call a description, and the folder that paths in it are relative to.
+
+    Raises:
+      TypeError: it is neither a string nor a path.
+    """
+    if isinstance(path_or_text, ExpandedText):
+        path_or_text = path_or_text.file
+    elif is_text(path_or_text):
+        return "<text>", Path(".")
+    return str(path_or_text), Path(path_or_text).parent
+
+
 def read_xml(path_or_text: str | Path, report: Report) -> Element | None:
     """Reads an XML document.
 

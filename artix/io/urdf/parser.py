@@ -11,7 +11,7 @@ import numpy as np
 from artix.io.common.collision_meshes import Meshes
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import IDENTITY
-from artix.io.common.xml_tree import Element, is_text, read_child, read_name, read_number, read_numbers, read_xml
+from artix.io.common.xml_tree import Element, origin, read_child, read_name, read_number, read_numbers, read_xml
 from artix.io.urdf.collisions import MeshFolder, read_collisions, read_origin, warn_of_meshes
 from artix.model.geometry import Geometry
 
@@ -107,7 +107,7 @@ def parse_urdf(path_or_text: str | Path, report: Report, meshes: Meshes | None =
     element = read_xml(path_or_text, report)
     if element is None or not _is_urdf(element, report):
         return None
-    folder = MeshFolder(Path(".") if is_text(path_or_text) else Path(path_or_text).parent, meshes)
+    folder = MeshFolder(origin(path_or_text)[1], meshes)
     links: dict[str, UrdfLink] = {}
     for child in element.all("link"):
         name = _unique_name(child, links, report)

@@ -15,7 +15,7 @@ from artix.io.common.diagnostics import Issue, Place, Report
 from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, add_links, joint_frame
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
-from artix.io.common.xml_tree import is_text
+from artix.io.common.xml_tree import origin
 from artix.io.urdf.checks import check_composites, check_masses, check_mimics, check_tree
 from artix.io.urdf.parser import COMPOSITE_TYPES, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
 from artix.model.articulation import Articulation
@@ -157,7 +157,7 @@ _Reading = tuple[Report, UrdfRobot | None, list[str], dict[str, UrdfMimic]]
 def _read(path_or_text: str | Path, repair: Collection[str], strict: bool, meshes: Meshes | None) -> _Reading:
     check_meshes(meshes)
     repair = chosen_repairs(repair, REPAIRS)
-    report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
+    report = Report(origin(path_or_text)[0])
     robot = parse_urdf(path_or_text, report, meshes)
     if robot is None:
         return report, None, [], {}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.io.common.xml_tree import ExpandedText
 from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.model.articulation import Articulation
 
@@ -78,7 +79,7 @@ def check_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None,
         return list(error.issues)
 
 
-def expand_xacro(path: str | Path, arguments: Mapping[str, str] | None = None) -> str:
+def expand_xacro(path: str | Path, arguments: Mapping[str, str] | None = None) -> ExpandedText:
     """Expands a xacro file to the text of a URDF; raises the same errors as :func:`load_xacro`."""
     try:
         import xacrodoc
@@ -86,7 +87,8 @@ def expand_xacro(path: str | Path, arguments: Mapping[str, str] | None = None) -
         raise ImportError("expanding xacro files requires xacrodoc: pip install 'artix[xacro]'") from error
     Path(path).read_bytes()  # Raises OSError here rather than a DescriptionError below if the file is unreadable.
     try:
-        return xacrodoc.XacroDoc.from_file(path, subargs=dict(arguments or {}), resolve_packages=False).dom.toxml()
+        document = xacrodoc.XacroDoc.from_file(path, subargs=dict(arguments or {}), resolve_packages=False)
+        return ExpandedText.of(document.dom.toxml(), Path(path))
     except Exception as error:  # Expressions in the file may raise any exception.
         message = f"xacro cannot expand it: {' '.join(str(error).split()) or type(error).__name__}"
         fix = "correct the file, or give the value of each <xacro:arg> in arguments"
