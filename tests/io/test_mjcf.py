@@ -127,6 +127,30 @@ def test_coordinates_work_in_batches_and_refuse_another_model():
         artix.MujocoCoordinates(robot, mujoco.MjModel.from_xml_string("<mujoco/>"))
 
 
+def test_coordinates_refuse_wrong_shapes_and_zero_quaternions():
+    model = mujoco.MjModel.from_xml_string(mjcf(free()))
+    robot = artix.load_mjcf(mjcf(free()))
+    coordinates, rest = artix.MujocoCoordinates(robot, model), np.zeros(model.nv)
+    for qpos, qvel, message in (
+        (model.qpos0[1:], rest, r"qpos: expected shape \(14,\)"),
+        (model.qpos0, rest[1:], r"qvel: expected shape \(12,\)"),
+        (np.stack([model.qpos0] * 2), rest, r"qpos: expected shape \(14,\).*vmap"),
+        (np.zeros(model.nq), rest, r"qpos\[10:14\]: expected a quaternion"),
+        (np.where(np.arange(model.nq) < 7, 0.0, 1.0), rest, r"qpos\[3:7\]: expected a quaternion"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            coordinates.state(qpos, qvel)
+    with pytest.raises(ValueError, match=r"qpos: expected shape"):
+        coordinates.qpos_qvel(artix.neutral_state(robot), rest)
+    with pytest.raises(ValueError, match=r"state.joint_position: expected shape"):
+        coordinates.qpos_qvel(artix.neutral_state(artix.load_mjcf(mjcf())).replace(joint_position=rest), model.qpos0)
+    other = mujoco.MjModel.from_xml_string(
+        mjcf(free().replace('name="slide" type="slide"', 'name="slide" type="ball"'))
+    )
+    with pytest.raises(ValueError, match="joint 'slide' is of another kind"):
+        artix.MujocoCoordinates(robot, other)
+
+
 def test_joints_have_the_numbers_of_the_file():
     robot = artix.load_mjcf(mjcf())
     topology = robot.topology

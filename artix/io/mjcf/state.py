@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from artix.io.mjcf.bodies import BALL, FREE, MjcfNames, joints_of
 from artix.math import spatial
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
-from artix.model.checks import static_topology
+from artix.model.checks import check_state, check_vector, static_topology
 from artix.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class MujocoCoordinates:
       model: the compiled ``mujoco.MjModel`` of the same file.
 
     Raises:
-      ValueError: the model has no joint with the name of one of the articulation's joints.
+      ValueError: the model has no joint with the name of one of the articulation's joints, or one of another kind.
 
     Examples:
       >>> import mujoco
@@ -60,7 +60,7 @@ class MujocoCoordinates:
         names = MjcfNames.of(model)
         self.articulation = articulation
         known = {name: joint for joint, name in enumerate(names.joints)}
-        self._num_velocities = int(model.nv)
+        self._num_positions, self._num_velocities = int(model.nq), int(model.nv)
         scalars: list[tuple[int, int, int]] = []
         balls: list[tuple[int, int, int]] = []
         for link, name in enumerate(topology.joint_names, start=1):
@@ -71,7 +71,10 @@ class MujocoCoordinates:
                     f"the model has no joint called {name!r}; pass the model that the articulation is from"
                 )
             joint = known[name]
-            of_kind = balls if model.jnt_type[joint] == BALL else scalars
+            is_ball = bool(model.jnt_type[joint] == BALL)
+            if is_ball != (len(topology.joint_axes[link]) == 3):
+                raise ValueError(f"the model's joint {name!r} is of another kind; pass the articulation's own model")
+            of_kind = balls if is_ball else scalars
             of_kind.append((topology.dofs(name).start, int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])))
         root = self._free_joint(topology, names, model)
         self._places = _Places(topology.num_dofs, tuple(scalars), tuple(balls), root)
@@ -95,8 +98,15 @@ class MujocoCoordinates:
 
         Returns:
           The state in the articulation's dtype, with the root of a fixed base at the origin.
+
+        Raises:
+          ValueError: an array has another shape, or a quaternion in ``qpos`` is zero. JAX's arrays are not searched for
+            the latter, which gives NaN.
         """
-        qpos, qvel = (device_array(x, self.articulation.dtype) for x in (qpos, qvel))
+        given = qpos
+        qpos, qvel = self._arrays(qpos, qvel)
+        if not isinstance(given, jax.Array):
+            self._check_quaternions(np.asarray(given))
         return _state(self._places, self.articulation.link_com_pose, qpos, qvel)
 
     def qpos_qvel(self, state: State, qpos: Array, qvel: Array | None = None) -> tuple[Array, Array]:
@@ -109,10 +119,29 @@ class MujocoCoordinates:
 
         Returns:
           ``qpos`` and ``qvel`` with this articulation's entries replaced.
+
+        Raises:
+          ValueError: an array, or one of the state, has another shape.
+          TypeError: an array of the state has another dtype than the articulation.
         """
-        rest = qpos, np.zeros(self._num_velocities) if qvel is None else qvel
-        qpos, qvel = (device_array(x, self.articulation.dtype) for x in rest)
+        check_state(self.articulation, state)
+        qpos, qvel = self._arrays(qpos, np.zeros(self._num_velocities) if qvel is None else qvel)
         return _qpos_qvel(self._places, self.articulation.link_com_pose, state, qpos, qvel)
+
+    def _arrays(self, qpos: Any, qvel: Any) -> tuple[Array, Array]:
+        """Both in the articulation's dtype."""
+        dtype = self.articulation.dtype
+        qpos, qvel = (device_array(x, dtype) for x in (qpos, qvel))
+        check_vector("qpos", qpos, (self._num_positions,), dtype, "nq of the model")
+        check_vector("qvel", qvel, (self._num_velocities,), dtype, "nv of the model")
+        return qpos, qvel
+
+    def _check_quaternions(self, qpos: np.ndarray) -> None:
+        places = self._places
+        starts = [at for _, at, _ in places.balls] + ([] if places.root is None else [places.root[0] + 3])
+        for at in starts:
+            if not np.any(qpos[at : at + 4]):
+                raise ValueError(f"qpos[{at}:{at + 4}]: expected a quaternion, found zeros; no rotation is 1 0 0 0")
 
 
 class _Places(NamedTuple):
