@@ -538,6 +538,7 @@ def test_what_cannot_be_carried_over_is_refused_or_left_out(text, kind, message)
         ("<mujoco>\n<worldbody>\n<body>\n</mujoco>", ":4: error: XML: not well-formed"),
         ("<robot/>", "read it with load_urdf"),
         ("<mujoco>\n<worldbody>\n<geom sise='1'/></worldbody></mujoco>", ":3: error: <mujoco>: MuJoCo's compiler"),
+        ("\n\ufeff\n<?xml version='1.0'?>\n<mujoco>\n<geom/></mujoco>", ":5: error: <mujoco>: MuJoCo's compiler"),
         (mjcf("<body><joint/></body>"), "mass and inertia of moving bodies"),
         (mjcf(BODIES.replace('pos="0 0 -0.3"', 'pos="nan 0 0"')), '<body name="upper">: body_pos is not finite'),
         (mjcf(option='<option gravity="inf 0 0"/>'), "gravity is not finite"),
@@ -586,6 +587,23 @@ def test_without_mujoco_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mujoco", None)
     with pytest.raises(ImportError, match=r"pip install 'artix\[mjcf\]'"):
         artix.load_mjcf(mjcf())
+
+
+def test_a_disabled_solver_of_constraints_has_no_limits_equalities_and_friction():
+    extra = '<equality><joint joint1="slide" joint2="twist"/></equality>'
+    text = mjcf(extra=extra, option='<option><flag constraint="disable"/></option>')
+    robot, kept = artix.load_mjcf(text), artix.load_mjcf(mjcf(extra=extra))
+    assert np.all(robot.joint_upper_limit == np.inf) and not np.all(kept.joint_upper_limit == np.inf)
+    assert not np.any(robot.friction.static) and np.any(kept.friction.static)
+    assert (robot.topology.mimic_dofs, len(kept.topology.mimic_dofs)) == ((), 1)
+    assert sum("disables contacts" in issue.message for issue in artix.check_mjcf(text)) == 1
+
+
+def test_all_among_the_kinds_to_skip_skips_all():
+    text = mjcf(option='<option density="1000"/>')
+    for skip in ("all", ("all",), ["actuator", "all"]):
+        with pytest.warns(DescriptionWarning, match="left out"):
+            artix.load_mjcf(text, skip=skip)
 
 
 def test_unknown_kinds_to_skip_are_refused():

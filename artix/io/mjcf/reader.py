@@ -232,10 +232,11 @@ def _read(
     self_contact: bool = False,
 ) -> tuple[Report, MjcfSource | None]:
     check_meshes(meshes)
-    kinds = SKIPPABLE if skip == "all" else (skip,) if isinstance(skip, str) else tuple(skip)
-    unknown = [kind for kind in kinds if kind not in SKIPPABLE]
+    kinds = (skip,) if isinstance(skip, str) else tuple(skip)
+    unknown = [kind for kind in kinds if kind not in (*SKIPPABLE, "all")]
     if unknown:
         raise ValueError(f"nothing called {unknown[0]!r} can be skipped; choose from: {', '.join(SKIPPABLE)}, or 'all'")
+    kinds = SKIPPABLE if "all" in kinds else kinds
     repairs = chosen_repairs(repair)
     report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
     source = compile_mjcf(path_or_text, report, frozenset(kinds), repair=bool(repairs), strict=strict, meshes=meshes)

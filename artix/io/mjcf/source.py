@@ -46,6 +46,8 @@ _TAGS = {
     "actuator": "actuator",
     "eq": "equality",
 }
+#: Flags of what MuJoCo's solver of constraints does, which one flag disables as a whole.
+_CONSTRAINTS = ("CONTACT", "EQUALITY", "FRICTIONLOSS", "LIMIT")
 _SECTIONS = {"actuator": "actuator", "tendon": "tendon", "equality": "eq"}
 
 
@@ -109,6 +111,8 @@ class MjcfSource:
     def disables(self, flag: str) -> bool:
         """Whether the model's ``<flag>`` disables a feature, such as ``"GRAVITY"``."""
         bits = import_mujoco().mjtDisableBit
+        if flag in _CONSTRAINTS and self.disables("CONSTRAINT"):
+            return True
         if not hasattr(bits, f"mjDSBL_{flag}"):
             flag = "PASSIVE"  # In earlier versions of MuJoCo, one flag disables springs and dampers.
         return bool(self.model.opt.disableflags & getattr(bits, f"mjDSBL_{flag}"))
@@ -260,7 +264,9 @@ def _compile(mujoco: Any, path_or_text: str | Path, report: Report) -> mujoco.Mj
     mujoco.set_mju_user_warning(warned.append)
     try:
         if is_text(path_or_text):
-            return mujoco.MjModel.from_xml_string(str(path_or_text).lstrip("\ufeff \t\r\n"))
+            # Lines before the document count in messages; a byte order mark is refused.
+            text = str(path_or_text).lstrip("\ufeff \t\r\n")
+            return mujoco.MjModel.from_xml_string("\n" * str(path_or_text)[: -len(text)].count("\n") + text)
         return mujoco.MjModel.from_xml_path(str(path_or_text))
     except (ValueError, mujoco.FatalError) as error:
         message = " ".join(str(error).split())

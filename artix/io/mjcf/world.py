@@ -18,6 +18,9 @@ def check_world(source: MjcfSource) -> None:
         )
     if model.nflex:
         source.report_unsupported("flex", place, f"{model.nflex} flexible bodies: artix has rigid links only")
+    if source.disables("CONTACT"):
+        message = "its <flag> disables contacts; artix reads shapes all the same"
+        source.report.warning(MjcfPlace("<option>"), message, "nothing; without a ground and pairs nothing touches")
     if np.any(model.body_plugin >= 0):
         source.report_unsupported("flex", place, "plugins that act on bodies")
     for body in np.flatnonzero(model.body_mocapid >= 0):
