@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # The reader of a pipe, such as ``head``, has closed it.
         sys.stderr.close()
         return 0
+    except OSError as error:  # A name that is too long, a full disk.
+        print(f"artix: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("artix: interrupted", file=sys.stderr)
         return 130
@@ -48,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="compute, time and check every quantity for a mixed fleet, and draw it")
     demo.add_argument("--members", type=_positive, default=4096, help="size of the fleet (default: %(default)s)")
     demo.add_argument("--output", help="PNG file to write (default: artix_demo.png or artix_trajectories.png)")
-    demo.add_argument("--seed", type=int, default=0, help="seed for the random states (default: %(default)s)")
+    demo.add_argument("--seed", type=_seed, default=0, help="seed for the random states (default: %(default)s)")
     trajectory_help = "instead, optimise a swing-up by gradient descent and a reach by iLQR, and plot them"
     demo.add_argument("--trajectory-optimization", action="store_true", help=trajectory_help)
     view_help = "afterwards, show part of the fleet moving in a browser until Ctrl-C (needs artix[viewer])"
@@ -82,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     view.add_argument("--package-dirs", nargs="+", metavar="DIR", default=[], help=package_help)
     host_help = "address to listen on (default: %(default)s); 0.0.0.0 accepts other machines"
     view.add_argument("--host", default="127.0.0.1", help=host_help)
-    view.add_argument("--port", type=int, help="port to listen on (default: the first free one from 8080)")
+    view.add_argument("--port", type=_port, help="port to listen on (default: the first free one from 8080)")
     view.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")
     _add_reading_options(view)
     view.set_defaults(run=_view)
@@ -96,7 +99,7 @@ def _add_training_commands(commands: Any) -> None:
     train.add_argument("task", help="the name of a task, or its beginning, such as quadruped; an unknown one lists all")
     train.add_argument("--steps", type=_count, help="environment steps, such as 20M (default: the task's usual number)")
     train.add_argument("--envs", type=_count, help="number of environments (default: the task's usual one)")
-    train.add_argument("--seed", type=int, help="seed of all random numbers (default: 0)")
+    train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")
     train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK)")
     train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
     train.set_defaults(run=_train)
@@ -108,7 +111,7 @@ def _add_training_commands(commands: Any) -> None:
         "(an unknown one lists them)",
     )
     play.add_argument("--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)")
-    play.add_argument("--seed", type=int, default=1, help="seed of the episodes (default: %(default)s)")
+    play.add_argument("--seed", type=_seed, default=1, help="seed of the episodes (default: %(default)s)")
     play.add_argument("--html", help="save the first episode as an animation in a single HTML file")
     play.set_defaults(run=_play)
 
@@ -134,8 +137,6 @@ def _add_checking_options(command: argparse.ArgumentParser) -> None:
 def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The reading options that the user gave."""
     values = {name: getattr(options, name) for name in (*names, "root", "skip", "repair", "strict")}
-    if values["skip"] == ["all"]:
-        values["skip"] = "all"
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -143,6 +144,20 @@ def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1; found {value}")
+    return value
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if abs(value) >= 2**62:
+        raise argparse.ArgumentTypeError(f"must be below 2^62, the most that random keys take; found {value}")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 2**16:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 65535; found {value}")
     return value
 
 

@@ -33,7 +33,8 @@ def description_path(robot: str) -> Path:
             f"there is no file {robot!r} and no built-in robot of that name; choose from: {', '.join(robots.names())}"
         )
     if not path.is_file():
-        raise UnreadableRobot(f"{robot!r} is a folder; give the path of a robot description")
+        what = "a folder" if path.is_dir() else "no regular file"
+        raise UnreadableRobot(f"{robot!r} is {what}; give the path of a robot description")
     if path.suffix.lower() in BINARY_SUFFIXES:
         return path
     try:

@@ -48,7 +48,7 @@ def run_view(
       0, or 1 if a file cannot be written.
 
     Raises:
-      UnreadableRobot: the robot cannot be read, a package is missing, or the port is in use.
+      UnreadableRobot: the robot or its visuals cannot be read, a package is missing, or the port is in use.
       DescriptionError: the description has errors.
     """
     if not all(writable(path) for path in (html, png) if path is not None):
@@ -68,7 +68,7 @@ def run_view(
             posed = viewer.pose(articulation, visuals=visuals, show=show, **server)
             print(f"{robot} at {posed.url} (press Ctrl-C to stop)", flush=True)
             posed.wait()
-    except (ImportError, OSError) as error:
+    except (ImportError, OSError, ValueError) as error:
         raise UnreadableRobot(str(error)) from error
     return 0
 

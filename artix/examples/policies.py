@@ -288,6 +288,6 @@ def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     except (ValueError, EOFError, zipfile.BadZipFile, zipfile.error, KeyError, AttributeError) as error:
         reason = "it holds Python objects" if "allow_pickle" in str(error) else error
         raise ValueError(f"{os.fspath(path)!r} is not a checkpoint, or is damaged: {reason}") from error
-    if _HEADER not in found:
-        raise ValueError(f"{os.fspath(path)!r} is not a checkpoint: it has no {_HEADER!r}")
+    if not isinstance(found.get(_HEADER), np.ndarray):  # The archive of a robot has one that is text.
+        raise ValueError(f"{os.fspath(path)!r} is not a checkpoint: it has no array {_HEADER!r}")
     return found

@@ -17,7 +17,7 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
     """Draws capsules from joint to joint, and boxes for the links' inertias.
 
     A link gets a capsule from its own joint to each joint of its children, and the box of uniform density that has its
-    mass and inertia.
+    mass and inertia. A robot with nothing of these is drawn as a small ball.
 
     Args:
       articulation: one articulation.
@@ -55,6 +55,8 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
         if link and topology.joint_axes[link]:
             pose = np.array([*start, 0.0, 0.0, 0.0, 1.0])
             visuals.append(Visual(link, sphere_mesh(0.9 * thickness), pose, (0.2, 0.22, 0.25)))
+    if not visuals:  # A robot without mass and joints is a place.
+        visuals.append(Visual(0, sphere_mesh(0.03 * size), own[0], (0.2, 0.22, 0.25)))
     return tuple(visuals)
 
 

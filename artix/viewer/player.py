@@ -157,7 +157,7 @@ def view(
 
     Raises:
       ValueError: as for :func:`make_scene`, or a series is not as long as the motion.
-      OSError: the port is in use.
+      OSError: the port is in use, or the host is not an address of this machine.
       ImportError: viser is not installed.
 
     Examples:

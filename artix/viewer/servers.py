@@ -37,10 +37,14 @@ def open_server(host: str, port: int | None, title: str) -> Any:
       title: title of the panel.
 
     Raises:
+      ValueError: the port is not one from 0 to 65535.
       OSError: the port is in use, or the host is not an address of this machine.
       ImportError: viser is not installed.
     """
     viser = import_viser()
+    if port is not None and not 0 <= port < 2**16:
+        raise ValueError(f"port must be from 0 to 65535; found {port}")
+    _check_host(host)
     if port != 0:
         port = _free_port(host, range(FIRST_PORT, FIRST_PORT + 100) if port is None else (port,))
     with _quiet():
@@ -82,6 +86,17 @@ def address(server: Any) -> str:
     """The URL of a server for browsers on this machine."""
     host = server.get_host()
     return f"http://{'localhost' if host in ('0.0.0.0', '127.0.0.1') else host}:{server.get_port()}"
+
+
+def _check_host(host: str) -> None:
+    """Refuses a foreign address, for which viser would wait for ever."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            mend = "give 127.0.0.1, or 0.0.0.0 for all addresses of this machine"
+            message = f"host {host!r} is not an address of this machine ({error.strerror}); {mend}"
+            raise OSError(error.errno, message) from error
 
 
 def _free_port(host: str, ports: range | tuple[int, ...]) -> int:

@@ -175,7 +175,7 @@ def pose(
 
     Raises:
       ValueError: the articulation belongs to a padded fleet, or the state does not fit it.
-      OSError: the port is in use.
+      OSError: the port is in use, or the host is not an address of this machine.
       ImportError: viser is not installed.
 
     Examples:

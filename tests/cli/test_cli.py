@@ -87,7 +87,7 @@ def test_check_fails_for_errors_only(urdf, capsys):
 def test_a_missing_or_unreadable_file_is_one_line_on_stderr(command, tmp_path, capsys):
     binary = tmp_path / "mesh.stl"
     binary.write_bytes(b"\x80\xff\x00\x01")
-    for robot in ("nobody", str(tmp_path), str(binary)):
+    for robot in ("nobody", str(tmp_path), str(binary), "long" * 100, "/dev/null"):
         assert main([command, robot]) == 1
         captured = capsys.readouterr()
         assert captured.out == ""
@@ -100,11 +100,29 @@ def test_content_that_is_no_urdf_is_an_error_with_its_line(urdf, capsys):
     assert ":1: error:" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["dance"], ["demo", "--members", "0"], ["info"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["dance"],
+        ["demo", "--members", "0"],
+        ["info"],
+        ["view", "arm7", "--port", "99999"],
+        *([*command, "--seed", str(2**70)] for command in (["demo"], ["train", "cart_pole"], ["play", "arm_reach"])),
+    ],
+)
 def test_wrong_usage_exits_with_two(arguments, capsys):
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
     assert exit_.value.code == 2
+
+
+def test_view_of_a_file_without_suffix_is_one_line_on_stderr(tmp_path, capsys):
+    robot = tmp_path / "robot"
+    robot.write_text(robots.path("cart_pole").read_text())
+    assert main(["view", str(robot), "--png", str(tmp_path / "robot.png")]) == 1
+    error = capsys.readouterr().err
+    assert "no reader of visuals for the suffix ''" in error and error.count("\n") == 1
 
 
 def test_the_module_runs_and_its_help_does_not_wait_for_jax():

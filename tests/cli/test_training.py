@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import artix
 from artix import envs
 from artix.cli import main
 from artix.cli import train as command
@@ -142,6 +143,9 @@ def test_a_bad_checkpoint_is_said(trained, tmp_path, capsys):
     np.savez(bad, x=np.zeros(3))
     assert main(["play", str(bad)]) == 1
     assert "is not a checkpoint: it has no" in capsys.readouterr().err
+    artix.save(artix.robots.load("cart_pole"), tmp_path / "robot.npz")
+    assert main(["play", str(tmp_path / "robot.npz")]) == 1
+    assert "robot.npz' is not a checkpoint: it has no array" in capsys.readouterr().err
     assert main(["play", str(tmp_path / "none.npz")]) == 1
     assert "there is no checkpoint" in (error := capsys.readouterr().err)
     assert "quadruped_velocity" in error

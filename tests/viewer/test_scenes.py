@@ -248,3 +248,22 @@ def test_members_of_a_scene_are_where_they_are(cart, quadruped):
         viewer.make_scene(scene, states | {"one": artix.neutral_state(cart)}, 0.1)
     with pytest.raises(ValueError, match=r"states and contacts by name need an artix\.Scene"):
         viewer.make_scene(cart, states, 0.1)
+
+
+def test_a_robot_without_mass_is_drawn_as_a_ball(tmp_path):
+    builder = artix.ArticulationBuilder()
+    builder.add_link(name="place")
+    place = builder.build()
+    (ball,) = viewer.link_visuals(place)
+    assert ball.link == 0
+    viewer.render_png(tmp_path / "place.png", place, artix.neutral_state(place), size=(60, 40))
+    assert (tmp_path / "place.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize("port", [None, 0, 9123])
+def test_foreign_addresses_and_impossible_ports_are_refused(cart, port):
+    pytest.importorskip("viser")
+    with pytest.raises(OSError, match=r"'203\.0\.113\.7' is not an address of this machine"):
+        viewer.pose(cart, host="203.0.113.7", port=port)
+    with pytest.raises(ValueError, match="port must be from 0 to 65535; found 99999"):
+        viewer.pose(cart, port=99999)
