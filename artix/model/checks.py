@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import numbers
 from typing import Any, Protocol
 
@@ -58,6 +59,25 @@ def check_count(name: str, value: Any, least: int = 1, hint: str = "") -> None:
         raise TypeError(f"{name}: expected a whole number, found {found}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}; found {value}{hint}")
+
+
+def as_number(
+    name: str, value: Any, least: float = -math.inf, most: float = math.inf, *, positive: bool = False
+) -> Any:
+    """One finite number between two bounds, as a Python number, which takes on the dtype of the arrays it meets.
+
+    A number that JAX traces is returned as it is, and only its shape is checked.
+
+    Raises:
+      ValueError: it is not one number, not finite, or out of bounds.
+    """
+    is_traced = isinstance(value, jax.core.Tracer)
+    is_one = np.shape(value) == () and (is_traced or np.asarray(value).dtype.kind in "fiub")
+    if is_one and (is_traced or (math.isfinite(value) and least <= value <= most and (value > 0 or not positive))):
+        return value if is_traced else float(value)
+    rule = f"from {least:g} to {most:g}" if most < math.inf else "finite"
+    rule += " and positive" if positive else " and not negative" if (least, most) == (0, math.inf) else ""
+    raise ValueError(f"{name}: expected one number, {rule}; found {value}")
 
 
 def check_type(name: str, value: object, kind: type) -> None:

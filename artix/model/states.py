@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from typing import Any
 
 import jax
@@ -13,7 +12,7 @@ import numpy as np
 from artix.math import spatial
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_key, check_one
+from artix.model.checks import as_number, check_key, check_one
 from artix.model.padded_topology import Tree
 
 Array = jax.Array
@@ -87,8 +86,7 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
     """
     check_key(key)
     check_one(articulation)
-    if np.shape(velocity_scale) or (isinstance(velocity_scale, numbers.Real) and not 0 <= velocity_scale < np.inf):
-        raise ValueError(f"velocity_scale: expected one number, finite and not negative; found {velocity_scale}")
+    velocity_scale = as_number("velocity_scale", velocity_scale, 0)
     tree, dtype = articulation.topology, articulation.dtype
     limits = articulation.joint_lower_limit, articulation.joint_upper_limit
     live = tree.num_base_dofs > 0 if tree.base_is_free is None else tree.base_is_free, tree.dof_is_live

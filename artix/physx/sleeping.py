@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import jax
 import jax.numpy as jnp
 
+from artix.model.checks import as_number
 from artix.physx.simulation import ArticulationSimulation
 from artix.simulation import sleeping
 
@@ -115,9 +114,7 @@ def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | A
       >>> print(physx.is_sleeping(physx.set_wake_counter(simulation, 0.0)))
       True
     """
-    counter = _checked("wake_counter", wake_counter, simulation)
-    awake = sleeping.wake_up(simulation.articulation)
-    return simulation.replace(sleep=awake.replace(wake_counter=jnp.full_like(awake.wake_counter, counter)))
+    return simulation.replace(sleep=sleeping.wake_up(simulation.articulation, wake_counter))
 
 
 def get_sleep_threshold(simulation: ArticulationSimulation) -> Array:
@@ -157,7 +154,7 @@ def set_sleep_threshold(simulation: ArticulationSimulation, threshold: float | A
       >>> print(physx.get_sleep_threshold(physx.set_sleep_threshold(simulation, 0.0)))  # never sleeps
       0.0
     """
-    return simulation.replace(sleep_threshold=_checked("sleep_threshold", threshold, simulation))
+    return simulation.replace(sleep_threshold=_threshold("sleep_threshold", threshold, simulation))
 
 
 def get_stabilization_threshold(simulation: ArticulationSimulation) -> Array:
@@ -196,11 +193,8 @@ def set_stabilization_threshold(simulation: ArticulationSimulation, threshold: f
       >>> print(physx.get_stabilization_threshold(physx.set_stabilization_threshold(simulation, 0.5)))
       0.5
     """
-    return simulation.replace(stabilization_threshold=_checked("stabilization_threshold", threshold, simulation))
+    return simulation.replace(stabilization_threshold=_threshold("stabilization_threshold", threshold, simulation))
 
 
-def _checked(name: str, value: float | Array, simulation: ArticulationSimulation) -> Array:
-    """A number as an array [] of the articulation's dtype, checked unless it is traced."""
-    if not isinstance(value, jax.core.Tracer) and not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} must be finite and not negative; found {value}")
-    return jnp.asarray(value, simulation.dtype)
+def _threshold(name: str, value: float | Array, simulation: ArticulationSimulation) -> Array:
+    return jnp.asarray(as_number(name, value, 0), simulation.dtype)

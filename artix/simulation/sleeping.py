@@ -6,8 +6,6 @@ articulation does not respond to its inputs, and its velocities jump to zero whe
 
 from __future__ import annotations
 
-import numbers
-
 import jax
 import jax.numpy as jnp
 
@@ -15,7 +13,7 @@ from artix.kinematics.bodies import Placement
 from artix.kinematics.links import forward_kinematics
 from artix.math import spatial, struct
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_type, check_vector
+from artix.model.checks import as_number, check_type, check_vector
 from artix.model.states import at_rest
 from artix.simulation.common.control import Control
 from artix.simulation.common.options import SolverOptions
@@ -52,7 +50,7 @@ class SleepState(struct.PyTreeNode):
     angular_sum: Array
 
 
-def wake_up(articulation: Articulation, wake_counter: float = WAKE_TIME) -> SleepState:
+def wake_up(articulation: Articulation, wake_counter: float | Array = WAKE_TIME) -> SleepState:
     """Wakes an articulation, as PhysX's ``wakeUp`` and ``setWakeCounter`` do.
 
     Args:
@@ -63,7 +61,7 @@ def wake_up(articulation: Articulation, wake_counter: float = WAKE_TIME) -> Slee
       The counters of an articulation that is awake.
 
     Raises:
-      ValueError: ``wake_counter`` is a number that is negative or not finite.
+      ValueError: ``wake_counter`` is negative or not finite. A number that is traced is not checked.
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
@@ -71,9 +69,7 @@ def wake_up(articulation: Articulation, wake_counter: float = WAKE_TIME) -> Slee
       >>> print(sleep.wake_counter, sleep.linear_sum.shape)
       [1. 1. 1.] (3, 3)
     """
-    if isinstance(wake_counter, numbers.Real) and not 0 <= wake_counter < float("inf"):
-        raise ValueError(f"wake_counter: expected zero or more seconds, found {wake_counter}")
-    counter = jnp.full_like(articulation.link_mass, wake_counter)
+    counter = jnp.full_like(articulation.link_mass, as_number("wake_counter", wake_counter, 0))
     zero = jnp.zeros_like(articulation.link_com_pose[:, :3])
     return SleepState(counter, zero, zero)
 

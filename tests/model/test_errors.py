@@ -441,7 +441,7 @@ def test_batches_of_robots_where_one_is_expected(arm) -> None:
 
 
 def test_velocity_scales_and_keys(arm) -> None:
-    for scale in (np.ones(3), -1.0, np.nan):
+    for scale in (np.ones(3), -1.0, np.nan, np.float32("inf"), np.array(-1.0), jnp.array(jnp.nan), "fast"):
         with pytest.raises(ValueError, match="velocity_scale: expected one number, finite and not negative"):
             artix.random_state(arm[0], jax.random.key(0), velocity_scale=scale)
     with pytest.raises(TypeError, match="key: expected a random key, found uint32"):

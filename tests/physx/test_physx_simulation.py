@@ -129,8 +129,9 @@ def test_sleeping(scene) -> None:
     ):
         assert getter(scene) == pytest.approx(default)
         assert getter(setter(scene, 0.25)) == 0.25
-        with pytest.raises(ValueError, match="finite and not negative; found -1"):
-            setter(scene, -1.0)
+        for wrong in (-1.0, np.float32("inf"), jnp.array(jnp.nan), np.ones(2)):
+            with pytest.raises(ValueError, match="_threshold: expected one number, finite and not negative; found"):
+                setter(scene, wrong)
 
 
 @pytest.mark.slow

@@ -117,6 +117,6 @@ def test_counters_of_another_robot_are_refused() -> None:
     ):
         with pytest.raises(error, match=message):
             artix.simulation.step_with_sleep(pole, artix.neutral_state(pole), sleep, None, 0.01)
-    for counter in (-1.0, float("nan")):
-        with pytest.raises(ValueError, match="wake_counter: expected zero or more seconds"):
+    for counter in (-1.0, float("nan"), np.float32("inf"), np.ones(3)):
+        with pytest.raises(ValueError, match="wake_counter: expected one number, finite and not negative; found"):
             artix.simulation.wake_up(pole, counter)
