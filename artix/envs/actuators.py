@@ -44,13 +44,18 @@ class Delay(struct.PyTreeNode):
         Args:
           command: the command, [n].
           most_steps: the largest lag.
-          lag: the delay in steps; :func:`random_lag` draws one at random.
+          lag: the delay in steps; :func:`random_lag` draws one at random. An array is not checked, and acts as the
+            nearest lag that the buffer has.
 
         Raises:
-          ValueError: ``most_steps`` is negative.
-          TypeError: it is no whole number.
+          ValueError: ``most_steps`` or ``lag`` is negative, or the lag is the larger one.
+          TypeError: one is no whole number.
         """
         check_count("most_steps", most_steps, 0)
+        if not isinstance(lag, jax.Array):
+            check_count("lag", lag, 0)
+            if lag > most_steps:
+                raise ValueError(f"lag: expected most_steps={most_steps} at most, found {lag}")
         return cls(jnp.broadcast_to(command, (most_steps + 1, *command.shape)), jnp.asarray(lag, jnp.int32))
 
     def then(self, command: Array) -> Delay:

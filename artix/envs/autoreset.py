@@ -17,9 +17,10 @@ class _Autoreset(Environment):
     def __init__(self, environment: Environment) -> None:
         self.unwrapped = environment
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "unwrapped":  # not set yet while being copied
-            raise AttributeError(name)
+    def __getattribute__(self, name: str) -> Any:
+        """All else is the given environment's, which has what the base class only declares."""
+        if name in ("unwrapped", "reset", "step") or name.startswith("__"):
+            return super().__getattribute__(name)
         return getattr(self.unwrapped, name)
 
     def reset(self, key: Array) -> EnvState:
@@ -27,8 +28,7 @@ class _Autoreset(Environment):
         return state.replace(info=state.info | {"final_obs": state.obs})
 
     def step(self, state: EnvState, action: Array) -> EnvState:
-        inner = {name: value for name, value in state.info.items() if name != "final_obs"}
-        end = self.unwrapped.step(state.replace(info=inner), action)
+        end = self.unwrapped.step(state, action)
         key, fresh_key = random_numbers.split(end.info["key"])
         chosen = self.unwrapped.renew(fresh_key, end.replace(info=end.info | {"key": key}))
         return chosen.replace(info=chosen.info | {"final_obs": end.obs})
@@ -46,7 +46,8 @@ def autoreset(environment: Environment) -> Environment:
       environment: one environment; one that resets automatically already is returned as it is.
 
     Returns:
-      An environment with the same attributes. The given one is its ``unwrapped``.
+      An environment whose attributes and methods, :meth:`Environment.begin` among them, are those of the given one,
+      except ``reset`` and ``step``. The given one is its ``unwrapped``.
 
     Examples:
       >>> from artix import envs

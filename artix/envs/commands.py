@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.envs import random_numbers
+from artix.model.checks import as_number
 
 Array = jax.Array
 
@@ -43,16 +44,15 @@ def check_commands(commands: VelocityCommands) -> None:
     """Refuses commands that cannot be drawn.
 
     Raises:
-      ValueError: there are not three components, a magnitude is negative, a chance is outside [0, 1], or the mean time
-        is not positive.
+      ValueError: there are not three components, a magnitude is negative or not finite, a chance is outside [0, 1], or
+        the mean time is not positive or not finite.
     """
     largest, chance = commands.largest, commands.chance_of_motion
-    if len(largest) != 3 or not all(each >= 0 for each in largest):
+    if len(largest) != 3 or not all(0 <= each < math.inf for each in largest):
         raise ValueError(f"velocity commands: expected three largest magnitudes of at least 0, found {largest}")
     if len(chance) != 3 or not all(0 <= each <= 1 for each in chance):
         raise ValueError(f"velocity commands: expected three chances of motion in [0, 1], found {chance}")
-    if not commands.mean_time > 0:
-        raise ValueError(f"velocity commands: the mean time must be positive [s]; found {commands.mean_time}")
+    as_number("velocity commands: mean_time [s]", commands.mean_time, positive=True)
 
 
 def first_command(key: Array, commands: VelocityCommands, dtype) -> tuple[Array, Array]:
@@ -105,4 +105,4 @@ def next_command(command: Array, time_left: Array, drawn: DrawnCommand, dt: floa
 
 def _time(uniform: Array, commands: VelocityCommands) -> Array:
     """An exponentially distributed time from a uniform number below one; at most twenty times the mean."""
-    return -commands.mean_time * jnp.log(jnp.maximum(1 - uniform, math.exp(-20)))
+    return -float(commands.mean_time) * jnp.log(jnp.maximum(1 - uniform, math.exp(-20)))

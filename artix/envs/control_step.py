@@ -124,7 +124,8 @@ def evaluated(task: Task, given: Given, start: artix.State, action_is_finite: Ar
     physics_is_finite = _are_finite((moved.before, moved.state, moved.contacts))
     before, state = _where(physics_is_finite, (moved.before, moved.state), (start, start))
     transition = transition_of(environment, given._replace(moved=moved._replace(before=before, state=state)))
-    reward, terminated, memory, metrics = environment.outcome(transition)
+    # A task may return Python numbers, such as ``False``.
+    reward, terminated, memory, metrics = jax.tree.map(jnp.asarray, environment.outcome(transition))
     obs = environment.observe(transition.replace(memory=memory))
     is_finite = action_is_finite & physics_is_finite & _are_finite((obs, reward, memory, metrics))
     terminated = terminated.astype(bool) | ~is_finite

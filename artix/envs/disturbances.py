@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -26,10 +27,10 @@ def check_pushes(pushes: Pushes) -> None:
     """Refuses pushes that cannot be drawn.
 
     Raises:
-      ValueError: the bounds of the speed are negative or reversed, or the mean time is not positive.
+      ValueError: the bounds of the speed are negative, reversed or not finite, or the mean time is not positive.
     """
     low, high = pushes.speed
-    if not 0 <= low <= high:
+    if not 0 <= low <= high < math.inf:
         raise ValueError(f"pushes: expected bounds of the speed with 0 <= lower <= upper [m/s], found {pushes.speed}")
     if not pushes.mean_time > 0:
         raise ValueError(f"pushes: the mean time between pushes must be positive [s]; found {pushes.mean_time}")
@@ -52,7 +53,8 @@ def draw_push(key: Array, pushes: Pushes, dt: float, dtype) -> Array:
       0.5
     """
     uniform = random_numbers.uniform(key, 3, dtype)
-    speed = pushes.speed[0] + (pushes.speed[1] - pushes.speed[0]) * uniform[0]
+    low, high = map(float, pushes.speed)
+    speed = low + (high - low) * uniform[0]
     angle = 2 * jnp.pi * uniform[1]
     happens = uniform[2] < -jnp.expm1(jnp.asarray(-dt / pushes.mean_time, dtype))
     velocity = speed * jnp.stack([jnp.cos(angle), jnp.sin(angle), jnp.zeros_like(angle)])

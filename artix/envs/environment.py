@@ -22,7 +22,7 @@ Array = jax.Array
 
 
 #: Entries of ``info`` that belong to the environment; all others are the task's memory.
-_OWN = ("truncation", "steps", "key", "randomized", "contact_memory")
+_OWN = ("truncation", "steps", "key", "randomized", "contact_memory", "final_obs")
 
 
 class Environment:
@@ -71,7 +71,7 @@ class Environment:
             exist, or there is a ground and the solver is not ``"implicit"``.
           TypeError: a length is no whole number.
         """
-        if not 0 < physics_dt <= dt or abs(dt / physics_dt - round(dt / physics_dt)) > 1e-6:
+        if not 0 < physics_dt <= dt < math.inf or abs(dt / physics_dt - round(dt / physics_dt)) > 1e-6:
             raise ValueError(f"{name}: dt must be a multiple of physics_dt; found dt={dt}, physics_dt={physics_dt}")
         for what, count in (("episode_length", episode_length), ("action_size", action_size)):
             check_count(f"{name}: {what}", count)
@@ -87,8 +87,8 @@ class Environment:
         self.name = name
         self.articulation = articulation
         self.ground = ground
-        self.dt = dt
-        self.physics_dt = physics_dt
+        self.dt = float(dt)
+        self.physics_dt = float(physics_dt)
         self.episode_length = episode_length
         self.action_size = action_size
         self.solver_options = solver_options
@@ -151,7 +151,8 @@ class Environment:
         Raises:
           TypeError: ``key`` is not a key.
           ValueError: the task's outcome has a reward, termination or metric that is not a scalar, or a memory whose
-            names, shapes or dtypes differ from those at the start.
+            names, shapes or dtypes differ from those at the start; or a memory or metric has a name that the
+            environment uses itself.
         """
         if not isinstance(key, jax.Array):
             raise TypeError(f"{self.name}: reset takes a JAX random key, such as jax.random.key(0); found {key!r}")
@@ -254,8 +255,11 @@ class Environment:
 
     def _check_outcome(self, outcome: Outcome, memory: dict[str, Any]) -> None:
         """Refuses an outcome that does not fit the environment's state. All leaves are shapes."""
-        scalars = {"reward": outcome.reward, "terminated": outcome.terminated, **outcome.metrics}
-        for name, value in scalars.items():
+        for part, names, own in (("memory", memory, _OWN), ("metric", outcome.metrics, ("nan",))):
+            if taken := sorted({*names} & {*own}):
+                raise ValueError(f"{self.name}: the {part} {taken[0]!r} is the environment's own; give it another name")
+        scalars = [("reward", outcome.reward), ("terminated", outcome.terminated), *outcome.metrics.items()]
+        for name, value in scalars:
             if value.shape != ():
                 raise ValueError(f"{self.name}: {name!r} of the outcome must be a scalar; found shape {value.shape}")
         for name in sorted({*memory, *outcome.memory}):
@@ -278,6 +282,7 @@ class Environment:
         if ended is not None:
             kept = zip(self.randomization, ended.info["randomized"], randomized, strict=True)
             randomized = tuple(old if change.when == "start" else new for change, old, new in kept)
+        memory = jax.tree.map(jnp.asarray, memory)  # of Python numbers, too
         return Start(state, self._no_contacts, memory, randomized, self.draw(draw_key)), key
 
     def _drawn(self, key: Array) -> tuple[Array, ...]:

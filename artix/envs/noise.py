@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import jax
 
 from artix.envs import random_numbers
+from artix.model.checks import as_number
 
 Array = jax.Array
 
@@ -15,17 +16,16 @@ Array = jax.Array
 GO1 = {"joint_position": 0.03, "joint_velocity": 1.5, "gyro": 0.2, "gravity": 0.05, "linear_velocity": 0.1}
 
 
-def check_scales(scales: Mapping[str, float], known: Mapping[str, int]) -> None:
-    """Refuses noise on measurements that a task does not have.
+def as_scales(scales: Mapping[str, float], known: Mapping[str, int]) -> dict[str, float]:
+    """The scales as Python numbers; refuses noise on measurements that a task does not have.
 
     Raises:
-      ValueError: a name is not among ``known``, or a scale is negative.
+      ValueError: a name is not among ``known``, or a scale is negative or not finite.
     """
-    for name, scale in scales.items():
+    for name in scales:
         if name not in known:
             raise ValueError(f"no measurement called {name!r} to put noise on; choose from: {', '.join(known)}")
-        if not scale >= 0:
-            raise ValueError(f"noise of {name}: expected a scale of at least 0, found {scale}")
+    return {name: as_number(f"noise of {name}", scale, 0) for name, scale in scales.items()}
 
 
 def draw_noise(key: Array, scales: Mapping[str, float], sizes: Mapping[str, int], dtype) -> dict[str, Array]:

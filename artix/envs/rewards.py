@@ -8,12 +8,13 @@ names, and :func:`weighted_terms` matches the two.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from artix.model.checks import as_number
 
 Array = jax.Array
 
@@ -223,9 +224,7 @@ def check_weights(weights: Weights, signals: Iterable[str]) -> None:
     """
     signals = tuple(signals)
     for name in weights:
-        weight, term = _weight_and_term(weights, name)
-        if isinstance(weight, int | float) and not math.isfinite(weight):
-            raise ValueError(f"reward {name!r}: the weight must be finite; found {weight}")
+        _, term = _weight_and_term(weights, name)
         missing = [parameter for parameter in _parameters(term) if parameter not in signals]
         if missing:
             raise ValueError(
@@ -237,12 +236,12 @@ def check_weights(weights: Weights, signals: Iterable[str]) -> None:
 def _weight_and_term(weights: Weights, name: str) -> tuple[float, Callable[..., Array]]:
     weight = weights[name]
     if isinstance(weight, tuple):
-        return weight
+        return as_number(f"weight of reward {name!r}", weight[0]), weight[1]
     if name not in TERMS:
         raise ValueError(
             f"no reward called {name!r}; choose from: {', '.join(TERMS)}; one of your own is (weight, function)"
         )
-    return weight, TERMS[name]
+    return as_number(f"weight of reward {name!r}", weight), TERMS[name]
 
 
 def _parameters(term: Callable[..., Array]) -> tuple[str, ...]:

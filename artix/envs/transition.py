@@ -75,10 +75,11 @@ class Outcome(NamedTuple):
     """What a task returns for a control step.
 
     Attributes:
-      reward: the reward, [].
+      reward: the reward, []. Scalars may be Python numbers.
       terminated: whether the episode ends here, [] (bool).
-      memory: the task's memory from now on, with the keys, shapes and dtypes of :meth:`Environment.begin`.
-      metrics: scalars to log.
+      memory: the task's memory from now on, with the keys, shapes and dtypes of :meth:`Environment.begin`. The keys of
+        ``info`` that are listed in :class:`EnvState`, and ``"final_obs"``, are the environment's own.
+      metrics: scalars to log, except ``"nan"``.
 
     Examples:
       >>> upright = envs.Outcome(jnp.array(1.0), jnp.array(False), {}, {"angle": jnp.array(0.0)})

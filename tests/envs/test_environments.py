@@ -1,5 +1,6 @@
 """Properties of every environment: seeds, batches, episodes, error messages, and handling of non-finite numbers."""
 
+import copy
 import subprocess
 import sys
 
@@ -192,12 +193,13 @@ def test_what_is_refused(cart):
 class _Changed(CartPole):
     """The cart-pole with other parts of its outcome."""
 
-    def __init__(self, **changed):
+    def __init__(self, more=None, **changed):
         super().__init__(dtype="float32")
+        self.first = {"force": jnp.zeros(1, "float32"), **(more or {})}
         self.changed = changed
 
     def begin(self, key):
-        return super().begin(key)[0], {"force": jnp.zeros(1, "float32")}
+        return super().begin(key)[0], self.first
 
     def outcome(self, transition):
         return super().outcome(transition)._replace(**self.changed)
@@ -212,6 +214,10 @@ class _Changed(CartPole):
         ({"memory": {}}, r"'force' is float32\[1\] at the start and absent after a step"),
         ({"memory": {"force": jnp.zeros(2, "float32")}}, r"'force' is float32\[1\] .* float32\[2\] after"),
         ({"memory": {"force": jnp.zeros(1, "float32"), "age": jnp.zeros(())}}, r"'age' is absent at the start"),
+        ({"more": {"steps": jnp.zeros((), "int32")}}, "the memory 'steps' is the environment's own"),
+        ({"more": {"final_obs": jnp.zeros(5, "float32")}}, "the memory 'final_obs' is the environment's own"),
+        ({"metrics": {"nan": jnp.zeros(())}}, "the metric 'nan' is the environment's own"),
+        ({"reward": jnp.zeros(2), "metrics": {"reward": jnp.zeros(())}}, r"'reward' of the outcome must be a scalar"),
     ],
 )
 def test_outcomes_that_do_not_fit_are_refused_by_name(changed, message):
@@ -219,9 +225,30 @@ def test_outcomes_that_do_not_fit_are_refused_by_name(changed, message):
         _Changed(**changed).reset(jax.random.key(0))
 
 
+def test_outcomes_may_be_python_numbers():
+    numbers = {"reward": 0.5, "terminated": False, "metrics": {"one": 1}}
+    task = _Changed({"age": 0}, memory={"force": np.zeros(1, "float32"), "age": 1}, **numbers)
+    end = task.step(task.reset(jax.random.key(0)), jnp.zeros(1))
+    found = end.reward, end.done, end.metrics["one"], end.info["age"], end.reward.dtype
+    assert found == (0.5, 0.0, 1.0, 1, "float32")
+
+
 def test_automatic_resets_are_added_once(cart):
     once = envs.autoreset(cart)
     assert envs.autoreset(once) is once
+
+
+def test_automatic_resets_change_nothing_else(cart):
+    environment, key = copy.copy(envs.autoreset(cart)), jax.random.key(0)
+    same(environment.begin(key), cart.begin(key))
+    assert environment.observation_size == cart.observation_size
+    start = environment.reset(key)
+    where, action = start.articulation_state, jnp.ones(1, "float32")
+    same(environment.actuate(cart.articulation, where, {}, action), cart.actuate(cart.articulation, where, {}, action))
+    same(environment.observe(envs.Transition(cart.articulation, None, where, where, None, {}, action, ())), start.obs)
+    # What the wrapper adds to the state is no memory of the task.
+    same(environment.renew(key, start).obs, start.obs)
+    same(cart.step(start, action).obs, environment.step(start, action).obs)
 
 
 def test_actions_beyond_one_are_clipped(cart):

@@ -170,6 +170,10 @@ def test_commands_arrive_as_late_as_the_lag_says():
         actuators.random_lag(KEYS[0], 0.02, 0.01, 0.004)
     with pytest.raises(ValueError, match="most_steps must be at least 0"):
         actuators.Delay.of(jnp.zeros(1), most_steps=-1)
+    with pytest.raises(ValueError, match="lag: expected most_steps=1 at most, found 5"):
+        actuators.Delay.of(jnp.zeros(1), most_steps=1, lag=5)
+    with pytest.raises(TypeError, match=r"lag: expected a whole number, found 0\.5"):
+        actuators.Delay.of(jnp.zeros(1), most_steps=1, lag=0.5)
 
 
 def test_an_actuator_network_is_its_layers():

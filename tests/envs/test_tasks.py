@@ -7,7 +7,7 @@ import pytest
 
 import artix
 from artix import envs
-from artix.envs import disturbances, noise, terrain
+from artix.envs import commands, disturbances, noise, terrain
 from artix.envs.tasks.humanoid import humanoid
 from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
 
@@ -32,6 +32,46 @@ def make(name):
 
 def test_all_tasks_are_known():
     assert set(SIZES) == set(envs.NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "rule"),
+    [
+        ("cart_pole", {"force": np.nan}, "finite"),
+        ("arm_reach", {"action_scale": np.inf}, "finite"),
+        ("arm_reach", {"spread": 3.0}, "from 0 to 1"),
+        ("quadruped_get_up", {"chance_of_fall": 3.0}, "from 0 to 1"),
+        ("quadruped_get_up", {"action_scale": np.nan}, "finite"),
+        ("quadruped_velocity", {"action_scale": np.nan}, "finite"),
+        ("quadruped_velocity", {"tracking_sigma": 0.0}, "finite and positive"),
+        ("quadruped_velocity", {"max_foot_height": 0.0}, "finite and positive"),
+        ("quadruped_velocity", {"least_reward": np.nan}, "finite"),
+        ("quadruped_velocity", {"lowest_up": "0"}, "finite"),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(name, option, rule):
+    ((key, value),) = option.items()
+    with pytest.raises(ValueError, match=f"{key}: expected one number, {rule}; found {value}"):
+        envs.make(name, **option)
+
+
+def test_options_take_on_the_dtype_of_the_robot():
+    third = np.float64(1 / 3)
+    several = [
+        envs.make("cart_pole", dtype="float32", force=third),
+        envs.make("arm_reach", dtype="float32", action_scale=third, spread=third, rewards={"action_rate": third}),
+    ]
+    for each in several:
+        state = jax.eval_shape(each.reset, jax.random.key(0))
+        end = jax.eval_shape(each.step, state, jax.ShapeDtypeStruct((each.action_size,), "float32"))
+        assert jax.tree.map(lambda x: x.dtype, state) == jax.tree.map(lambda x: x.dtype, end)
+        assert not [x for x in jax.tree.leaves(state) if x.dtype == "float64"]
+    drawn = (
+        noise.draw_noise(jax.random.key(0), noise.as_scales({"gyro": third}, {"gyro": 3}), {"gyro": 3}, "float32"),
+        disturbances.draw_push(jax.random.key(0), disturbances.Pushes((third, third), third), 0.02, "float32"),
+        commands.draw_command(jax.random.key(0), commands.VelocityCommands(mean_time=third), "float32"),
+    )
+    assert not [x for x in jax.tree.leaves(drawn) if x.dtype == "float64"]
 
 
 @pytest.mark.parametrize("name", [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SIZES])

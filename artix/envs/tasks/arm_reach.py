@@ -14,6 +14,7 @@ from artix.envs.environment import Environment
 from artix.envs.randomization import Change
 from artix.envs.transition import Outcome, Transition
 from artix.math.arrays import with_entries
+from artix.model.checks import as_number
 
 Array = jax.Array
 
@@ -67,7 +68,8 @@ class ArmReach(Environment):
       randomization: which parameters of the robot are randomised, see :class:`artix.envs.Change`.
 
     Raises:
-      ValueError: a reward or a leaf to randomise does not exist; the message lists the valid names.
+      ValueError: a reward or a leaf to randomise does not exist (the message lists the valid names), the scale is not
+        finite, or the spread is outside [0, 1].
 
     Examples:
       >>> from artix import envs
@@ -104,8 +106,8 @@ class ArmReach(Environment):
         )
         check_rewards(rewards)
         self.rewards = dict(rewards)
-        self.action_scale = action_scale
-        self.spread = spread
+        self.action_scale = as_number("action_scale", action_scale)
+        self.spread = as_number("spread", spread, 0, 1)
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
         """At rest in a random pose, with a reachable target."""

@@ -12,6 +12,7 @@ import artix
 from artix.envs.environment import Environment
 from artix.envs.randomization import Change
 from artix.envs.transition import Outcome, Transition
+from artix.model.checks import as_number
 
 Array = jax.Array
 
@@ -31,7 +32,7 @@ class CartPole(Environment):
       randomization: which parameters of the robot are randomised, see :class:`artix.envs.Change`.
 
     Raises:
-      ValueError: a leaf to randomise does not exist.
+      ValueError: a leaf to randomise does not exist, or the force is not finite.
 
     Examples:
       >>> from artix import envs
@@ -59,7 +60,7 @@ class CartPole(Environment):
             episode_length=episode_length,
             randomization=randomization,
         )
-        self.force = force
+        self.force = as_number("force", force)
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Array]]:
         """Hanging, nearly at rest."""

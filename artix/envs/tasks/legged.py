@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from artix.envs.gait import Gait
 from artix.envs.randomization import Change
 from artix.envs.transition import Outcome, Transition
 from artix.math.arrays import device_array
+from artix.model.checks import as_number
 
 Array = jax.Array
 
@@ -88,13 +90,13 @@ class LeggedVelocity(Environment):
       action_scale: how far an action of 1 moves a target [rad].
       tracking_sigma: width of the tracking terms.
       max_foot_height: desired swing height of the feet [m].
-      least_reward: lower bound of a step's reward.
+      least_reward: lower bound of a step's reward; ``-math.inf`` for none.
       lowest_up: the robot has fallen if the vertical component of its z axis is smaller.
       episode_length: number of control steps of 20 ms.
 
     Raises:
       ValueError: a reward, measurement or leaf does not exist (the message lists the valid names), or an option is out
-        of range.
+        of range or not finite.
     """
 
     def __init__(
@@ -131,25 +133,22 @@ class LeggedVelocity(Environment):
         )
         self._measured = {"linear_velocity": 3, "gyro": 3, "gravity": 3, "joint_position": size, "joint_velocity": size}
         check_rewards(rewards)
-        noise.check_scales(noise_scales, self._measured)
         commands.check_commands(velocity_commands)
         if pushes is not None:
             disturbances.check_pushes(pushes)
-        if action_delay is not None and not 0 <= action_delay[0] <= action_delay[1]:
+        if action_delay is not None and not 0 <= action_delay[0] <= action_delay[1] < math.inf:
             raise ValueError(f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}")
-        if not tracking_sigma > 0:
-            raise ValueError(f"{name}: tracking_sigma must be positive; found {tracking_sigma}")
         self.robot = robot
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
-        self.noise_scales = dict(noise_scales)
+        self.noise_scales = noise.as_scales(noise_scales, self._measured)
         self.pushes = pushes
         self.action_delay = action_delay
-        self.action_scale = action_scale
-        self.tracking_sigma = tracking_sigma
-        self.max_foot_height = max_foot_height
-        self.least_reward = least_reward
-        self.lowest_up = lowest_up
+        self.action_scale = as_number(f"{name}: action_scale", action_scale)
+        self.tracking_sigma = as_number(f"{name}: tracking_sigma", tracking_sigma, positive=True)
+        self.max_foot_height = as_number(f"{name}: max_foot_height", max_foot_height, positive=True)
+        self.least_reward = -math.inf if least_reward == -math.inf else as_number(f"{name}: least_reward", least_reward)
+        self.lowest_up = as_number(f"{name}: lowest_up", lowest_up)
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
         """Standing at a random place and heading, with a small random velocity and a random command."""

@@ -14,6 +14,7 @@ from artix.envs.environment import Environment
 from artix.envs.randomization import Change
 from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
 from artix.envs.transition import Outcome, Transition
+from artix.model.checks import as_number
 
 Array = jax.Array
 
@@ -100,7 +101,8 @@ class QuadrupedGetUp(Environment):
       randomization: which parameters of robot and ground are randomised, see :class:`artix.envs.Change`.
 
     Raises:
-      ValueError: a reward, measurement or leaf does not exist; the message lists the valid names.
+      ValueError: a reward, measurement or leaf does not exist (the message lists the valid names), or a number is out
+        of range or not finite.
 
     Examples:
       >>> from artix import envs
@@ -135,12 +137,11 @@ class QuadrupedGetUp(Environment):
         )
         self._measured = {"gyro": 3, "gravity": 3, "joint_position": 12, "joint_velocity": 12}
         known = {name: scale for name, scale in noise.GO1.items() if name in self._measured}
-        self.noise_scales = known if noise_scales is None else dict(noise_scales)
-        noise.check_scales(self.noise_scales, self._measured)
+        self.noise_scales = noise.as_scales(known if noise_scales is None else noise_scales, self._measured)
         check_rewards(rewards)
         self.rewards = dict(rewards)
-        self.chance_of_fall = chance_of_fall
-        self.action_scale = action_scale
+        self.chance_of_fall = as_number("chance_of_fall", chance_of_fall, 0, 1)
+        self.action_scale = as_number("action_scale", action_scale)
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
         """Fallen just above the ground, or standing."""
