@@ -192,9 +192,10 @@ def _index(tree: Any, change: Change, leaf: Array) -> Any:
     """The index of the numbers that a change affects."""
     if change.entries is None and change.components is None:
         return ...
-    rows = range(leaf.shape[0]) if change.entries is None else [_entry(tree, change, each) for each in change.entries]
+    sizes = (*leaf.shape, 0, 0)  # an axis that the leaf does not have has no entries
+    rows = range(sizes[0]) if change.entries is None else [_entry(tree, change, each) for each in change.entries]
     columns = () if change.components is None else (change.components,)
-    if any(not 0 <= each < leaf.shape[axis] for axis, part in enumerate((rows, *columns)) for each in part):
+    if any(not 0 <= each < size for size, part in zip(sizes, (rows, *columns), strict=False) for each in part):
         raise ValueError(
             f"randomisation of {change.leaf}: entries {change.entries} and components {change.components} do not fit "
             f"its shape {leaf.shape}"

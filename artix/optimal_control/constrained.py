@@ -112,7 +112,8 @@ def solve_constrained(
       The trajectory, the multipliers and how far constraints are violated.
 
     Raises:
-      ValueError: the problem has no constraints, multipliers do not fit them, or :func:`solve` refuses an argument.
+      ValueError: the problem has no constraints, multipliers do not fit them, a weight or its growth is not positive,
+        or :func:`solve` refuses an argument.
       TypeError: as :func:`solve`, or ``outer_iterations`` is no whole number.
 
     Examples:
@@ -128,7 +129,8 @@ def solve_constrained(
       True
     """
     check_count("outer_iterations", outer_iterations)
-    check_positive("weight", weight, "1")
+    for name, value in (("weight", weight), ("weight_growth", weight_growth), ("most_weight", most_weight)):
+        check_positive(name, value, "1")
     if not problem.constraints:
         raise ValueError("the problem has no constraints: give equality, inequality, ...; or use solve")
     dtype = problem.start.dtype

@@ -233,8 +233,8 @@ def discrete_dynamics(
     Raises:
       KeyError: no joint has this name.
       TypeError: ``actuated`` is a single string, or the schedule has another dtype than the articulation.
-      ValueError: ``dt`` is not positive, a joint is fixed or named twice, there is a schedule as well as a ground or
-        options, or the schedule was made for another articulation.
+      ValueError: ``dt`` is not positive, ``actuated`` is empty, a joint is fixed or named twice, there is a schedule as
+        well as a ground or options, or the schedule was made for another articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -273,6 +273,8 @@ def _actuated(articulation: artix.Articulation, names: Sequence[str] | None) -> 
     if names is None:
         return tuple(range(tree.num_dofs))
     check_names("actuated", names)
+    if not len(names):
+        raise ValueError("actuated: give the name of at least one joint, or None for all")
     found: list[int] = []
     for name in names:
         dofs = tree.dofs(name)

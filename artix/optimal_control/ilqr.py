@@ -29,7 +29,8 @@ class Iterations(NamedTuple):
     Attributes:
       cost: the cost after each iteration.
       gap: sum of the absolute gaps after each iteration; zero in single shooting.
-      decrease: the decrease of the cost that the linear-quadratic problem predicts: half of the Newton decrement.
+      decrease: the decrease of the cost that the linear-quadratic problem predicts, without what closing gaps changes
+        (see :class:`Policy`); where there are no gaps, half of the Newton decrement.
       step_length: length of the accepted step; zero if no step was an improvement.
       damping: value added to the diagonals of the controls' Hessians.
 

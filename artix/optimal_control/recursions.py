@@ -21,7 +21,8 @@ class Policy(NamedTuple):
       gain: factor on the deviation, [T, m, n].
       value_gradient: gradient of the cost to go from the states after each knot, at ``dx = 0``, [T, n].
       value_hessian: its Hessian, [T, n, n].
-      decrease: by how much the cost falls, [].
+      decrease: by how much the feedforward lowers the cost, summed over knots, []. Without gaps, the cost falls by as
+        much. What closing gaps changes is not included.
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots

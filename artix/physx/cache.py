@@ -238,7 +238,7 @@ def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
     tree = articulation.topology
     check_vector("maximum", maximum, (6 * (tree.num_links - 1),), articulation.dtype, "six axes per joint")
     indices, live = _axis_indices(tree)
-    packed = maximum[jnp.where(live, indices, 0)] if tree.num_dofs else maximum[:0]
+    packed = jnp.asarray(maximum)[jnp.where(live, indices, 0)] if tree.num_dofs else maximum[:0]
     return jnp.where(live, packed, jnp.zeros_like(packed))
 
 

@@ -75,6 +75,7 @@ def test_places(robot):
         (lambda: Change("link_mass", "scale", (1, 2), entries=("torso",)), r"no entry called 'torso'.*trunk"),
         (lambda: Change("link_mass", "scale", (1, 2), entries=(18,)), r"entries \(18,\).*do not fit.*\(18,\)"),
         (lambda: Change("link_mass", "scale", (1, 2), also=("inertia",)), r"no leaf called 'inertia'"),
+        (lambda: Change("link_mass", "scale", (1, 2), components=(0,)), r"components \(0,\) do not fit.*\(18,\)"),
         (lambda: Change("link_mass", "times", (1, 2)), r"operation must be one of absolute, scale, add.*'times'"),
         (lambda: Change("link_mass", "scale", (1, 2), distribution="gauss"), r"distribution must be one of uniform"),
         (lambda: Change("link_mass", "scale", (2, 1)), "lower one first"),
@@ -88,6 +89,13 @@ def test_places(robot):
 def test_what_is_refused(robot, change, message):
     with pytest.raises(ValueError, match=message):
         envs.randomize(robot, KEYS[0], [change()])
+
+
+def test_one_number_has_no_entries():
+    for place in ({"entries": (0,)}, {"components": (0,)}):
+        change = Change("surfaces.0.friction", "scale", (1, 2), **place)
+        with pytest.raises(ValueError, match=r"do not fit its shape \(\)"):
+            envs.randomize(artix.Ground.flat(), KEYS[0], [change])
 
 
 def test_an_environment_refuses_leaves_when_it_is_made():

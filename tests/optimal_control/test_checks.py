@@ -71,6 +71,14 @@ def test_multipliers_of_other_constraints_are_refused():
         jax.eval_shape(lambda: optimal_control.solve_constrained(problem, CONTROLS, None, other, iterations=1))
 
 
+@pytest.mark.parametrize("name", ["weight", "weight_growth", "most_weight"])
+def test_weights_of_constraints_are_positive(name):
+    problem = slider_problem(final_equality=at_one)
+    for wrong in (-1.0, 0.0, np.nan):
+        with pytest.raises(ValueError, match=f"^{name}: expected a positive number"):
+            optimal_control.solve_constrained(problem, CONTROLS, iterations=1, **{name: wrong})
+
+
 def test_wrong_schedules_are_refused():
     robot = artix.robots.load("quadruped").astype(jnp.float64)
     schedule = optimal_control.ContactSchedule.of(robot, FEET, np.ones((3, 4), bool))
@@ -99,6 +107,8 @@ def test_wrong_steps_are_refused():
         optimal_control.discrete_dynamics(pendulum, 0.0)
     with pytest.raises(ValueError, match="'elbow' occurs more than once"):
         optimal_control.discrete_dynamics(pendulum, 0.02, actuated=["elbow", "elbow"])
+    with pytest.raises(ValueError, match="actuated: give the name of at least one joint"):
+        optimal_control.discrete_dynamics(pendulum, 0.02, actuated=[])
     with pytest.raises(TypeError, match=r"write \['elbow'\]"):
         optimal_control.discrete_dynamics(pendulum, 0.02, actuated="elbow")
 

@@ -172,6 +172,7 @@ def test_recorded_sizes_and_places(name: str) -> None:
     full = np.random.default_rng(0).normal(size=maximum.shape)
     packed = physx.pack_joint_data(physx.create_simulation(articulation), jnp.asarray(full))
     np.testing.assert_array_equal(packed, full[spec["unpacked_index"]])
+    np.testing.assert_array_equal(jax.jit(lambda: physx.pack_joint_data(articulation, full))(), packed)
 
 
 #: What each flag reads and writes: the header of PxArticulationCache, copied.
