@@ -70,22 +70,32 @@ def on_the_manifold(articulation, state, there, displacement) -> dict:
     }
 
 
-def place(name: str, leaf: np.ndarray, topology: artix.Topology, tree: artix.PaddedTopology) -> tuple[slice, ...]:
-    """Where one member's own result lies inside its padded block, axis by axis."""
+def place(padded: tuple[int, ...], alone: tuple[int, ...], topology: artix.Topology, tree: artix.PaddedTopology):
+    """Where one member's own result lies inside its padded block, axis by axis, given the shapes of both.
+
+    An axis as long as the member's own is not padded: the seven of a pose may also be the number of a fleet's DOFs.
+    """
     skip = tree.num_base_dofs - topology.num_base_dofs
-    own = {
-        tree.nv: slice(skip, skip + topology.nv),
-        tree.num_dofs: slice(0, topology.num_dofs),
-        tree.num_links: slice(0, topology.num_links),
-        6 * tree.num_links: slice(skip, 6 * topology.num_links),
-        7 + tree.num_dofs: slice(7 if topology.fixed_base else 0, 7 + topology.num_dofs),
-    }
-    return tuple(own.get(size, slice(None)) for size in leaf.shape)
+    own = (
+        (tree.nv, skip, skip + topology.nv),
+        (tree.num_dofs, 0, topology.num_dofs),
+        (tree.num_links, 0, topology.num_links),
+        (6 * tree.num_links, skip, 6 * topology.num_links),
+        (7 + tree.num_dofs, 7 if topology.fixed_base else 0, 7 + topology.num_dofs),
+    )
+
+    def axis(length: int, wanted: int) -> slice:
+        if length == wanted:
+            return slice(None)
+        (found,) = {(low, high) for size, low, high in own if size == length and high - low == wanted}
+        return slice(*found)
+
+    return tuple(map(axis, padded, alone))
 
 
 def assert_equal_inside(name, padded, wanted, topology, tree, tolerance) -> None:
     padded, wanted = np.asarray(padded), np.asarray(wanted)
-    where = place(name, padded, topology, tree)
+    where = place(padded.shape, wanted.shape, topology, tree)
     scale = max(1.0, float(np.max(np.abs(wanted), initial=0.0)))
     assert padded[where].shape == wanted.shape, name
     assert np.max(np.abs(padded[where] - wanted), initial=0.0) <= tolerance * scale, (name, topology)
@@ -139,7 +149,7 @@ def test_functions_with_arguments(fleet, members) -> None:
                 for leaf, alone in zip(jax.tree.leaves(value), jax.tree.leaves(wanted[name]), strict=True):
                     np.testing.assert_allclose(leaf, alone, atol=1e-12)
             else:
-                where = place(name, value[member], topology, tree)
+                where = place(value[member].shape, wanted[name].shape, topology, tree)
                 np.testing.assert_allclose(value[member][where], wanted[name], atol=1e-11, rtol=1e-11)
 
 
@@ -505,10 +515,17 @@ def test_kinds_equal_padded_trees(members) -> None:
             own, other = (by_kind.member_state(x, number) for x in (value, wanted[name]))
             for leaf, want in zip(jax.tree.leaves(own), jax.tree.leaves(other), strict=True):
                 np.testing.assert_allclose(leaf, want, atol=1e-11)
-        for name, value in found.items():
-            pairs = zip(jax.tree.leaves(value), jax.tree.leaves(wanted[name]), strict=True)
-            for number, (leaf, other) in itertools.product(range(5), pairs):
-                where = place(name, leaf[number], several[number].topology, tree)
+        alone = []
+        for number, one in enumerate(several):
+            skip = tree.num_base_dofs - one.topology.num_base_dofs
+            ranges = slice(skip, skip + one.topology.nv), slice(one.topology.num_links)
+            own = (x[number, of_member] for x, of_member in zip(given, ranges, strict=False))
+            alone.append(jax.eval_shape(function, one, padded.member_state(state, number), *own))
+        for number, name in itertools.product(range(5), found):
+            for leaf, other, own in zip(
+                *(jax.tree.leaves(x[name]) for x in (found, wanted, alone[number])), strict=True
+            ):
+                where = place(leaf[number].shape, own.shape, several[number].topology, tree)
                 np.testing.assert_allclose(leaf[number][where], other[number][where], atol=1e-11, err_msg=name)
                 assert not np.any(np.delete(np.asarray(leaf[number]).ravel(), _flat(where, leaf[number].shape))), name
 
