@@ -80,6 +80,12 @@ def as_number(
     raise ValueError(f"{name}: expected one number, {rule}; found {value}")
 
 
+def check_quaternion(name: str, poses: Any) -> None:
+    """Raises ``ValueError`` if a quaternion of poses [..., 7] has length zero, unless JAX traces them."""
+    if not isinstance(poses, jax.core.Tracer) and not np.all(np.any(np.asarray(poses)[..., 3:] != 0, axis=-1)):
+        raise ValueError(f"{name}: expected a quaternion xyzw in the last four entries; found one of length zero")
+
+
 def check_type(name: str, value: object, kind: type) -> None:
     """Raises ``TypeError`` unless ``value`` is of this kind, for instance where arguments are out of order."""
     if not isinstance(value, kind):

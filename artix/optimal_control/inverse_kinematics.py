@@ -11,7 +11,7 @@ import numpy as np
 
 import artix
 from artix.math.gaussian_elimination import lu_factorize
-from artix.model.checks import check_count
+from artix.model.checks import check_count, check_quaternion
 from artix.optimal_control.checks import as_array, check_names, known
 from artix.optimal_control.residuals import pose_difference
 
@@ -64,8 +64,11 @@ def inverse_kinematics(
 
     *Derivatives*, in both modes, are implicit: those of the configuration by targets and by the numbers of the
     articulation, through the equation it solves rather than through the iterations. An arm with joints to spare moves
-    by the least displacement, and a joint at its limit stays there. They are right where ``solved`` is true; the errors
-    and the seeds have none.
+    by the least displacement, and a joint at its limit moves with it. They are right where ``solved`` is true; the
+    errors and the seeds have none.
+
+    A limit of a spherical joint bounds a component of its rotation vector, but what is held there is the motion about
+    the axis of that component. The two agree while the joint has turned about that axis only.
 
     Args:
       articulation: the articulation; a floating base moves, too.
@@ -85,7 +88,8 @@ def inverse_kinematics(
     Raises:
       KeyError: no link or frame has this name.
       TypeError: an array has another dtype than the articulation, or ``iterations`` is no whole number.
-      ValueError: there is no frame, a frame occurs twice, an array has the wrong shape, or a known quaternion is zero.
+      ValueError: there is no frame, a frame occurs twice, an array has the wrong shape, or a known one has a quaternion
+        of length zero or a number that is not finite.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -106,12 +110,12 @@ def inverse_kinematics(
         as_array(f"seeds.{field}", value, ("S", size), dtype, "with a leading axis over seeds")
         if len(value) != len(seeds.joint_position) or not len(value):
             raise ValueError(f"seeds.{field}: expected a row for each seed, at least one; found shape {value.shape}")
-    poses = known(targets)
-    for name, value in (("targets", poses), ("seeds.joint_position", known(seeds.joint_position))):
-        if value is not None and not np.all(np.isfinite(value)):
+    poses = {"targets": targets, "seeds.root_pose": seeds.root_pose}
+    for name, array in (poses | {"seeds.joint_position": seeds.joint_position}).items():
+        if (value := known(array)) is not None and not np.all(np.isfinite(value)):
             raise ValueError(f"{name}: every number must be finite; found {value}")
-    if poses is not None and not np.all(np.linalg.norm(poses[:, 3:], axis=1) > 0):
-        raise ValueError(f"targets: expected a quaternion xyzw in the last four entries; found {poses[:, 3:]}")
+    for name, pose in poses.items():
+        check_quaternion(name, pose)
     weight = jnp.asarray(rotation_weight, dtype)
     given, wanted = articulation, targets
     articulation, targets, seeds = _fixed(articulation), _fixed(targets), _fixed(seeds)
@@ -190,13 +194,15 @@ def _implicit(
     """A configuration that solves the problem, as a function of articulation and targets.
 
     It moves by the pseudo-inverse of the Jacobian times the change of the errors, which is zero but has a
-    derivative.
+    derivative. A joint at a limit is a function of that limit.
     """
+    position, lower, upper = state.joint_position, articulation.joint_lower_limit, articulation.joint_upper_limit
+    held = jnp.where(position <= lower, lower, jnp.where(position >= upper, upper, position))
+    state = state.replace(joint_position=held)
     error = _errors(articulation, frames, targets, state, weight)
     change = error - jax.lax.stop_gradient(error)
     fixed = jax.lax.stop_gradient((articulation, targets, state, weight))
     slope = _slope(fixed[0], frames, *fixed[1:])
-    position, lower, upper = fixed[2].joint_position, fixed[0].joint_lower_limit, fixed[0].joint_upper_limit
     free = jnp.concatenate([jnp.ones(slope.shape[1] - len(position), bool), (position > lower) & (position < upper)])
     slope = jnp.where(free[None], slope, jnp.zeros_like(slope))
     # The smaller of two equivalent matrices, damped by rounding.

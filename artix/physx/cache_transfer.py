@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from artix.kinematics.bodies import screw_pitches
 from artix.kinematics.links import link_velocities
 from artix.kinematics.tree import where_live
-from artix.model.checks import check_vector
+from artix.model.checks import check_quaternion, check_vector
 from artix.physx.cache import ArticulationCache, RootLinkData, check_cache
 from artix.physx.enums import ArticulationCacheFlag as Flag
 from artix.physx.simulation import ArticulationSimulation
@@ -115,7 +115,8 @@ def apply_cache(
       The changed simulation.
 
     Raises:
-      ValueError: the cache was made for another articulation, or a field has the wrong shape.
+      ValueError: the cache was made for another articulation, a field has the wrong shape, or the root's quaternion is
+        written, known and of length zero.
       TypeError: a field has another dtype than the articulation.
 
     Examples:
@@ -132,6 +133,8 @@ def apply_cache(
     for name, shape in _written_fields(simulation, flags).items():
         value = getattr(cache.root_link_data if hasattr(cache.root_link_data, name) else cache, name)
         check_vector(f"cache.{name}", value, shape, simulation.dtype, "as create_cache makes it")
+    if Flag.ROOT_TRANSFORM in flags:
+        check_quaternion("cache.root_link_data.transform", cache.root_link_data.transform)
     state = simulation.state.replace(**_state_fields(cache, flags))
     changed = simulation.replace(state=state, **_load_fields(simulation, cache, flags))
     return wake_if(changed, jnp.asarray(autowake) | _is_moved(simulation, changed, flags))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.model.checks import check_vector, static_topology
+from artix.model.checks import check_quaternion, check_vector, static_topology
 from artix.physx.enums import ArticulationKinematicFlag
 from artix.physx.simulation import AnyArticulation, ArticulationSimulation
 from artix.physx.sleeping import wake_if
@@ -72,7 +72,7 @@ def set_root_global_pose(
       The simulation with the root at this pose.
 
     Raises:
-      ValueError: the pose has the wrong shape.
+      ValueError: the pose has the wrong shape, or is known and has a quaternion of length zero.
       TypeError: it has another dtype than the articulation.
 
     Examples:
@@ -83,6 +83,7 @@ def set_root_global_pose(
       [0.  0.  0.5]
     """
     check_vector("pose", pose, (7,), simulation.dtype, "position, quaternion xyzw")
+    check_quaternion("pose", pose)
     return wake_if(simulation.replace(state=simulation.state.replace(root_pose=pose)), autowake)
 
 

@@ -95,6 +95,28 @@ def test_the_derivative_of_a_solution_keeps_frames_at_their_targets():
     np.testing.assert_allclose(by_target, np.eye(6), atol=1e-9)
 
 
+def test_a_joint_at_its_limit_moves_with_it():
+    """The other joints keep the tool where it is, by the least displacement."""
+    arm = artix.robots.load("arm7").astype(jnp.float64)
+    lower, upper = arm.joint_lower_limit, arm.joint_upper_limit
+    position = artix.random_state(arm, jax.random.key(2)).joint_position.at[1].set(lower[1]).at[5].set(upper[5])
+    state = artix.neutral_state(arm).replace(joint_position=position)
+    goal, seeds = artix.frame_pose(arm, state, "tool"), jax.tree.map(lambda x: x[None], state)
+
+    def found(lower, upper):
+        moved = arm.replace(joint_lower_limit=lower, joint_upper_limit=upper)
+        found = optimal_control.inverse_kinematics(moved, ["tool"], goal[None], seeds, rotation_weight=0, iterations=1)
+        return found.state.joint_position
+
+    jacobian, free = np.asarray(artix.frame_jacobian(arm, state, "tool"))[:3], [0, 2, 3, 4, 6]
+    by_lower, by_upper = jax.jit(jax.jacrev(found, (0, 1)))(lower, upper)
+    for joint, by_limit in ((1, by_lower), (5, by_upper)):
+        wanted = np.zeros((7, 7))
+        wanted[joint, joint] = 1
+        wanted[free, joint] = -np.linalg.pinv(jacobian[:, free]) @ jacobian[:, joint]
+        np.testing.assert_allclose(by_limit, wanted, atol=1e-9)
+
+
 def test_what_is_asked_is_checked():
     arm = artix.robots.load("arm7")
     with pytest.raises(ValueError, match=r"targets: expected shape \[1, 7\]"):
@@ -103,6 +125,10 @@ def test_what_is_asked_is_checked():
         optimal_control.inverse_kinematics(arm, ["tool"], jnp.ones((1, 7)), artix.neutral_state(arm))
     with pytest.raises(ValueError, match="targets: expected a quaternion"):
         optimal_control.inverse_kinematics(arm, ["tool"], jnp.zeros((1, 7)), seeds_of(arm, 2))
+    seeds = seeds_of(arm, 2)
+    target, seeds = jnp.eye(7)[6:], seeds.replace(root_pose=seeds.root_pose.at[1].set(0))
+    with pytest.raises(ValueError, match=r"seeds\.root_pose: expected a quaternion"):
+        optimal_control.inverse_kinematics(arm, ["tool"], target, seeds)
     with pytest.raises(TypeError, match=r"frames: .* write \['tool'\]"):
         optimal_control.inverse_kinematics(arm, "tool", jnp.ones((1, 7)), seeds_of(arm, 2))
 

@@ -414,6 +414,13 @@ def test_a_cache_of_another_articulation_is_refused(scene) -> None:
         physx.apply_cache(simulation, wrong, Flag.VELOCITY)
     with pytest.raises(TypeError, match=r"cache.joint_force: expected dtype float64"):
         physx.compute_joint_acceleration(simulation, wrong.replace(joint_velocity=cache.joint_velocity))
+    with pytest.raises(ValueError, match=r"cache.root_link_data.transform: expected a quaternion .* of length zero"):
+        physx.apply_cache(simulation, physx.create_cache(simulation), Flag.ROOT_TRANSFORM)
+    with pytest.raises(ValueError, match=r"pose: expected a quaternion .* of length zero"):
+        physx.set_root_global_pose(simulation, jnp.zeros(7))
+    state = simulation.state.replace(root_pose=jnp.zeros(7))
+    with pytest.raises(ValueError, match=r"state.root_pose: expected a quaternion .* of length zero"):
+        physx.create_simulation(simulation.articulation, state)
     with pytest.raises(ValueError, match="maximum: expected shape"):
         physx.pack_joint_data(simulation, jnp.zeros(4))
     with pytest.raises(ValueError, match="reduced: expected shape"):
