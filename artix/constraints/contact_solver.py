@@ -197,11 +197,15 @@ def _length(vectors: Array) -> Array:
 def _geometric_mean_eigenvalue(matrix: Array) -> Array:
     """Estimates the geometric mean of the extreme eigenvalues. The lower one counts as at least 1 % of the upper."""
     vector = jnp.cos(jnp.arange(1.0, len(matrix) + 1, dtype=matrix.dtype))
-    largest = inverse = vector / jnp.sqrt(jnp.sum(vector**2))
-    upper = lower = jnp.mean(jnp.diagonal(matrix))
-    factors = factorize_dense(matrix, jnp.broadcast_to(0.001 * upper, (len(matrix),)))
-    for _ in range(6):
-        largest, inverse = matmul(matrix, largest), solve(factors, inverse)
+    unit = vector / jnp.sqrt(jnp.sum(vector**2))
+    mean = jnp.mean(jnp.diagonal(matrix))
+    factors = factorize_dense(matrix, jnp.broadcast_to(0.001 * mean, (len(matrix),)))
+
+    def iterate(carry, _):
+        largest, inverse = matmul(matrix, carry[0]), solve(factors, carry[1])
         upper, lower = jnp.sqrt(jnp.sum(largest**2)), 1 / jnp.sqrt(jnp.sum(inverse**2))
-        largest, inverse = largest / upper, inverse * lower
+        return (largest / upper, inverse * lower, upper, lower), None
+
+    start = match_varying_axes((unit, unit, mean, mean), matrix)
+    _, _, upper, lower = scan(iterate, start, length=6)[0]
     return jnp.sqrt(upper * jnp.maximum(lower, 0.01 * upper))

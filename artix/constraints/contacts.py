@@ -186,7 +186,7 @@ def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[
     jacobian = contact_jacobian(articulation, kin, contacts.links, contacts.point, frames).reshape(3 * count, -1)
     factors = factorize(articulation, kin, many=True)
     responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
-    delassus = matmul(responses, jacobian.T)
+    delassus = jnp.triu(matmul(responses, jacobian.T))  # The other half is equal, and a kernel does not compute it.
     approach = jnp.maximum(contacts.gap, jnp.zeros_like(contacts.gap)) / dt
     free = matmul(jacobian, velocity).reshape(count, 3).at[:, 2].add(approach).reshape(-1)
-    return ContactProblem(0.5 * (delassus + delassus.T), free, jacobian, frames), velocity, responses
+    return ContactProblem(delassus + jnp.triu(delassus, 1).T, free, jacobian, frames), velocity, responses

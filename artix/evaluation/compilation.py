@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from artix.evaluation import kernels
 from artix.evaluation.disk import KernelFiles
@@ -188,8 +188,13 @@ def key_of(program: Program) -> bytes:
     return program.key or f"{os.getpid()} {program.number}".encode()
 
 
-def scalars_of(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
+def scalars_of(program: Program, levels: tuple[int, ...], has_loops: bool = True) -> ScalarProgram:
     """The scalar program of a program whose operands have these levels.
+
+    Args:
+      program: the program.
+      levels: levels of its operands.
+      has_loops: whether long loops stay loops; kernels of GPUs have none.
 
     Raises:
       UnsupportedOperation: there is no rule for one of its operations.
@@ -198,20 +203,19 @@ def scalars_of(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
     all_levels = [0] * len(program.argument_types)
     for index, level in zip(program.traced, levels, strict=True):
         all_levels[index] = level
-    scalars = _scalars_of_transpose(program, all_levels)
-    if scalars is None:
-        scalars = scalarize(program.jaxpr, all_levels, program.known, max_operations=MAX_OPERATIONS)
-    return scalars
+    options: Any = {"max_operations": MAX_OPERATIONS, "has_loops": has_loops}
+    scalars = _scalars_of_transpose(program, all_levels, options)
+    return scalarize(program.jaxpr, all_levels, program.known, **options) if scalars is None else scalars
 
 
-def _scalars_of_transpose(program: Program, levels: Sequence[int]) -> ScalarProgram | None:
+def _scalars_of_transpose(program: Program, levels: Sequence[int], options: dict[str, Any]) -> ScalarProgram | None:
     """The scalar program of a transpose, from that of the linear program; ``None`` if JAX has to transpose it."""
     if program.transposes is None:
         return None
     linear, arguments, results = program.transposes
     try:
         return scalarize_transpose(
-            linear.jaxpr, linear.num_values, arguments, results, levels, program.known, max_operations=MAX_OPERATIONS
+            linear.jaxpr, linear.num_values, arguments, results, levels, program.known, **options
         )
     except NotLinear:
         return None

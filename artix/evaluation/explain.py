@@ -129,8 +129,11 @@ def explain(function: Callable[..., Any], articulation: Articulation | Scene, *a
 def cost_of(scalars: ScalarProgram, name: str, lanes: int) -> OperationCost:
     """The cost of a scalar program."""
     real = scalars.operations > Op.CONSTANT
-    first, second, third = (int(np.count_nonzero(scalars.levels[real] == level)) for level in range(3))
-    kinds = Counter(Op(op).name.lower() for op in scalars.operations[real].tolist())
+    times = scalars.repetitions[real]
+    first, second, third = np.bincount(scalars.levels[real], times, 3).astype(int).tolist()
+    kinds = Counter[str]()
+    for op in np.unique(scalars.operations[real]):
+        kinds[Op(op).name.lower()] = int(times[scalars.operations[real] == op].sum())
     read = sum(
         _entries_read(scalars, number) * np.dtype(dtype).itemsize
         for number, (_, dtype, level) in enumerate(scalars.arguments)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from artix.evaluation.scalar_program import Kind, Op, array_operand
+from artix.evaluation.scalar_program import Kind, Loop, Op, array_operand
 
 #: The first reference of a constant. Constants sort after all other references and thus become second operands.
 CONSTANTS = 1 << 30
@@ -100,6 +100,7 @@ class ScalarBuilder:
       constants: the absolute values of constants.
       constant_kinds: their kinds.
       tables: the known arrays from which entries are loaded.
+      loops: the loops; some may turn out not to be needed.
 
     Args:
       max_operations: largest number of operations of a program.
@@ -113,6 +114,7 @@ class ScalarBuilder:
         self.constants: list[float] = []
         self.constant_kinds: list[int] = []
         self.tables: list[np.ndarray] = []
+        self.loops: list[Loop] = []
         self._max_operations, self._num_arguments = max_operations, num_arguments
         self._tables: dict[tuple[str, bytes], int] = {}
         self._references: list[dict[float, int]] = [{} for _ in Kind]
@@ -194,6 +196,15 @@ class ScalarBuilder:
             self._tables[key] = self._num_arguments + len(self.tables)
             self.tables.append(array.ravel())
         return self._tables[key]
+
+    def new_loop(self) -> int:
+        """The number of a new loop."""
+        self.loops.append(Loop(0, *(np.zeros(0, np.int32),) * 2))
+        return len(self.loops) - 1
+
+    def end_loop(self, number: int, length: int, starts: Sequence[int], ends: Sequence[int]) -> None:
+        """Says how often a loop is repeated, and what is carried into its first and into its next iteration."""
+        self.loops[number] = Loop(length, np.array(starts, np.int32), np.array(ends, np.int32))
 
     def value(self, reference: int) -> float:
         """The value of a constant."""

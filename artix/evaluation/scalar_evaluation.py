@@ -12,10 +12,15 @@ from artix.evaluation.array_rules import Rule, symbolic_rule
 from artix.evaluation.known_arrays import Numeric, numeric_rule
 from artix.evaluation.scalar_builder import ScalarBuilder, TooManyOperations, UnsupportedOperation, Value, kind_of
 from artix.evaluation.scalar_choices import compare, select
+from artix.evaluation.scalar_loops import entry_of_iteration, rolled
 from artix.evaluation.scalar_program import Kind, Op
 
 #: Largest number of iterations of a ``while`` loop, which is unrolled.
 _MAX_ITERATIONS = 10_000
+
+#: Loops of more scalars than this are not unrolled if they carry all that they compute. Kept, they run as fast as
+#: unrolled (0.9 to 1.1 times the time; 1.2 for small bodies), and their code takes LLVM some 10 us a scalar less.
+_MAX_UNROLLED = 10_000
 
 
 class _Step:
@@ -66,10 +71,15 @@ def _plan(jaxpr: Any, constants: Sequence[Any]) -> _Plan:
 
 
 class Evaluator:
-    """Evaluates programs on arrays of references."""
+    """Evaluates programs on arrays of references.
 
-    def __init__(self, builder: ScalarBuilder) -> None:
-        self.builder = builder
+    Args:
+      builder: builds the scalars.
+      has_loops: whether long loops stay loops.
+    """
+
+    def __init__(self, builder: ScalarBuilder, has_loops: bool) -> None:
+        self.builder, self.has_loops = builder, has_loops
         self._plans: dict[tuple[int, ...], _Plan] = {}
 
     def call(self, closed: Any, arguments: Sequence[Value]) -> list[Value]:
@@ -156,11 +166,41 @@ def _scan(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
         collected.append(outputs[num_carry:])
         sizes.append(evaluator.builder.size)
         if len(sizes) == 4:  # The first iteration often starts from zeros and is smaller than the others.
-            evaluator.builder.check_size(more=(length - 3) * min(sizes[3] - sizes[2], sizes[2] - sizes[1]))
+            growth = min(sizes[3] - sizes[2], sizes[2] - sizes[1])
+            if length * growth > _MAX_UNROLLED and num_carry == len(equation.outvars):
+                kept = _kept_loop(evaluator, equation, arguments, num_consts)
+                if kept is not None:
+                    return kept
+            evaluator.builder.check_size(more=(length - 3) * growth)
     if equation.params["reverse"]:
         collected.reverse()
     stacks = zip(zip(*collected, strict=True), equation.outvars[num_carry:], strict=True)
     return [*carry, *(_stack(evaluator, values, variable) for values, variable in stacks)]
+
+
+def _kept_loop(
+    evaluator: Evaluator, equation: Any, arguments: Sequence[Value], num_consts: int
+) -> Sequence[Value] | None:
+    """The results of a loop that stays a loop; ``None`` if it cannot."""
+    builder, types = evaluator.builder, [variable.aval for variable in equation.outvars]
+    constants, carry = arguments[:num_consts], arguments[num_consts : num_consts + len(types)]
+    scanned: list[Any] = [*arguments[num_consts + len(types) :]]
+    if not evaluator.has_loops or not all(type(x) is np.ndarray for x in scanned):
+        return None
+    if equation.params["reverse"]:
+        scanned = [x[::-1] for x in scanned]
+
+    def body(iteration: int, values: list[Value]) -> Sequence[Value]:
+        entries = (entry_of_iteration(builder, x, iteration) for x in scanned)
+        return evaluator.call(equation.params["jaxpr"], [*constants, *values, *entries])
+
+    evaluator.has_loops = False  # Within the body, loops are unrolled.
+    try:
+        return rolled(builder, body, carry, types, equation.params["length"])
+    except UnsupportedOperation:
+        return None
+    finally:
+        evaluator.has_loops = True
 
 
 def _num_scanned(outer: Sequence[Any], inner: Sequence[Any]) -> int:

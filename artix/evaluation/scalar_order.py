@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from artix.evaluation.scalar_builder import CONSTANTS, ONE, ScalarBuilder
-from artix.evaluation.scalar_program import Op, ScalarProgram, array_operand
+from artix.evaluation.scalar_program import Loop, Op, ScalarProgram, array_operand
 
-_INPUT, _CONSTANT, _MUL, _DIV, _LOAD = (int(op) for op in (Op.INPUT, Op.CONSTANT, Op.MUL, Op.DIV, Op.LOAD))
+_INPUT, _CARRIED, _CONSTANT = int(Op.INPUT), int(Op.CARRIED), int(Op.CONSTANT)
+_MUL, _DIV, _LOAD = int(Op.MUL), int(Op.DIV), int(Op.LOAD)
 
 #: Operations with a single reference, their first operand.
 _ONE_REFERENCE = (int(Op.CONVERT), _LOAD)
@@ -38,7 +39,8 @@ def to_program(
     """
     needed = _needed_scalars(builder, results)
     builder.check_needed(needed)
-    writer = _Writer(builder, [level for *_, level in arguments])
+    carried = _needed_entries(builder, needed)
+    writer = _Writer(builder, _levels(builder, needed, [level for *_, level in arguments], carried), carried)
     divisors = Counter(
         builder.operations[number][2] >> 1
         for number in needed
@@ -52,8 +54,11 @@ def to_program(
         else:
             writer.write(number, operation)
     result_references = tuple(
-        np.array([writer.reference_of(x) for x in result], np.int32).reshape(shape)
-        for result, (shape, _) in zip(results, types, strict=True)
+        writer.references_of(result).reshape(shape) for result, (shape, _) in zip(results, types, strict=True)
+    )
+    loops = tuple(
+        Loop(builder.loops[number].length, *(writer.references_of(x[entries]) for x in builder.loops[number][1:]))
+        for number, entries in carried.items()
     )
     return ScalarProgram(
         operations=np.array(writer.operations, np.uint8),
@@ -65,6 +70,7 @@ def to_program(
         results=result_references,
         result_types=tuple(np.dtype(dtype) for _, dtype in types),
         tables=tuple(builder.tables),
+        loops=loops,
     )
 
 
@@ -72,33 +78,98 @@ def _needed_scalars(builder: ScalarBuilder, results: Sequence[Sequence[int]]) ->
     """Numbers of the scalars that results depend on, in order."""
     operations = builder.operations
     live = bytearray(len(operations))
-    for result in results:
-        for x in result:
+
+    def need(references: Iterable[int]) -> None:
+        for x in references:
             if x < CONSTANTS:
                 live[x >> 1] = 1
-    for number in range(len(operations) - 1, -1, -1):
-        if live[number]:
-            operation = operations[number]
-            if operation[0] != _INPUT:
-                for x in operation[1:2] if operation[0] in _ONE_REFERENCE else operation[1:]:
-                    if x < CONSTANTS:
-                        live[x >> 1] = 1
+
+    def need_operands(numbers: Iterable[int]) -> set[tuple[int, int]]:
+        """Marks the operands of what is live; returns the entries of loops among it."""
+        found = set()
+        for number in numbers:
+            if live[number]:
+                operation = operations[number]
+                if operation[0] == _CARRIED:
+                    found.add((operation[1], operation[2]))
+                elif operation[0] != _INPUT:
+                    for x in operation[1:2] if operation[0] in _ONE_REFERENCE else operation[1:]:
+                        if x < CONSTANTS:
+                            live[x >> 1] = 1
+        return found
+
+    for result in results:
+        need(result)
+    known = set[tuple[int, int]]()
+    while (entries := need_operands(range(len(operations) - 1, -1, -1))) != known:
+        for loop, entry in entries - known:
+            need(int(x[entry]) for x in builder.loops[loop][1:])
+        known = entries
     return np.flatnonzero(np.frombuffer(live, np.uint8)).tolist()
 
 
-class _Writer:
-    """Writes scalars one after another, constants before their first use."""
+def _needed_entries(builder: ScalarBuilder, needed: Sequence[int]) -> dict[int, list[int]]:
+    """For each loop that is needed, the entries of what it carries that are."""
+    if not builder.loops:
+        return {}
+    found: dict[int, set[int]] = {}
+    for number in needed:
+        code, *operands = builder.operations[number]
+        if code == _CARRIED:
+            found.setdefault(operands[0], set()).add(operands[1])
+    return {loop: sorted(found[loop]) for loop in sorted(found)}
 
-    def __init__(self, builder: ScalarBuilder, levels_of_arguments: Sequence[int]) -> None:
+
+def _levels(
+    builder: ScalarBuilder, needed: Sequence[int], of_arguments: Sequence[int], carried: dict[int, list[int]]
+) -> list[int]:
+    """The level of each scalar that is needed; all that a loop carries has one level."""
+    levels, of_loops = [0] * len(builder.operations), dict.fromkeys(carried, 0)
+    while True:
+        for number in needed:
+            code, *operands = builder.operations[number]
+            if code == _INPUT:
+                levels[number] = of_arguments[operands[0]]
+            elif code == _CARRIED:
+                levels[number] = of_loops[operands[0]]
+            else:
+                references = operands[:1] if code in _ONE_REFERENCE else operands
+                highest = [levels[x >> 1] for x in references if x < CONSTANTS]
+                if code == _LOAD and array_operand(operands[1]) < len(of_arguments):  # Tables are the same for all.
+                    highest.append(of_arguments[array_operand(operands[1])])
+                levels[number] = max(highest, default=0)
+        found = {
+            loop: max(levels[x >> 1] for array in builder.loops[loop][1:] for x in array[entries] if x < CONSTANTS)
+            for loop, entries in carried.items()
+        }
+        if found == of_loops:
+            return levels
+        of_loops = found
+
+
+class _Writer:
+    """Writes scalars one after another, constants before their first use.
+
+    Args:
+      builder: holds the scalars.
+      levels: the level of each.
+      carried: for each loop that is needed, the entries of what it carries.
+    """
+
+    def __init__(self, builder: ScalarBuilder, levels: Sequence[int], carried: dict[int, list[int]]) -> None:
         self.operations: list[int] = []
         self.operands: list[tuple[int, int, int]] = []
         self.kinds: list[int] = []
         self.levels: list[int] = []
         self.constants: list[float] = []
-        self._builder = builder
-        self._levels_of_arguments = levels_of_arguments
+        self._builder, self._levels = builder, levels
         self._references: dict[int, int] = {}
         self._reciprocals: dict[int, int] = {}
+        self._places = {
+            (loop, entry): (number, place)
+            for number, (loop, entries) in enumerate(carried.items())
+            for place, entry in enumerate(entries)
+        }
 
     def _append(self, operation: int, operands: tuple[int, ...], kind: int, level: int, constant: float = 0) -> int:
         self.operations.append(operation)
@@ -119,21 +190,20 @@ class _Writer:
             self._references[scalar] = position
         return position | (reference & 1)
 
+    def references_of(self, references: Iterable[int]) -> np.ndarray:
+        """The references, in the program, of scalars that are written or constant."""
+        return np.array([self.reference_of(int(x)) for x in references], np.int32)
+
     def write(self, number: int, operation: tuple[int, ...]) -> None:
         """Writes a scalar."""
         code, *operands = operation
-        if code == _INPUT:
-            level = self._levels_of_arguments[operands[0]]
-        else:
-            arrays = operands[1:] if code == _LOAD else []
-            operands = [self.reference_of(x) for x in (operands[:1] if code in _ONE_REFERENCE else operands)]
-            level = max(self.levels[x >> 1] for x in operands)
-            for array in arrays:
-                argument = array_operand(array)
-                if argument < len(self._levels_of_arguments):  # Tables are the same for all robots.
-                    level = max(level, self._levels_of_arguments[argument])
-            operands += arrays
-        self._references[2 * number] = self._append(code, tuple(operands), self._builder.kinds[number], level)
+        if code == _CARRIED:
+            operands = [*self._places[operands[0], operands[1]], operands[2]]
+        elif code != _INPUT:
+            count = 1 if code in _ONE_REFERENCE else len(operands)
+            operands = [*map(self.reference_of, operands[:count]), *(operands[1:] if code == _LOAD else ())]
+        kind, level = self._builder.kinds[number], self._levels[number]
+        self._references[2 * number] = self._append(code, tuple(operands), kind, level)
 
     def divide(self, number: int, operation: tuple[int, ...]) -> None:
         """Writes a quotient as a product with a shared reciprocal."""
@@ -155,7 +225,7 @@ class _Writer:
 def depth_first(program: ScalarProgram) -> ScalarProgram:
     """The program with each scalar just before its first use, and the operand that needs most scalars computed first.
 
-    For trees, this order has the fewest scalars live at once (Sethi and Ullman, 1970).
+    For trees, this order has the fewest scalars live at once (Sethi and Ullman, 1970). Later stages follow.
 
     Args:
       program: the program.
@@ -164,8 +234,8 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
     operands = _operands_by_need(program.operands.tolist(), leaf)
     order: list[int] = []
     position = [-1] * len(operands)
-    for result in program.results:
-        for root in result.ravel().tolist():
+    for roots in (*program.results, *(array for loop in program.loops for array in loop[1:])):
+        for root in roots.ravel().tolist():
             stack = [root >> 1]
             while stack:
                 number = stack[-1]
@@ -177,7 +247,8 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
                 if position[number] < 0:
                     position[number] = len(order)
                     order.append(number)
-    return reorder(program, np.array(order, np.int64))
+    found = np.array(order, np.int64)
+    return reorder(program, found[np.argsort(program.stages[found], kind="stable")])
 
 
 def _operands_by_need(operands: list[list[int]], leaf: list[bool]) -> list[list[int]]:
@@ -205,7 +276,7 @@ def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
         return np.where(references < 0, references, 2 * position[references >> 1] + (references & 1)).astype(np.int32)
 
     operations, operands = program.operations[order], program.operands[order]
-    operands = np.where((operations == Op.INPUT)[:, None], operands, renumber(operands)).astype(np.int32)
+    operands = np.where((operations <= Op.CARRIED)[:, None], operands, renumber(operands)).astype(np.int32)
     return program._replace(
         operations=operations,
         operands=operands,
@@ -213,16 +284,19 @@ def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
         levels=program.levels[order],
         constants=program.constants[order],
         results=tuple(renumber(result) for result in program.results),
+        loops=tuple(Loop(length, renumber(starts), renumber(ends)) for length, starts, ends in program.loops),
     )
 
 
 def live(program: ScalarProgram) -> int:
     """The largest number of scalars live at once, without constants; results live until they are computed.
 
+    What a loop needs in each iteration is counted until its last use in one.
+
     Args:
       program: the program.
     """
-    operands = np.where((program.operations == Op.INPUT)[:, None], -1, program.operands) >> 1
+    operands = np.where((program.operations <= Op.CARRIED)[:, None], -1, program.operands) >> 1
     numbers = np.broadcast_to(np.arange(len(operands))[:, None], operands.shape)
     last = np.arange(len(operands))
     used = operands >= 0

@@ -31,53 +31,55 @@ class Op(enum.IntEnum):
 
     INPUT = 0
     """Entry ``b``, in row-major order, of argument ``a`` of the program."""
-    CONSTANT = 1
+    CARRIED = 1
+    """Entry ``b`` of what loop ``a`` carries: at the start of an iteration if ``c`` is 0, after the loop if it is 1."""
+    CONSTANT = 2
     """The scalar's entry of ``constants``; never negative if it is a float."""
-    ADD = 2
-    SUB = 3
-    MUL = 4
-    DIV = 5
-    MIN = 6
-    MAX = 7
-    POW = 8
-    ATAN2 = 9
-    SQRT = 10
-    RSQRT = 11
-    ABS = 12
-    SIGN = 13
+    ADD = 3
+    SUB = 4
+    MUL = 5
+    DIV = 6
+    MIN = 7
+    MAX = 8
+    POW = 9
+    ATAN2 = 10
+    SQRT = 11
+    RSQRT = 12
+    ABS = 13
+    SIGN = 14
     """-1, 0, 1 or NaN."""
-    FLOOR = 14
-    CEIL = 15
-    ROUND = 16
+    FLOOR = 15
+    CEIL = 16
+    ROUND = 17
     """To the nearest integer, halves to the even one."""
-    SIN = 17
-    COS = 18
-    TAN = 19
-    ASIN = 20
-    ACOS = 21
-    ATAN = 22
-    SINH = 23
-    COSH = 24
-    TANH = 25
-    EXP = 26
-    EXPM1 = 27
-    LOG = 28
-    LOG1P = 29
-    CBRT = 30
-    IS_FINITE = 31
-    LT = 32
-    LE = 33
-    EQ = 34
-    NE = 35
-    AND = 36
-    OR = 37
-    XOR = 38
-    NOT = 39
-    SELECT = 40
+    SIN = 18
+    COS = 19
+    TAN = 20
+    ASIN = 21
+    ACOS = 22
+    ATAN = 23
+    SINH = 24
+    COSH = 25
+    TANH = 26
+    EXP = 27
+    EXPM1 = 28
+    LOG = 29
+    LOG1P = 30
+    CBRT = 31
+    IS_FINITE = 32
+    LT = 33
+    LE = 34
+    EQ = 35
+    NE = 36
+    AND = 37
+    OR = 38
+    XOR = 39
+    NOT = 40
+    SELECT = 41
     """``b`` if the bool ``a`` is true, else ``c``."""
-    CONVERT = 41
+    CONVERT = 42
     """``a`` converted to the scalar's own kind; floats to integers towards zero."""
-    LOAD = 42
+    LOAD = 43
     """Entry ``a``, an integer, of an array; see :func:`array_operand`. Indices out of bounds mean the last entry."""
 
 
@@ -90,6 +92,21 @@ def array_operand(number: int) -> int:
     return -2 - number
 
 
+class Loop(NamedTuple):
+    """Scalars computed again and again.
+
+    The body of loop ``k`` is what depends on what it carries. Its stage is ``2 k + 1``, that of what needs its results
+    at least ``2 k + 2``.
+    """
+
+    length: int
+    """Number of iterations."""
+    starts: np.ndarray
+    """References of what is carried into the first iteration, int32 [n]."""
+    ends: np.ndarray
+    """References of what an iteration carries into the next, int32 [n]."""
+
+
 class ScalarProgram(NamedTuple):
     """A program of one robot in static single assignment form.
 
@@ -98,13 +115,16 @@ class ScalarProgram(NamedTuple):
 
     Levels are nested loops: scalars of level 0 are the same for all robots, of level 1 for one robot, of level 2 for
     one item (such as a tangent) of one robot. The level of a scalar is the highest of its operands.
+
+    Within a level, scalars are computed in the order of their stages: the highest stage of their operands, or for
+    ``CARRIED`` see :class:`Loop`. Odd stages are repeated.
     """
 
     operations: np.ndarray
     """:class:`Op` of each scalar, uint8 [N]."""
     operands: np.ndarray
-    """References, int32 [N, 3]; -1 where there are fewer than three. Those of ``INPUT`` are not references, and the
-    second of ``LOAD`` is an array."""
+    """References, int32 [N, 3]; -1 where there are fewer than three. Those of ``INPUT`` and ``CARRIED`` are not
+    references, and the second of ``LOAD`` is an array."""
     kinds: np.ndarray
     """:class:`Kind` of each scalar, uint8 [N]."""
     levels: np.ndarray
@@ -119,8 +139,30 @@ class ScalarProgram(NamedTuple):
     """Dtype of each result."""
     tables: tuple[np.ndarray, ...] = ()
     """Known arrays from which entries are loaded, flattened."""
+    loops: tuple[Loop, ...] = ()
+    """In an order in which each only needs the results of those before."""
+
+    @property
+    def stages(self) -> np.ndarray:
+        """Stage of each scalar, int32 [N]."""
+        stages = np.zeros(len(self.operations), np.int32)
+        if not self.loops:
+            return stages
+        found = stages.tolist()
+        for number, (operation, row) in enumerate(zip(self.operations.tolist(), self.operands.tolist(), strict=True)):
+            if operation == Op.CARRIED:
+                found[number] = 2 * row[0] + 1 + row[2]
+            elif operation != Op.INPUT:
+                found[number] = max((found[x >> 1] for x in row if x >= 0), default=0)
+        return np.array(found, np.int32)
 
     @property
     def size(self) -> int:
-        """Number of operations, without inputs and constants."""
+        """Number of operations, without inputs, constants and what loops carry."""
         return int(np.count_nonzero(self.operations > Op.CONSTANT))
+
+    @property
+    def repetitions(self) -> np.ndarray:
+        """How often each scalar is computed for one item of one robot, int32 [N]."""
+        lengths = np.array([1, *(x for loop in self.loops for x in (loop.length, 1))], np.int32)
+        return lengths[self.stages]

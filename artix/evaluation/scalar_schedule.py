@@ -28,7 +28,7 @@ def fewest_live(program: ScalarProgram) -> ScalarProgram:
         () if is_leaf else tuple({x >> 1 for x in row if x >= 0})
         for is_leaf, row in zip(leaf, program.operands.tolist(), strict=True)
     ]
-    order = _Scheduler(operands, leaf).order()
+    order = _Scheduler(operands, leaf, program.stages.tolist()).order()
     return reorder(program, np.array(_with_leaves(order, operands, leaf), np.int64))
 
 
@@ -37,11 +37,13 @@ class _Scheduler:
 
     Args:
       operands: for each scalar the indices of its operands, which precede it.
-      leaf: whether each scalar is an input or a constant.
+      leaf: whether each scalar is an input, a constant or carried by a loop.
+      stages: of each scalar; those of one stage come before those of the next.
     """
 
-    def __init__(self, operands: list[tuple[int, ...]], leaf: list[bool]) -> None:
+    def __init__(self, operands: list[tuple[int, ...]], leaf: list[bool], stages: list[int]) -> None:
         self._operands, self._leaf = operands, leaf
+        self._stage = [stage << 32 for stage in stages]
         self._users: list[list[int]] = [[] for _ in operands]
         for number, needed in enumerate(operands):
             for x in needed:
@@ -52,9 +54,9 @@ class _Scheduler:
         self._done = bytearray(len(operands))
 
     def _growth(self, number: int) -> int:
-        """The change in the number of live scalars by an operation."""
+        """The change in the number of live scalars by an operation, after all changes of the stages before."""
         left = self._left
-        return (left[number] > 0) - sum(left[x] == 1 for x in self._operands[number])
+        return self._stage[number] + (left[number] > 0) - sum(left[x] == 1 for x in self._operands[number])
 
     def order(self) -> list[int]:
         """Numbers of all operations."""
@@ -82,7 +84,7 @@ class _Scheduler:
 
 
 def _with_leaves(order: list[int], operands: list[tuple[int, ...]], leaf: list[bool]) -> list[int]:
-    """The order with inputs and constants before their first use; those used only as results come first."""
+    """The order with what is not computed before its first use; what is only a result comes first."""
     used = {x for needed in operands for x in needed}
     complete = [number for number, is_leaf in enumerate(leaf) if is_leaf and number not in used]
     included = set(complete)

@@ -13,7 +13,8 @@ from artix.evaluation.scalar_choices import select
 from artix.evaluation.scalar_functions import convert
 from artix.evaluation.scalar_program import Op, array_operand
 
-_INPUT, _ADD, _SUB, _MUL, _DIV = (int(op) for op in (Op.INPUT, Op.ADD, Op.SUB, Op.MUL, Op.DIV))
+_INPUT, _CARRIED, _ADD, _SUB = (int(op) for op in (Op.INPUT, Op.CARRIED, Op.ADD, Op.SUB))
+_MUL, _DIV = int(Op.MUL), int(Op.DIV)
 _SELECT, _CONVERT, _LOAD = (int(op) for op in (Op.SELECT, Op.CONVERT, Op.LOAD))
 
 
@@ -88,12 +89,20 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
     return found
 
 
+def any_linear(builder: ScalarBuilder, references: Sequence[int]) -> bool:
+    """Whether any of the scalars depends on the inputs of negative arguments."""
+    is_linear = _linear(builder)
+    return any(is_linear[x >> 1] for x in references if x < CONSTANTS)
+
+
 def _linear(builder: ScalarBuilder) -> bytearray:
-    """Which scalars depend on the inputs of negative arguments."""
+    """Which scalars depend on the inputs of negative arguments; what loops carry never does."""
     is_linear = bytearray(len(builder.operations))
     for number, (code, *operands) in enumerate(builder.operations):
         if code == _INPUT:
             is_linear[number] = operands[0] < 0
+            continue
+        if code == _CARRIED:
             continue
         if code == _LOAD and array_operand(operands[1]) < 0:
             is_linear[number] = 1

@@ -26,6 +26,7 @@ def scalarize(
     known: Mapping[int, np.ndarray],
     *,
     max_operations: int = 150_000,
+    has_loops: bool = True,
 ) -> ScalarProgram:
     """The scalar program of a program of arrays, with constants folded, zeros dropped and common subexpressions shared.
 
@@ -36,6 +37,7 @@ def scalarize(
       levels: the level of each of its arguments.
       known: the values of known arguments, by index; the arguments of the scalar program are the others.
       max_operations: largest number of its operations.
+      has_loops: whether long loops stay loops; if not, they are unrolled.
 
     Raises:
       UnsupportedOperation: there is no rule for one of its operations.
@@ -44,7 +46,7 @@ def scalarize(
     builder = ScalarBuilder(max_operations, len(levels) - len(known))
     values, arguments = _given(builder, program.in_avals, levels, known)
     with np.errstate(all="ignore"):
-        references = _references(builder, program, values)
+        references = _references(builder, program, values, has_loops)
         types = [(aval.shape, np.dtype(aval.dtype)) for aval in program.out_avals]
         return to_program(builder, arguments, references, types)
 
@@ -59,6 +61,7 @@ def scalarize_transpose(
     known: Mapping[int, np.ndarray],
     *,
     max_operations: int = 150_000,
+    has_loops: bool = True,
 ) -> ScalarProgram:
     """The scalar program of the transpose of a linear program.
 
@@ -70,6 +73,7 @@ def scalarize_transpose(
       levels: levels of the transpose's arguments, which are the values and then the cotangents.
       known: the values of those of its arguments that are known.
       max_operations: as for :func:`scalarize`.
+      has_loops: as for :func:`scalarize`.
 
     Raises:
       NotLinear: the scalars have no transpose, although the program may have one.
@@ -84,7 +88,7 @@ def scalarize_transpose(
         values += [np.zeros(aval.shape, aval.dtype) for aval in program.in_avals[num_values:]]
         for number, index in enumerate(linear):
             values[index] = _entries(builder, program.in_avals[index], -1 - number)
-        results = _references(builder, program, values)
+        results = _references(builder, program, values, has_loops)
         kinds = [kind_of(program.out_avals[index].dtype) for index in used]
         cotangents = [builder.references(x, kind) for x, kind in zip(given[num_values:], kinds, strict=True)]
         pairs = [
@@ -121,8 +125,10 @@ def _entries(builder: ScalarBuilder, aval: Any, number: int) -> Value:
     return entries if size > _MAX_ENTRIES else entries[:]
 
 
-def _references(builder: ScalarBuilder, program: ClosedJaxpr, values: Sequence[Value]) -> list[Sequence[int]]:
+def _references(
+    builder: ScalarBuilder, program: ClosedJaxpr, values: Sequence[Value], has_loops: bool
+) -> list[Sequence[int]]:
     """The references of the entries of all results."""
-    results = Evaluator(builder).call(program, values)
+    results = Evaluator(builder, has_loops).call(program, values)
     outputs = zip(results, program.out_avals, strict=True)
     return [builder.references(value, kind_of(aval.dtype)) for value, aval in outputs]

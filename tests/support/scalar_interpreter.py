@@ -58,13 +58,14 @@ def check_program(program: ScalarProgram) -> None:
     operations, operands = program.operations, program.operands
     size = len(operations)
     is_input, is_constant = operations == Op.INPUT, operations == Op.CONSTANT
+    is_leaf = operations <= Op.CARRIED
     assert operands.shape == (size, 3) and program.kinds.shape == program.levels.shape == (size,)
     for number in np.flatnonzero(is_input):
         shape, dtype, level = program.arguments[operands[number, 0]]
         assert 0 <= operands[number, 1] < int(np.prod(shape))
         assert program.levels[number] == level and DTYPES[Kind(program.kinds[number])] == dtype
     arrays = [level for *_, level in program.arguments] + [0] * len(program.tables)
-    there = (operands >= 0) & ~is_input[:, None]
+    there = (operands >= 0) & ~is_leaf[:, None]
     used = np.where(there, operands >> 1, 0)
     assert (np.where(there, used, -1) < np.arange(size)[:, None]).all()
     assert (np.where(there & (operands & 1 == 1), program.kinds[used], Kind.FLOAT32) >= Kind.FLOAT32).all()
@@ -72,13 +73,23 @@ def check_program(program: ScalarProgram) -> None:
     for number in np.flatnonzero(operations == Op.LOAD):
         assert program.kinds[used[number, 0]] == Kind.INT32
         highest[number] = max(highest[number], arrays[array_operand(operands[number, 1])])
-    assert (is_input | (program.levels == highest)).all()
+    assert (is_leaf | (program.levels == highest)).all()
     assert not program.constants[~is_constant].any()
     assert not (np.signbit(program.constants) & (program.kinds >= Kind.FLOAT32)).any()
     of_two = np.isin(operations, [Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MIN, Op.MAX, Op.LT, Op.LE, Op.EQ, Op.NE])
     assert (program.kinds[used[of_two, 0]] == program.kinds[used[of_two, 1]]).all()
     live = np.zeros(size, bool)
     live[used[there]] = True
+    for number, loop in enumerate(program.loops):
+        own = np.flatnonzero((operations == Op.CARRIED) & (operands[:, 0] == number))
+        live[np.concatenate(loop[1:]) >> 1] = True
+        assert loop.length > 1 and loop.starts.shape == loop.ends.shape == (operands[own, 1].max() + 1,)
+        assert (program.stages[loop.starts >> 1] <= 2 * number).all()
+        assert (program.stages[loop.ends >> 1] <= 2 * number + 1).all()
+        for references in loop[1:]:
+            entry = references[operands[own, 1]] >> 1
+            assert (program.kinds[entry] == program.kinds[own]).all()
+            assert (program.levels[entry] <= program.levels[own]).all()
     for result, dtype in zip(program.results, program.result_types, strict=True):
         live[result.ravel() >> 1] = True
         assert all(DTYPES[Kind(kind)] == dtype for kind in np.unique(program.kinds[result.ravel() >> 1]))
@@ -90,29 +101,43 @@ def interpret(program: ScalarProgram, arguments: Sequence[Any]) -> list[np.ndarr
     flat = [np.asarray(x).reshape(len(x), -1) for x in arguments]
     assert [x.dtype for x in flat] == [dtype for _, dtype, _ in program.arguments]
     batch = len(flat[0]) if flat else 1
-    values: list[np.ndarray] = []
+    values: dict[int, np.ndarray] = {}
+    carried: dict[int, list[np.ndarray]] = {}
 
     def read(reference: int) -> np.ndarray:
         return -values[reference >> 1] if reference & 1 else values[reference >> 1]
 
+    def evaluate(number: int) -> None:
+        operation, dtype = int(program.operations[number]), DTYPES[Kind(program.kinds[number])]
+        operands = program.operands[number].tolist()
+        if operation == Op.INPUT:
+            value = flat[operands[0]][:, operands[1]]
+        elif operation == Op.CARRIED:
+            value = carried[operands[0]][operands[1]]
+        elif operation == Op.CONSTANT:
+            value = np.full(batch, program.constants[number]).astype(dtype)
+        elif operation == Op.LOAD:
+            array = array_operand(operands[1])
+            tables = program.tables[array - len(flat)][None] if array >= len(flat) else flat[array]
+            index = read(operands[0]).astype(np.uint32)
+            value = tables[np.arange(batch) % len(tables), np.minimum(index, tables.shape[1] - 1)]
+        else:
+            operands = [read(x) for x in operands if x >= 0]
+            value = operands[0].astype(dtype) if operation == Op.CONVERT else _EVALUATED[operation](*operands)
+        assert value.dtype == dtype, (Op(operation), value.dtype, dtype)
+        values[number] = value
+
+    stages = program.stages
     with np.errstate(all="ignore"):
-        for number, operation in enumerate(program.operations.tolist()):
-            dtype = DTYPES[Kind(program.kinds[number])]
-            operands = program.operands[number].tolist()
-            if operation == Op.INPUT:
-                value = flat[operands[0]][:, operands[1]]
-            elif operation == Op.CONSTANT:
-                value = np.full(batch, program.constants[number]).astype(dtype)
-            elif operation == Op.LOAD:
-                array = array_operand(operands[1])
-                tables = program.tables[array - len(flat)][None] if array >= len(flat) else flat[array]
-                index = read(operands[0]).astype(np.uint32)
-                value = tables[np.arange(batch) % len(tables), np.minimum(index, tables.shape[1] - 1)]
-            else:
-                operands = [read(x) for x in operands if x >= 0]
-                value = operands[0].astype(dtype) if operation == Op.CONVERT else _EVALUATED[operation](*operands)
-            assert value.dtype == dtype, (Op(operation), value.dtype, dtype)
-            values.append(value)
+        for stage in range(2 * len(program.loops) + 1):
+            loop = program.loops[stage // 2] if stage % 2 else None
+            if loop is not None:
+                carried[stage // 2] = [read(x) for x in loop.starts.tolist()]
+            for _ in range(1 if loop is None else loop.length):
+                for number in np.flatnonzero(stages == stage).tolist():
+                    evaluate(number)
+                if loop is not None:
+                    carried[stage // 2] = [read(x) for x in loop.ends.tolist()]
     results = []
     for result, dtype in zip(program.results, program.result_types, strict=True):
         found = np.empty((batch, result.size), dtype)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from artix.evaluation.kernels.code import Code, Value, type_of
+from artix.evaluation.kernels.code import Code, Value
 from artix.evaluation.kernels.handler import Argument, Interface, handler
-from artix.evaluation.kernels.llvm_ir import SCALARS, Instructions
+from artix.evaluation.kernels.llvm_ir import Module
 from artix.evaluation.kernels.machine import (
     KernelError,
     compile_modules,
@@ -16,10 +16,10 @@ from artix.evaluation.kernels.machine import (
     require,
     vector_bytes,
 )
-from artix.evaluation.kernels.modules import Module
 from artix.evaluation.kernels.plan import MODULE_PARTS, Part, Plan, kind_of
+from artix.evaluation.kernels.program_lists import definition, table_name, tables_of
 from artix.evaluation.kernels.read_ahead import DECLARATIONS, ReadAhead
-from artix.evaluation.kernels.tables import definition, table_name, tables_of
+from artix.evaluation.kernels.slots import Slots
 from artix.evaluation.kernels.threads import State
 from artix.evaluation.kernels.transposition import (
     clear,
@@ -93,6 +93,7 @@ class Functions:
             raise KernelError("rows selected by number cannot have items or be read at computed indices")
         self._plan, self._rows = plan, rows
         self._program = plan.program
+        self._slots = Slots(plan)
         self._module = Module()
         self._suffix, self._linkage = ("", "internal") if rows is None else (f"_{rows.program}", "hidden")
         self.state = State(len(plan.program.arguments), len(plan.program.results), before)
@@ -111,7 +112,7 @@ class Functions:
             yield module.text([self._part(module, index, part) for index, part in together])
             for name in (self._name_of_part(index) for index, _ in together):
                 self._declarations[name] = f"declare hidden void @{name}(ptr)"
-        body = [self._prepare(), self._fill(), self._block(), self._tables()]
+        body = [*self._slots.functions(self._module), self._prepare(), self._block(), self._tables()]
         kinds_in = {
             (BYTES[kind_of(dtype)], self._is_numbered(index))
             for index, (_, dtype, level) in enumerate(program.arguments)
@@ -157,64 +158,19 @@ class Functions:
         plan, program = self._plan, self._program
         by_level = [0.0, 0.0, 0.0]
         for part in plan.parts:
-            by_level[part.level] += _OPERATION * len(part.operations)
+            times = program.loops[part.stage // 2].length if part.is_repeated else 1
+            by_level[part.level] += _OPERATION * len(part.operations) * times
         for shape, _, level in program.arguments:
             by_level[level] += _ENTRY * math.prod(shape)
         by_level[2 if plan.has_items else 1] += _ENTRY * sum(result.size for result in program.results)
         return by_level[1], by_level[2]
 
-    def _pointer(self, offset: int, lines: Instructions) -> str:
-        return lines.emit(f"getelementptr i8, ptr %memory, i64 {offset}")
-
-    def _load(self, instructions: Instructions, number: int, width: int) -> str:
-        """Loads a scalar computed by another function into ``width`` lanes."""
-        plan, kind = self._plan, Kind(self._plan.lists.kinds[number])
-        is_shared = plan.lists.levels[number] == 0
-        lanes = 1 if is_shared else width
-        offset = plan.scalar_slot(number) if is_shared else plan.slot(2 * number)
-        pointer = self._pointer(offset, instructions)
-        if kind == Kind.BOOL:
-            stored = type_of("i8", lanes)
-            byte = instructions.emit(f"load {stored}, ptr {pointer}, align 1")
-            name = instructions.emit(f"icmp ne {stored} {byte}, {'0' if lanes == 1 else 'zeroinitializer'}")
-        else:
-            align = BYTES[kind] * lanes
-            name = instructions.emit(f"load {type_of(SCALARS[kind], lanes)}, ptr {pointer}, align {align}")
-        if not is_shared or width == 1:
-            return name
-        vector, scalar = type_of(SCALARS[kind], width), SCALARS[kind]
-        name = instructions.emit(f"insertelement {vector} poison, {scalar} {name}, i64 0")
-        mask = f"<{width} x i32> zeroinitializer"
-        return instructions.emit(f"shufflevector {vector} {name}, {vector} poison, {mask}")
-
-    def _store(self, instructions: Instructions, name: str, kind: Kind, offset: int, width: int) -> None:
-        pointer = self._pointer(offset, instructions)
-        scalar, align = SCALARS[kind], BYTES[kind] * width
-        if kind == Kind.BOOL:
-            bool_type, scalar = type_of("i1", width), "i8"
-            name = instructions.emit(f"zext {bool_type} {name} to {type_of('i8', width)}")
-        instructions.lines.append(f"  store {type_of(scalar, width)} {name}, ptr {pointer}, align {align}")
-
-    def _function(self, linkage: str, name: str, instructions: Instructions) -> str:
-        body = "\n".join(instructions.lines)
-        return f"define {linkage} void @{name}(ptr noalias %memory) #0 {{\n{body}\n  ret void\n}}\n"
-
-    def _instructions(self, module: Module, width: int) -> Instructions:
-        load = lambda to, number: self._load(to, number, width)  # noqa: E731
-        return Instructions(self._plan.lists, width, module.elementary, module.declarations, load, self._address)
-
-    def _address(self, instructions: Instructions, array: int) -> tuple[str, str]:
-        """The address of an array to load from: one pointer for all robots, or one for each lane."""
-        lanes = self._plan.width if self._plan.arrays[array] else 1
-        pointer, llvm_type = self._pointer(self._plan.pointer_slot(array), instructions), type_of("ptr", lanes)
-        return instructions.emit(f"load {llvm_type}, ptr {pointer}, align {8 * lanes}"), llvm_type
-
     def _part(self, module: Module, index: int, part: Part) -> str:
         """The function that computes a part of the program; level 0 is computed in one lane."""
         plan, lists = self._plan, self._plan.lists
         width = plan.width if part.level else 1
-        code = self._instructions(module, width)
-        ahead = self._ahead.requests(code) if part.level == 1 else None
+        code = self._slots.instructions(module, width)
+        ahead = self._ahead.requests(code) if part.reads_ahead else None
         if ahead is not None:
             module.declarations.update(DECLARATIONS)
         for number in part.operations:
@@ -223,24 +179,27 @@ class Functions:
                 ahead.after_operation()
             if number in plan.kept:
                 offset = plan.scalar_slot(number) if part.level == 0 else plan.slot(2 * number)
-                self._store(code, name, Kind(lists.kinds[number]), offset, width)
+                self._slots.store(code, name, Kind(lists.kinds[number]), offset, width)
         for reference in part.stores:
             offset = plan.slot(reference)
-            self._store(code, code.operand(reference), Kind(lists.kinds[reference >> 1]), offset, width)
-        return self._function("hidden", self._name_of_part(index), code)
-
-    def _fill(self) -> str:
-        """The function that stores results shared by all robots in all lanes of their slots."""
-        code = self._instructions(self._module, self._plan.width)
-        for reference in self._plan.fills:
-            kind = Kind(self._plan.lists.kinds[reference >> 1])
-            offset = self._plan.slot(reference)
-            self._store(code, code.operand(reference), kind, offset, self._plan.width)
-        return self._function("internal", "artix_fill", code)
+            self._slots.store(code, code.operand(reference), Kind(lists.kinds[reference >> 1]), offset, width)
+        return self._slots.function("hidden", self._name_of_part(index), code)
 
     def _run_parts(self, code: Code, level: int, memory: Value) -> None:
+        levels_of_loops = self._plan.levels_of_loops
+        for stage in range(2 * len(levels_of_loops) + 1):
+            number = stage // 2
+            if stage % 2 == 0:
+                self._run_stage(code, level, stage, memory)
+            elif levels_of_loops[number] == level:
+                code.run(f"artix_start_{number}", [memory])
+                with code.loop(code.integer(self._program.loops[number].length)):
+                    self._run_stage(code, level, stage, memory)
+                    code.run(f"artix_next_{number}", [memory])
+
+    def _run_stage(self, code: Code, level: int, stage: int, memory: Value) -> None:
         for index, part in enumerate(self._plan.parts):
-            if part.level == level and (part.operations or part.stores):
+            if (part.level, part.stage) == (level, stage) and (part.operations or part.stores):
                 code.run(self._name_of_part(index), [memory])
 
     def _prepare(self) -> str:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from artix.evaluation.kernels.code import Code, Value
 from artix.evaluation.kernels.gpu_copies import RowBlock, copy_in, copy_out
 from artix.evaluation.kernels.gpu_layout import THREADS, Layout, Mapped
-from artix.evaluation.kernels.llvm_ir import SCALARS, ElementaryFunctions, Instructions
+from artix.evaluation.kernels.llvm_ir import ElementaryFunctions, Instructions
 from artix.evaluation.kernels.nvptx import compile_to_ptx
-from artix.evaluation.kernels.tables import table_name, tables_of
+from artix.evaluation.kernels.program_lists import SCALARS, table_name, tables_of
 from artix.evaluation.kernels.transposition import INTEGERS
 from artix.evaluation.scalar_program import BYTES, Kind, Op, ScalarProgram
 from artix.evaluation.scalar_schedule import fewest_live

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from artix.evaluation.kernels.llvm_ir import ProgramLists
 from artix.evaluation.kernels.plan import kind_of, result_kinds
+from artix.evaluation.kernels.program_lists import ProgramLists
 from artix.evaluation.scalar_program import BYTES, Kind, Op, ScalarProgram
 
 #: Threads per block: one warp, so that small batches spread over all multiprocessors and no warps synchronise.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from artix.evaluation.kernels.code import constant, suffix_of, type_of
 from artix.evaluation.kernels.elementary import definition, name_of
-from artix.evaluation.kernels.machine import KernelError
-from artix.evaluation.scalar_program import Kind, Op, ScalarProgram, array_operand
-
-#: LLVM's scalar types in instructions, by kind.
-SCALARS = {Kind.BOOL: "i1", Kind.INT32: "i32", Kind.FLOAT32: "float", Kind.FLOAT64: "double"}
+from artix.evaluation.kernels.machine import KernelError, function_attributes
+from artix.evaluation.kernels.program_lists import SCALARS, ProgramLists
+from artix.evaluation.scalar_program import Kind, Op, array_operand
 
 _ELEMENTARY = {
     Op.POW: "pow", Op.ATAN2: "atan2", Op.SIN: "sin", Op.COS: "cos", Op.TAN: "tan", Op.ASIN: "asin", Op.ACOS: "acos",
@@ -28,37 +25,6 @@ _COMPARISONS = {  # of floats, integers and bools
 _LOGIC = {Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
 
 
-class ProgramLists:
-    """A scalar program as Python lists, over which loops are faster than over arrays."""
-
-    def __init__(self, program: ScalarProgram) -> None:
-        self.program = program
-        self.operations: list[int] = program.operations.tolist()
-        self.operands: list[list[int]] = program.operands.tolist()
-        self.kinds: list[int] = program.kinds.tolist()
-        self.levels: list[int] = program.levels.tolist()
-        self.constants: list[float] = program.constants.tolist()
-        self.array_sizes = [math.prod(shape) for shape, *_ in program.arguments] + [len(x) for x in program.tables]
-        sines, cosines = (
-            {row[0] >> 1 for op, row in zip(self.operations, self.operands, strict=True) if op == function}
-            for function in (Op.SIN, Op.COS)
-        )
-        #: Scalars whose sine and cosine are both computed.
-        self.sincos_angles = sines & cosines
-
-    @property
-    def arrays_loaded(self) -> dict[int, int]:
-        """The arrays from which entries are loaded, with their levels."""
-        levels = [level for *_, level in self.program.arguments] + [0] * len(self.program.tables)
-        loads = zip(self.operations, self.operands, strict=True)
-        numbers = {array_operand(row[1]) for operation, row in loads if operation == Op.LOAD}
-        return {number: levels[number] for number in sorted(numbers)}
-
-    def scalar(self, number: int) -> str:
-        """LLVM's type of a scalar of the program."""
-        return SCALARS[Kind(self.kinds[number])]
-
-
 class ElementaryFunctions:
     """The elementary functions that a module calls."""
 
@@ -73,6 +39,21 @@ class ElementaryFunctions:
     def text(self, declarations: dict[str, str]) -> str:
         """The definitions of all functions used."""
         return "\n".join(definition(*key, declarations) for key in self._used)
+
+
+class Module:
+    """Functions that LLVM compiles together, with the elementary functions that they call."""
+
+    def __init__(self) -> None:
+        self.declarations: dict[str, str] = {}
+        self.elementary = ElementaryFunctions()
+
+    def text(self, functions: Sequence[str]) -> str:
+        """The module's text."""
+        definitions = "\n".join([*functions, self.elementary.text(self.declarations)])
+        signatures = "\n".join(line for line in definitions.splitlines() if line.startswith("define"))
+        declarations = [text for name, text in self.declarations.items() if f"@{name}(" not in signatures]
+        return "\n".join([*declarations, definitions, function_attributes()])
 
 
 class Instructions:

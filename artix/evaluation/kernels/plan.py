@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from artix.evaluation.kernels.llvm_ir import ProgramLists
 from artix.evaluation.kernels.machine import KernelError
+from artix.evaluation.kernels.program_lists import ProgramLists
 from artix.evaluation.scalar_program import BYTES, Kind, Op, ScalarProgram
 
 _KINDS = {"bool": Kind.BOOL, "int32": Kind.INT32, "float32": Kind.FLOAT32, "float64": Kind.FLOAT64}
@@ -51,12 +51,23 @@ def result_kinds(program: ScalarProgram) -> list[Kind]:
 
 
 class Part(NamedTuple):
-    """A function: some operations of one level."""
+    """A function: some operations of one level and stage."""
 
     level: int
+    stage: int
     operations: list[int]
     stores: list[int]
     """References stored in their slots at the end: negatives, and scalars of other functions."""
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it belongs to a loop."""
+        return self.stage % 2 == 1
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether it requests arguments of the next block: once for each robot."""
+        return self.level == 1 and not self.is_repeated
 
 
 class Plan:
@@ -85,6 +96,7 @@ class Plan:
         """Offsets of the entries of arguments of levels 1 and 2 that are used."""
         self.next_rows: dict[int, int] = {}
         """For such arguments of level 1, the slot of the address of the next block's rows."""
+        self.levels_of_loops = [self._level_of_loop(number) for number in range(len(program.loops))]
         self._results = sorted({int(r) for result in program.results for r in np.unique(result)})
         self._find_needed()
         self._split()
@@ -107,7 +119,8 @@ class Plan:
             shape, dtype, _ = self.program.arguments[argument]
             if not is_scattered(argument):
                 sizes[argument] = math.prod(shape) * BYTES[kind_of(dtype)]
-        return sizes, self.next_rows, self.width, sum(len(part.operations) for part in self.parts if part.level == 1)
+        count = sum(len(part.operations) for part in self.parts if part.reads_ahead)
+        return sizes, self.next_rows, self.width, count
 
     def scalar_slot(self, number: int) -> int:
         """The slot of a scalar of level 0."""
@@ -157,6 +170,7 @@ class Plan:
         lists = self.lists
         live = np.zeros(len(lists.operations), bool)
         live[[r >> 1 for r in self._results]] = True
+        live[[r >> 1 for loop in self.program.loops for array in loop[1:] for r in array]] = True
         marks = live.tolist()
         for number in range(len(marks) - 1, -1, -1):
             if marks[number] and lists.operations[number] > Op.CONSTANT:
@@ -170,31 +184,54 @@ class Plan:
         lists = self.lists
         self.parts: list[Part] = []
         part_of: dict[int, int] = {}
-        levels: list[list[int]] = [[], [], []]
+        stages, count = self.program.stages.tolist(), 2 * len(self.program.loops) + 1
+        groups: list[list[int]] = [[] for _ in range(3 * count)]
         for number in self._needed:
             if lists.operations[number] > Op.CONSTANT:
-                levels[lists.levels[number]].append(number)
-        for level, operations in enumerate(levels):
+                groups[lists.levels[number] * count + stages[number]].append(number)
+        for group, operations in enumerate(groups):
             bounds = [0, *_split_points(lists, operations), len(operations)]
             for first, last in itertools.pairwise(bounds):
                 for number in operations[first:last]:
                     part_of[number] = len(self.parts)
-                self.parts.append(Part(level, operations[first:last], []))
+                self.parts.append(Part(*divmod(group, count), operations[first:last], []))
+        self._find_kept(part_of)
+        self.arrays = lists.arrays_loaded
+        """The arrays from which entries are loaded, with their levels."""
+        self.inputs = [number for number in self._needed if lists.operations[number] == Op.INPUT]
+        self._find_stores(part_of)
+
+    def _find_kept(self, part_of: dict[int, int]) -> None:
+        lists = self.lists
         self.kept: set[int] = set()
         """Scalars that are needed outside the function that computes them."""
         self._last_reader: dict[int, int] = {}
         """For scalars that only functions of their own level need, the last of these."""
+        last_of_stage = {(part.level, part.stage): index for index, part in enumerate(self.parts)}
+
+        def read(source: int, index: int) -> None:
+            part = self.parts[index]
+            self.kept.add(source)
+            if lists.levels[source] != part.level:
+                index = len(self.parts)
+            elif part.is_repeated and self.parts[part_of[source]].stage != part.stage:  # Needed in each iteration.
+                index = last_of_stage[part.level, part.stage]
+            self._last_reader[source] = max(index, self._last_reader.get(source, 0))
+
         for index, part in enumerate(self.parts):
             for number in part.operations:
                 for reference in lists.operands[number]:
                     source = reference >> 1  # -1 where there is none
                     if part_of.get(source, index) != index:
-                        self.kept.add(source)
-                        is_alike = lists.levels[source] == part.level
-                        self._last_reader[source] = index if is_alike else len(self.parts)
-        self.arrays = lists.arrays_loaded
-        """The arrays from which entries are loaded, with their levels."""
-        self.inputs = [number for number in self._needed if lists.operations[number] == Op.INPUT]
+                        read(source, index)
+        for number, loop in enumerate(self.program.loops):
+            for reference in np.concatenate(loop[1:]).tolist():
+                if reference >> 1 in part_of:
+                    read(reference >> 1, last_of_stage[self.levels_of_loops[number], 2 * number + 1])
+
+    def _find_stores(self, part_of: dict[int, int]) -> None:
+        """Finds what is stored besides the scalars themselves, for results."""
+        lists = self.lists
         last_of_level = {part.level: part for part in self.parts}
         self.fills: list[int] = []
         """References of level 0 among the results, stored in all lanes."""
@@ -207,7 +244,7 @@ class Plan:
             elif reference & 1:
                 part = self.parts[part_of[number]] if number in part_of else last_of_level[lists.levels[number]]
                 part.stores.append(reference)
-            elif lists.operations[number] != Op.INPUT:
+            elif lists.operations[number] > Op.CONSTANT:
                 self.kept.add(number)
 
     def _allocate_slots(self) -> None:
@@ -219,6 +256,7 @@ class Plan:
                 entries = max(math.prod(shape), self.width)  # at least one square, which is transposed as a whole
                 self.blocks[argument] = self._allocate(entries * self.width * BYTES[kind_of(dtype)])
         self._allocate_kept()
+        self._allocate_carried()
         for reference in self._results:
             if self.vector_slot(reference) is None:
                 self._vectors[reference] = self._allocate_vector(reference >> 1)
@@ -249,6 +287,28 @@ class Plan:
                 last = self._last_reader.get(number, len(self.parts))
                 if 2 * number not in results and last < len(self.parts):
                     ending.setdefault(last, []).append(number)
+
+    def _allocate_carried(self) -> None:
+        """Allocates a slot for each entry that a loop carries, the same in its body and after it."""
+        self.carried = [
+            [
+                self._allocate_vector(reference >> 1) if level else self._allocate(8)
+                for reference in loop.starts.tolist()
+            ]
+            for loop, level in zip(self.program.loops, self.levels_of_loops, strict=True)
+        ]
+        """For each loop, the slots of what it carries."""
+        for number in np.flatnonzero(self.program.operations == Op.CARRIED).tolist():
+            loop, entry, _ = self.lists.operands[number]
+            if self.lists.levels[number]:
+                self._vectors[2 * number] = self.carried[loop][entry]
+            else:
+                self._scalars[number] = self.carried[loop][entry]
+
+    def _level_of_loop(self, loop: int) -> int:
+        operands = self.program.operands
+        is_carried = (self.program.operations == Op.CARRIED) & (operands[:, 0] == loop)
+        return int(self.program.levels[is_carried].max())
 
     def _allocate_vector(self, number: int) -> int:
         return self._allocate(self.width * BYTES[Kind(self.lists.kinds[number])])

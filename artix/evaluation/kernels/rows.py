@@ -13,8 +13,8 @@ import numpy as np
 from artix.evaluation.kernels.code import Code, Value
 from artix.evaluation.kernels.cpu import Functions, Rows
 from artix.evaluation.kernels.handler import Interface, Lists, handler
+from artix.evaluation.kernels.llvm_ir import Module
 from artix.evaluation.kernels.machine import compile_modules, pack, require, vector_bytes
-from artix.evaluation.kernels.modules import Module
 from artix.evaluation.kernels.plan import Plan
 from artix.evaluation.kernels.threads import State
 from artix.evaluation.scalar_program import ScalarProgram

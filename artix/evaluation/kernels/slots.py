@@ -1,0 +1,102 @@
+"""Functions that compute scalars in straight lines, and pass them to each other through slots of a task's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from artix.evaluation.kernels.code import type_of
+from artix.evaluation.kernels.llvm_ir import Instructions, Module
+from artix.evaluation.kernels.plan import Plan
+from artix.evaluation.kernels.program_lists import SCALARS
+from artix.evaluation.scalar_program import BYTES, Kind
+
+
+class Slots:
+    """Loads and stores of the scalars of a program.
+
+    Args:
+      plan: says where each of them is kept.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def functions(self, module: Module) -> Iterator[str]:
+        """The functions that only copy: ``artix_fill``, and for each loop ``artix_start_k`` and ``artix_next_k``."""
+        yield self._fill(module)
+        yield from self._copies(module)
+
+    def instructions(self, module: Module, width: int) -> Instructions:
+        """The instructions of a function, empty yet, which loads what other functions have computed.
+
+        Args:
+          module: the function's module.
+          width: lanes of its vectors.
+        """
+        load = lambda to, number: self._load(to, number, width)  # noqa: E731
+        return Instructions(self._plan.lists, width, module.elementary, module.declarations, load, self._address)
+
+    def store(self, instructions: Instructions, name: str, kind: Kind, offset: int, width: int) -> None:
+        """Appends the instructions that store a scalar of ``width`` lanes at an offset in memory."""
+        pointer = self._pointer(offset, instructions)
+        scalar, align = SCALARS[kind], BYTES[kind] * width
+        if kind == Kind.BOOL:
+            bool_type, scalar = type_of("i1", width), "i8"
+            name = instructions.emit(f"zext {bool_type} {name} to {type_of('i8', width)}")
+        instructions.lines.append(f"  store {type_of(scalar, width)} {name}, ptr {pointer}, align {align}")
+
+    def function(self, linkage: str, name: str, instructions: Instructions) -> str:
+        """The text of a function ``void (memory)``."""
+        body = "\n".join(instructions.lines)
+        return f"define {linkage} void @{name}(ptr noalias %memory) #0 {{\n{body}\n  ret void\n}}\n"
+
+    def _fill(self, module: Module) -> str:
+        """The function that stores results shared by all robots in all lanes of their slots."""
+        code = self.instructions(module, self._plan.width)
+        for reference in self._plan.fills:
+            kind = Kind(self._plan.lists.kinds[reference >> 1])
+            offset = self._plan.slot(reference)
+            self.store(code, code.operand(reference), kind, offset, self._plan.width)
+        return self.function("internal", "artix_fill", code)
+
+    def _copies(self, module: Module) -> Iterator[str]:
+        """The functions that store what a loop carries into its first iteration, and from each into the next."""
+        plan, lists = self._plan, self._plan.lists
+        for number, (loop, level) in enumerate(zip(plan.program.loops, plan.levels_of_loops, strict=True)):
+            for name, references in (("start", loop.starts.tolist()), ("next", loop.ends.tolist())):
+                width = plan.width if level else 1
+                code = self.instructions(module, width)
+                values = [code.operand(reference) for reference in references]  # All are read before any is written.
+                for reference, value, slot in zip(references, values, plan.carried[number], strict=True):
+                    self.store(code, value, Kind(lists.kinds[reference >> 1]), slot, width)
+                yield self.function("internal", f"artix_{name}_{number}", code)
+
+    def _pointer(self, offset: int, lines: Instructions) -> str:
+        return lines.emit(f"getelementptr i8, ptr %memory, i64 {offset}")
+
+    def _load(self, instructions: Instructions, number: int, width: int) -> str:
+        """Loads a scalar computed by another function into ``width`` lanes."""
+        plan, kind = self._plan, Kind(self._plan.lists.kinds[number])
+        is_shared = plan.lists.levels[number] == 0
+        lanes = 1 if is_shared else width
+        offset = plan.scalar_slot(number) if is_shared else plan.slot(2 * number)
+        pointer = self._pointer(offset, instructions)
+        if kind == Kind.BOOL:
+            stored = type_of("i8", lanes)
+            byte = instructions.emit(f"load {stored}, ptr {pointer}, align 1")
+            name = instructions.emit(f"icmp ne {stored} {byte}, {'0' if lanes == 1 else 'zeroinitializer'}")
+        else:
+            align = BYTES[kind] * lanes
+            name = instructions.emit(f"load {type_of(SCALARS[kind], lanes)}, ptr {pointer}, align {align}")
+        if not is_shared or width == 1:
+            return name
+        vector, scalar = type_of(SCALARS[kind], width), SCALARS[kind]
+        name = instructions.emit(f"insertelement {vector} poison, {scalar} {name}, i64 0")
+        mask = f"<{width} x i32> zeroinitializer"
+        return instructions.emit(f"shufflevector {vector} {name}, {vector} poison, {mask}")
+
+    def _address(self, instructions: Instructions, array: int) -> tuple[str, str]:
+        """The address of an array to load from: one pointer for all robots, or one for each lane."""
+        lanes = self._plan.width if self._plan.arrays[array] else 1
+        pointer, llvm_type = self._pointer(self._plan.pointer_slot(array), instructions), type_of("ptr", lanes)
+        return instructions.emit(f"load {llvm_type}, ptr {pointer}, align {8 * lanes}"), llvm_type
