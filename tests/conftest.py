@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.metadata
 import itertools
 import os
@@ -29,6 +30,9 @@ import hypothesis
 import jax
 import numpy as np
 import pytest
+
+# What JAX traces lives long. To search all of it after every 700 objects takes a twentieth of the suite's time.
+gc.set_threshold(100_000, 50, 100)
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")

@@ -247,7 +247,7 @@ def test_entries_that_a_member_lacks_are_ignored_and_zero(name: str) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-12), by_kind, padded)
 
 
-@pytest.mark.parametrize("solver", ["implicit", "rk4"])
+@pytest.mark.parametrize("solver", ["implicit", pytest.param("rk4", marks=pytest.mark.slow)])
 def test_steps_ignore_entries_that_a_member_lacks(solver: str) -> None:
     noise = iter(jnp.asarray(np.random.default_rng(0).normal(size=(5, 2, 3))))
     fleets = chains(), chains(layout="padded")

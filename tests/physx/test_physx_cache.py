@@ -373,6 +373,7 @@ def test_a_floating_root_is_free(scene) -> None:
     np.testing.assert_allclose(physx.compute_generalized_gravity_force(simulation, cache).joint_force, 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_joint_solver_forces_are_what_the_joints_carry() -> None:
     """A resting arm: the efforts along the DOFs are those that hold it against gravity, whatever holds it."""
     joints = [

@@ -161,6 +161,7 @@ def tumbling(a: artix.Articulation) -> artix.State:
     return state.replace(root_velocity=jnp.asarray([0.5, -0.3, -1.0, 2.0, 1.0, -1.0], a.dtype))
 
 
+@pytest.mark.slow
 def test_momentum_through_impacts() -> None:
     """Every step changes the linear momentum by the impulses that it reports and by the weight's."""
     a, ground, dt = box("float64"), Ground.flat().astype("float64"), 0.005
