@@ -18,9 +18,11 @@ from artix.evaluation.scalar_program import Kind, Op
 #: Largest number of iterations of a ``while`` loop, which is unrolled.
 _MAX_ITERATIONS = 10_000
 
-#: Loops of more scalars than this are not unrolled if they carry all that they compute. Kept, they run as fast as
-#: unrolled (0.9 to 1.1 times the time; 1.2 for small bodies), and their code takes LLVM some 10 us a scalar less.
-_MAX_UNROLLED = 10_000
+#: Loops of more scalars than this are not unrolled if they carry all that they compute. Unrolled, 30,000 scalars take
+#: about a second of a first call. Kept, loops of four iterations and 20,000 scalars take up to 1.1 times as long to run,
+#: because nothing can be computed across their ends (as late as possible is no better than as early); long ones take
+#: 0.7 to 1.05 times as long (humanoid and quadruped, AVX-512, November 2026).
+_MAX_UNROLLED = 30_000
 
 
 class _Step:
