@@ -249,7 +249,7 @@ def _select_rows(anchors: Anchors, linear: Array, angular: Array) -> Array:
     if kinds in ({(0, 1, 2)}, {(0, 1, 2, 3, 4, 5)}):
         # Equivalent to the general case below, with half the operations.
         rows = linear if kinds == {(0, 1, 2)} else jnp.concatenate(both)
-        return jnp.moveaxis(rows, 0, 1).reshape(-1, *rows.shape[2:])
+        return jnp.moveaxis(rows, 0, 1).reshape(anchors.num_rows, *rows.shape[2:])
     return jnp.stack([both[row // 3][row % 3, k] for k, anchor in enumerate(anchors.structure) for row in anchor.rows])
 
 

@@ -19,10 +19,18 @@ def check_proximal(damping: float | Array | None, iterations: int, rows: int) ->
         check_coefficient("damping", damping, rows)
 
 
-def check_coefficient(name: str, value: float | Array, rows: int | None) -> None:
-    """Raises ``ValueError`` unless this is one number or, with ``rows``, one for each; Python numbers not negative."""
+def check_coefficient(name: str, value: float | Array, rows: int | None, most: float = np.inf) -> None:
+    """Raises ``ValueError`` unless this is one number or, with ``rows``, one each; Python numbers within 0 .. most."""
     shapes = [()] if rows is None else [(), (rows,)]
     if np.shape(value) not in shapes:
         raise ValueError(f"{name}: expected shape {' or '.join(map(str, shapes))}, found {np.shape(value)}")
-    if isinstance(value, numbers.Real) and not value >= 0:
-        raise ValueError(f"{name}: expected zero or more, found {value}")
+    if isinstance(value, numbers.Real) and not 0 <= value <= most:
+        expected = "zero or more" if most == np.inf else f"a number between 0 and {most:g}"
+        raise ValueError(f"{name}: expected {expected}, found {value}")
+
+
+def check_penalty(value: float | Array) -> None:
+    """Raises ``ValueError`` unless this is one number and, if it is a Python number, positive."""
+    if isinstance(value, numbers.Real) and not value > 0:
+        raise ValueError(f"penalty: expected a positive number, found {value}")
+    check_coefficient("penalty", value, None)

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.constraints.checks import check_penalty
 from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.evaluation import quantity
@@ -26,6 +27,9 @@ from artix.model.checks import check_count, check_vector
 
 Array = jax.Array
 ContactMethod = Literal["admm", "pgs"]
+#: A row can move if its diagonal exceeds the square of this many units of precision times the mean. Below, G consists
+#: of squared rounding errors of Jacobians, and division by them would make large impulses of small errors.
+_ROUNDING = 100
 
 
 class ContactSolution(NamedTuple):
@@ -35,8 +39,8 @@ class ContactSolution(NamedTuple):
       impulse: lambda, [3 K]: two tangential components, then the normal one, for each contact [N s].
       velocity: ``G lambda + g``, [3 K], of the contacts after the impulses [m/s].
       residual: violation of the laws: the largest entry of ``lambda - P(lambda - r (sigma + correction))``,
-        with P the projection onto the cones and r the inverse of G's mean diagonal [N s]. Its derivative is defined as
-        zero.
+        with P the projection onto the cones and r the inverse of G's mean diagonal, or 1 if G is zero [N s]. Its
+        derivative is defined as zero.
 
     Examples:
       >>> solution = artix.constraints.solve_contact(jnp.eye(3), jnp.array([0.0, 0.0, -1.0]), jnp.array([0.5]))
@@ -74,10 +78,11 @@ def solve_contact(
 
     Returns:
       Impulses, velocities and the residual. If the impulses are not unique (four feet of a rigid table), one of the
-      solutions.
+      solutions. Where nothing can move, the laws leave the impulses open, and they are finite.
 
     Raises:
-      ValueError: an array has the wrong shape, the method is unknown, or ``iterations`` is less than 1.
+      ValueError: an array has the wrong shape, the method is unknown, ``iterations`` is less than 1, or ``penalty`` is
+        not positive.
       TypeError: the arrays differ in dtype.
 
     Derivatives are implicit, in both modes: they come from the laws that hold at convergence, for contacts that keep
@@ -101,7 +106,9 @@ def solve_contact(
         raise ValueError("friction: at least one contact is needed")
     if method not in ("admm", "pgs"):
         raise ValueError(f"method must be 'admm' or 'pgs'; found {method!r}")
-    impulse = _solve_with_jvp(method, iterations, penalty, delassus, free_velocity, friction)
+    if penalty is not None:
+        check_penalty(penalty)
+    impulse = _solve_with_jvp(method, iterations, delassus, free_velocity, friction, penalty)
     velocity = matmul(delassus, impulse) + free_velocity
     residual = jnp.max(jnp.abs(natural_map(impulse, delassus, free_velocity, friction)))
     return ContactSolution(impulse, velocity, jax.lax.stop_gradient(residual))
@@ -121,22 +128,23 @@ def natural_map(impulse: Array, delassus: Array, free_velocity: Array, friction:
     """The residual map [3 K], which vanishes exactly at solutions; see :attr:`ContactSolution.residual`."""
     velocity = (matmul(delassus, impulse) + free_velocity).reshape(-1, 3)
     corrected = velocity.at[:, 2].add(friction * _length(velocity[:, :2]))
-    scale = 1 / jax.lax.stop_gradient(jnp.mean(jnp.diagonal(delassus)))
+    scale = 1 / jax.lax.stop_gradient(_mean_mobility(delassus))
     cones = impulse.reshape(-1, 3)
     return (cones - project_onto_cones(cones - scale * corrected, friction)).reshape(-1)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
-def _solve_with_jvp(method, iterations, penalty, delassus, free_velocity, friction) -> Array:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _solve_with_jvp(method, iterations, delassus, free_velocity, friction, penalty) -> Array:
     if method == "pgs":
         return _projected_gauss_seidel(delassus, free_velocity, friction, iterations)
     return _alternating_directions(delassus, free_velocity, friction, iterations, penalty)
 
 
 @_solve_with_jvp.defjvp
-def _solve_contact_jvp(method, iterations, penalty, primals, tangents):
+def _solve_contact_jvp(method, iterations, primals, tangents):
     """Differentiates ``natural_map == 0``."""
-    impulse = _solve_with_jvp(method, iterations, penalty, *primals)
+    impulse = _solve_with_jvp(method, iterations, *primals)
+    primals, tangents = primals[:3], tangents[:3]  # Whatever the penalty, the laws are the same.
     by_impulse = jax.jacfwd(natural_map)(impulse, *primals)
     change = jax.jvp(lambda *problem: natural_map(impulse, *problem), primals, tangents)[1]
     # Least squares, because impulses need not be unique.
@@ -167,7 +175,11 @@ def _alternating_directions(
 def _projected_gauss_seidel(delassus: Array, free_velocity: Array, friction: Array, iterations: int) -> Array:
     count = len(friction)
     diagonal = jnp.diagonal(delassus).reshape(-1, 3)
-    tangential = jnp.maximum(diagonal[:, 0], diagonal[:, 1])
+    # The first bounds the largest eigenvalue of the tangential block.
+    tangential = jnp.maximum(diagonal[:, 0], diagonal[:, 1]) + jnp.abs(jnp.diagonal(delassus, 1)[::3])
+    mean = _mean_mobility(delassus)
+    least = (_ROUNDING * float(jnp.finfo(delassus.dtype).eps)) ** 2 * mean
+    along, across = (jnp.where(x > least, x, mean) for x in (tangential, diagonal[:, 2]))
 
     def sweep(impulse, _):
         for k in range(count):
@@ -175,10 +187,9 @@ def _projected_gauss_seidel(delassus: Array, free_velocity: Array, friction: Arr
             block = delassus[rows, rows]
             velocity = matmul(delassus[rows], impulse) + free_velocity[rows]
             old = impulse[rows]
-            normal = jnp.maximum(old[2] - velocity[2] / diagonal[k, 2], 0.0)
+            normal = jnp.maximum(old[2] - velocity[2] / across[k], 0.0)
             slip = velocity[:2] + block[:2, 2] * (normal - old[2])
-            # The divisor bounds the largest eigenvalue of the tangential block.
-            stick = old[:2] - slip / (tangential[k] + jnp.abs(block[0, 1]))
+            stick = old[:2] - slip / along[k]
             length, bound = _length(stick[None])[0], friction[k] * normal
             scale = jnp.where(length > bound, bound / jnp.where(length > bound, length, 1.0), 1.0)
             impulse = impulse.at[rows].set(jnp.concatenate([stick * scale, normal[None]]))
@@ -186,6 +197,12 @@ def _projected_gauss_seidel(delassus: Array, free_velocity: Array, friction: Arr
 
     start = match_varying_axes(jnp.zeros_like(free_velocity), delassus, friction)
     return scan(sweep, start, length=iterations)[0]
+
+
+def _mean_mobility(delassus: Array) -> Array:
+    """The mean of G's diagonal; 1 if nothing can move, where every scale will do."""
+    mean = jnp.mean(jnp.diagonal(delassus))
+    return jnp.where(mean > 0, mean, jnp.ones_like(mean))
 
 
 def _length(vectors: Array) -> Array:
@@ -196,6 +213,9 @@ def _length(vectors: Array) -> Array:
 
 def _geometric_mean_eigenvalue(matrix: Array) -> Array:
     """Estimates the geometric mean of the extreme eigenvalues. The lower one counts as at least 1 % of the upper."""
+    # Where nothing can move, the penalty is 1.
+    spare = jnp.where(jnp.any(jnp.diagonal(matrix) > 0), 0.0, 1.0).astype(matrix.dtype)
+    matrix = matrix + spare * jnp.eye(len(matrix), dtype=matrix.dtype)
     vector = jnp.cos(jnp.arange(1.0, len(matrix) + 1, dtype=matrix.dtype))
     unit = vector / jnp.sqrt(jnp.sum(vector**2))
     mean = jnp.mean(jnp.diagonal(matrix))

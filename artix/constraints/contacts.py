@@ -16,7 +16,8 @@ from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state, check_vector
+from artix.model.checks import as_time, check_state, check_type, check_vector
+from artix.model.validation import is_index
 
 Array = jax.Array
 
@@ -94,8 +95,9 @@ def contact_problem(
       The Delassus matrix, velocities without contact, Jacobian and frames.
 
     Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: an array has the wrong shape, there is no contact, or ``dt`` is negative or not finite.
+      TypeError: an array has another dtype than the articulation, or ``dt`` is no number.
+      IndexError: a contact is on no link.
 
     Identity: with impulses ``x`` [N s], the velocities are ``free_velocity + delassus @ x``.
 
@@ -111,6 +113,7 @@ def contact_problem(
       >>> print(artix.constraints.solve_contact(problem.delassus, problem.free_velocity, touch.friction).impulse)
       [0.    0.    0.098]
     """
+    dt = as_time(articulation, dt)
     problem, _, _ = _problem(articulation, state, force, contacts, dt, external_force)
     return problem
 
@@ -146,8 +149,10 @@ def contact_forces(
       Forces [N] in world axes, the generalised velocity after the step, and the residual [N s].
 
     Raises:
-      ValueError: an array has the wrong shape, the method is unknown, or ``iterations`` is less than 1.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: an array has the wrong shape, there is no contact, ``dt`` is negative or not finite, the method is
+        unknown, or ``iterations`` is less than 1.
+      TypeError: an array has another dtype than the articulation, or ``dt`` is no number.
+      IndexError: a contact is on no link.
 
     Identity: ``velocity == nu + dt forward_dynamics(a, s, force + sum_k J_k^T force_k)`` with J_k the Jacobian of the
     velocity of point k.
@@ -163,22 +168,21 @@ def contact_forces(
       >>> print(found.force)  # it rolls: friction holds the point with 2/7 of the push
       [[-2.    0.    9.81]]
     """
+    dt = as_time(articulation, dt)
     problem, velocity, responses = _problem(articulation, state, force, contacts, dt, external_force)
     solution = solve_contact(
         problem.delassus, problem.free_velocity, contacts.friction, method=method, iterations=iterations
     )
     impulses = solution.impulse.reshape(-1, 3)
-    forces = jnp.sum(impulses[:, :, None] * problem.frames, axis=1) / jnp.asarray(dt, impulses.dtype)
+    forces = jnp.sum(impulses[:, :, None] * problem.frames, axis=1) / dt
     return ContactForces(forces, velocity + matmul(solution.impulse, responses), solution.residual)
 
 
 def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[ContactProblem, Array, Array]:
     """The problem, the generalised velocity without contact [nv], and ``M^-1 J^T`` transposed, [3 K, nv]."""
     check_state(articulation, state)
-    count, dtype = len(contacts.links), articulation.dtype
-    for name, shape in (("point", (count, 3)), ("normal", (count, 3)), ("friction", (count,)), ("gap", (count,))):
-        check_vector(f"contacts.{name}", getattr(contacts, name), shape, dtype, "one per link in contacts.links")
-    dt = jnp.asarray(dt, dtype)
+    _check_contacts(articulation, contacts)
+    count = len(contacts.links)
     acceleration = forward_dynamics(articulation, state, force, external_force)
     velocity = generalized_velocity(articulation, state) + dt * acceleration
     kin = kinematics(articulation, state)
@@ -190,3 +194,16 @@ def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[
     approach = jnp.maximum(contacts.gap, jnp.zeros_like(contacts.gap)) / dt
     free = matmul(jacobian, velocity).reshape(count, 3).at[:, 2].add(approach).reshape(-1)
     return ContactProblem(delassus + jnp.triu(delassus, 1).T, free, jacobian, frames), velocity, responses
+
+
+def _check_contacts(articulation: Articulation, contacts: Contacts) -> None:
+    check_type("contacts", contacts, Contacts)
+    count, num_links = len(contacts.links), articulation.topology.num_links
+    if not count:
+        raise ValueError("contacts.links: no contacts were given; without them, use artix.forward_dynamics")
+    for link in contacts.links:
+        if not (is_index(link) and 0 <= link < num_links):
+            raise IndexError(f"contacts.links: there is no link {link!r}; links are numbered from 0 to {num_links - 1}")
+    for name, shape in (("point", (count, 3)), ("normal", (count, 3)), ("friction", (count,)), ("gap", (count,))):
+        value = getattr(contacts, name)
+        check_vector(f"contacts.{name}", value, shape, articulation.dtype, "one per link in contacts.links")

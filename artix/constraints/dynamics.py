@@ -221,7 +221,8 @@ def impulse_dynamics(
       The velocity after the impact [m/s, rad/s] and the impulses [N s, N m s].
 
     Raises:
-      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
+      ValueError: an array has the wrong shape, ``iterations`` is less than 1, a coefficient is negative, or
+        ``restitution`` is greater than 1.
       TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
 
     Examples:
@@ -237,7 +238,7 @@ def impulse_dynamics(
     """
     check_state(articulation, state)
     check_proximal(damping, iterations, constraints.num_rows)
-    check_coefficient("restitution", restitution, None)
+    check_coefficient("restitution", restitution, None, most=1.0)
     kin, anchors = kinematics(articulation, state), constraints.anchors
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     velocity = generalized_velocity(articulation, state)

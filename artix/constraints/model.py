@@ -16,9 +16,10 @@ from artix.constraints.anchors import loop_anchors
 from artix.kinematics.bodies import Placement
 from artix.math import struct
 from artix.model.articulation import Articulation
+from artix.model.checks import check_type
 from artix.model.joints import IDENTITY_POSE
 from artix.model.topology import Topology
-from artix.model.validation import check_fields, unit_pose
+from artix.model.validation import check_fields, is_index, unit_pose
 
 Array = jax.Array
 _ROWS = {AnchorType.POINT: 3, AnchorType.WELD: 6}
@@ -75,13 +76,14 @@ class Constraint:
             object.__setattr__(self, field, unit_pose(getattr(self, field), f"{where}: {field}"))
         check_fields(self, where, not_negative=("position_gain", "velocity_gain"))
         count = _ROWS[AnchorType(self.type)]
-        rows = tuple(range(count)) if self.rows is None else tuple(int(row) for row in self.rows)
-        if not rows or list(rows) != sorted(set(rows)) or rows[0] < 0 or rows[-1] >= count:
+        rows = list(range(count)) if self.rows is None else np.asarray(self.rows).tolist()
+        known = isinstance(rows, list) and all(map(is_index, rows))
+        if not known or not rows or rows != sorted(set(rows)) or rows[0] < 0 or rows[-1] >= count:
             raise ValueError(
                 f"{where}: rows of a {self.type} are among 0 .. {count - 1}, in this order, each once, at least one; "
-                f"found {rows}"
+                f"found {self.rows!r}"
             )
-        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "rows", tuple(rows))
 
 
 class Constraints(struct.PyTreeNode):
@@ -118,7 +120,13 @@ class Constraints(struct.PyTreeNode):
         Raises:
           KeyError: no link or frame has this name.
           ValueError: there is no constraint, or both ends of one are on the same link.
+          TypeError: ``constraints`` is no sequence, or has something else in it.
         """
+        if not isinstance(constraints, Sequence):
+            found = type(constraints).__name__
+            raise TypeError(f"constraints: expected a list of artix.Constraint, found {found}")
+        for index, each in enumerate(constraints):
+            check_type(f"constraints[{index}]", each, Constraint)
         if not constraints:
             raise ValueError("no constraints were given; for dynamics without constraints, use artix.forward_dynamics")
         ends = [[_end(articulation, *end) for end in _ends(each)] for each in constraints]

@@ -110,13 +110,10 @@ def constraint_bias(articulation: Articulation, state: State, constraints: Const
 
 def stabilized_bias(constraints: Constraints, error: Array, velocity: Array, acceleration: Array) -> Array:
     """An acceleration [R] of the rows plus Baumgarte's terms, minus the desired acceleration."""
-    check_vector(
-        "constraints.desired_acceleration",
-        constraints.desired_acceleration,
-        (constraints.num_rows,),
-        acceleration.dtype,
-        "R rows",
-    )
+    pairs, rows = len(constraints.anchors.structure), constraints.num_rows
+    of_pairs = ("position_gain", pairs, "one per constraint"), ("velocity_gain", pairs, "one per constraint")
+    for name, length, meaning in (*of_pairs, ("desired_acceleration", rows, "R rows")):
+        check_vector(f"constraints.{name}", getattr(constraints, name), (length,), acceleration.dtype, meaning)
     gains = [
         jnp.stack([gain[k] for k in constraints.anchors.row_anchor])
         for gain in (constraints.position_gain, constraints.velocity_gain)

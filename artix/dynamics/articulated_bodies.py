@@ -92,6 +92,9 @@ def projected_inertias(tree: Topology, motions: Array, inertias: Inertias, added
 
 def _eliminated(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> tuple[ArticulatedFactors, Array]:
     paths = Paths.of(tree)
+    if not tree.nv:
+        nothing = jnp.zeros_like(motions[0])
+        return ArticulatedFactors(motions, motions, nothing, paths), jnp.zeros_like(motions, shape=(6, 6, 0))
     rigid = spatial_inertias(inertias)
     rigid = take(jnp.concatenate([rigid, jnp.zeros_like(rigid[..., :1])], axis=-1), _bodies(tree)[paths.order])
     motions, added = take(motions, paths.order), take(added, paths.order)

@@ -26,7 +26,7 @@ from artix.kinematics.solve import Kinematics, kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state, check_vector
+from artix.model.checks import as_time, check_state, check_vector
 from artix.model.states import at_rest
 
 Array = jax.Array
@@ -243,8 +243,8 @@ def linearize(
       A, shape [2 nv, 2 nv], and B, shape [2 nv, nv]; deviations in m and rad, then in m/s and rad/s.
 
     Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: an array has the wrong shape, or ``dt`` is not finite.
+      TypeError: an array has another dtype than the articulation, or ``dt`` is no number.
 
     Identity: the lower halves are ``[dt configuration, 1 + dt velocity]`` and ``dt force`` with the matrices of
     :func:`forward_dynamics_derivatives`.
@@ -257,12 +257,12 @@ def linearize(
       >>> print(growth > 1)  # upright, the pole falls
       True
     """
-    dt, nv = jnp.asarray(dt, articulation.dtype), articulation.topology.nv
+    dt, nv = as_time(articulation, dt, backward=True), articulation.topology.nv
     acceleration = solve_acceleration(articulation, state, force, external_force, many=True)
     velocity = generalized_velocity(articulation, state) + dt * acceleration
     by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)
     by = forward_dynamics_derivatives(articulation, state, force, external_force)
-    lower = jnp.concatenate([dt * by.configuration, jnp.eye(nv, dtype=dt.dtype) + dt * by.velocity], axis=1)
+    lower = jnp.concatenate([dt * by.configuration, jnp.eye(nv, dtype=articulation.dtype) + dt * by.velocity], axis=1)
     upper = dt * matmul(by_displacement, lower) + jnp.pad(by_start, ((0, 0), (0, nv)))
     by_force = dt * by.force
     return Linearization(

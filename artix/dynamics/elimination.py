@@ -41,12 +41,13 @@ class Paths:
         depth: list[int] = []
         for parent in self.parent:
             depth.append(0 if parent < 0 else depth[parent] + 1)
-        return tuple(tuple(np.flatnonzero(np.array(depth) == level).tolist()) for level in range(max(depth) + 1))
+        count = max(depth, default=-1) + 1
+        return tuple(tuple(np.flatnonzero(np.array(depth) == level).tolist()) for level in range(count))
 
     @cached_property
     def order(self) -> np.ndarray:
         """All entries in the order of the levels, [n]."""
-        return np.concatenate([np.array(level) for level in self.levels])
+        return np.concatenate([np.zeros(0, int), *(np.array(level) for level in self.levels)])
 
     @cached_property
     def place(self) -> np.ndarray:

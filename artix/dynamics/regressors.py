@@ -161,7 +161,7 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
     moves = jnp.concatenate([jnp.ones_like(moves, shape=(tree.num_base_dofs, tree.num_links)), moves])
     if tree.link_is_live is not None:
         moves = moves * tree.link_is_live.astype(moves.dtype)[None]
-    return (powers.reshape(tree.nv, tree.num_links, 10) * moves[..., None]).reshape(tree.nv, -1)
+    return (powers.reshape(tree.nv, tree.num_links, 10) * moves[..., None]).reshape(tree.nv, 10 * tree.num_links)
 
 
 @quantity

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
@@ -236,6 +237,8 @@ def _dot_general(equation: Any) -> Rule:
         raise UnsupportedOperation(f"dot_general of {dtype}")
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
+        if not all(map(math.prod, shapes)):  # Sums of nothing.
+            return [np.zeros(shape, dtype)]
         left, right = (
             np.array(builder.references(x, kind), np.int64).reshape(operand_shape)
             for x, operand_shape in zip(arguments, shapes, strict=True)

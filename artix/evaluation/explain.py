@@ -100,9 +100,9 @@ def explain(function: Callable[..., Any], articulation: Articulation | Scene, *a
     Args:
       function: a function of artix, or one that calls functions of artix (such as their ``jax.grad``).
       articulation: its first argument, an articulation or a scene, whose parameters count as known.
-      arguments: examples of the other arguments, for one robot. Required arguments may be omitted if they have one of
-        artix's names: ``state``, ``force``, ``acceleration``, ``right``, ``external_force``, ``control`` and ``dt``;
-        for a scene ``states``, ``controls`` and ``dt``.
+      arguments: examples of the other arguments, for one robot; names, whole numbers and bools are static. Required
+        arguments may be omitted if they have one of artix's names: ``state``, ``force``, ``acceleration``, ``right``,
+        ``external_force``, ``control`` and ``dt``; for a scene ``states``, ``controls`` and ``dt``.
 
     Returns:
       The cost of each operation.
@@ -121,8 +121,16 @@ def explain(function: Callable[..., Any], articulation: Articulation | Scene, *a
     if not isinstance(articulation, Articulation | Scene):
         raise TypeError(f"articulation: expected an Articulation or a Scene, found {type(articulation).__name__}")
     rest = (*arguments, *_examples(function, articulation, len(arguments)))
-    batched = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * 2), rest)
-    jaxpr = jax.make_jaxpr(jax.vmap(lambda *x: function(articulation, *x)))(*batched)
+    leaves, structure = jax.tree.flatten(rest)
+    is_static = [isinstance(leaf, str | bool | int | np.bool_ | np.integer) for leaf in leaves]
+    arrays = [jnp.stack([jnp.asarray(x)] * 2) for x, static in zip(leaves, is_static, strict=True) if not static]
+
+    def of_one(given: list[Any]) -> Any:
+        entries = iter(given)
+        merged = [x if static else next(entries) for x, static in zip(leaves, is_static, strict=True)]
+        return function(articulation, *jax.tree.unflatten(structure, merged))
+
+    jaxpr = jax.make_jaxpr(jax.vmap(of_one))(arrays)
     return Explanation(tuple(_cost(program, axes) for program, axes in _operations(jaxpr.jaxpr)))
 
 

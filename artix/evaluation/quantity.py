@@ -32,7 +32,8 @@ _MAX_SPECIALIZED = 4
 _MAX_KNOWN = 4096
 
 
-_ARRAY_TYPES = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
+#: Whole numbers and names of NumPy are static, as those of Python are.
+_ARRAY_TYPES = (jax.Array, np.ndarray, np.inexact, jax.ShapeDtypeStruct)
 
 
 class _TracedFunction:
@@ -81,6 +82,7 @@ def quantity(function: _Function) -> _Function:
 
     Args:
       function: a function of pytrees whose results are arrays; the only errors it raises concern shapes and dtypes.
+        Its arguments cannot be random keys.
 
     Examples:
       >>> @artix.quantity
@@ -143,6 +145,9 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
       function: the function, which is traced unless it was traced before.
       *args: its arguments; ``jax.ShapeDtypeStruct`` may replace arrays.
       **kwargs: its keyword arguments.
+
+    Raises:
+      TypeError: an array has 64 bits where JAX's x64 mode is off, or is a random key.
     """
     function = getattr(function, _INNER, function)
     leaves, structure = jax.tree.flatten((args, kwargs))
@@ -151,7 +156,10 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
     if not arrays:
         return None
     dtypes = [array.dtype for array in arrays]
-    canonical_of = {dtype: jax.dtypes.canonicalize_dtype(dtype) for dtype in {*dtypes}}
+    different = {*dtypes}
+    if not all(isinstance(dtype, np.dtype) for dtype in different):
+        raise TypeError(f"{function.__name__}: random keys cannot be arguments of a quantity; pass the numbers drawn")
+    canonical_of = {dtype: jax.dtypes.canonicalize_dtype(dtype) for dtype in different}
     canonical = [canonical_of[dtype] for dtype in dtypes]
     if dtypes != canonical:
         _check_x64(function, args, kwargs, arrays, canonical)
@@ -246,7 +254,8 @@ def is_readable(array: Any) -> bool:
 
 
 def _have_same_bytes(a: jax.Array, b: jax.Array) -> bool:
-    return np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    """Whether arrays hold the same; an array that was deleted since holds nothing."""
+    return not a.is_deleted() and np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
 def _num_parameters(structure: Any) -> int:

@@ -19,8 +19,8 @@ from artix.evaluation.scalar_program import Kind, Op
 _MAX_ITERATIONS = 10_000
 
 #: Loops of more scalars than this are not unrolled if they carry all that they compute. Unrolled, 30,000 scalars take
-#: about a second of a first call. Kept, loops of four iterations and 20,000 scalars take up to 1.1 times as long to run,
-#: because nothing can be computed across their ends (as late as possible is no better than as early); long ones take
+#: about a second of a first call. Kept, loops of four iterations and 20,000 scalars run up to 1.1 times as long,
+#: because nothing can be computed across their ends (as late as possible is no better than as early); long ones run
 #: 0.7 to 1.05 times as long (humanoid and quadruped, AVX-512, November 2026).
 _MAX_UNROLLED = 30_000
 

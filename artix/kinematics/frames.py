@@ -27,6 +27,7 @@ from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
+from artix.model.validation import is_index
 
 Array = jax.Array
 
@@ -299,9 +300,10 @@ def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple
 
 def _link(tree: Tree, index: int | Array) -> Array:
     """The index of a link, which is checked where it is not data."""
-    if isinstance(index, int) and not 0 <= index < tree.num_links:
-        raise IndexError(f"frame: there is no link {index}; links are numbered from 0 to {tree.num_links - 1}")
-    if not isinstance(index, int) and not (hasattr(index, "dtype") and jnp.issubdtype(index.dtype, jnp.integer)):
+    if is_index(index):
+        if not 0 <= index < tree.num_links:
+            raise IndexError(f"frame: there is no link {index}; links are numbered from 0 to {tree.num_links - 1}")
+    elif not (hasattr(index, "dtype") and jnp.issubdtype(index.dtype, jnp.integer)):
         raise TypeError(f"frame: expected a name or the index of a link, found {index!r}")
     return jnp.asarray(index)
 

@@ -320,6 +320,8 @@ def test_constraints_of_descriptors() -> None:
         ({"frame_a": "link_1", "type": "line"}, "type must be"),
         ({"frame_a": "link_1", "axes": "world"}, "axes must be"),
         ({"frame_a": "link_1", "rows": (0, 3)}, "rows of a point"),
+        ({"frame_a": "link_1", "rows": (0.7,)}, "rows of a point"),
+        ({"frame_a": "link_1", "rows": 1}, "rows of a point"),
         ({"frame_a": "link_1", "velocity_gain": -1.0}, "velocity_gain"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -338,6 +340,16 @@ def test_constraints_of_descriptors() -> None:
         artix.impulse_dynamics(a, state, found, damping=-1.0)
     with pytest.raises(ValueError, match=r"damping: expected shape \(\) or \(5,\), found \(2,\)"):
         artix.constraints.delassus_matrix(a, state, found, damping=jnp.zeros(2))
+    with pytest.raises(ValueError, match="restitution: expected a number between 0 and 1, found 2"):
+        artix.impulse_dynamics(a, state, found, 2.0)
+    for name in ("position_gain", "velocity_gain"):
+        with pytest.raises(ValueError, match=rf"constraints.{name}.*\(2,\)"):
+            artix.constraints.constraint_bias(a, state, found.replace(**{name: jnp.zeros(1)}))
+    for given, message in ((iter([]), "expected a list of artix.Constraint"), ("link_1", r"constraints\[0\]")):
+        with pytest.raises(TypeError, match=message):
+            Constraints.of(a, given)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="dt: expected a finite number"):
+        artix.linearize(a, state, jnp.zeros(a.topology.nv), np.inf)
 
 
 @pytest.mark.slow

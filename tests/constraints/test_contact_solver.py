@@ -151,3 +151,44 @@ def test_refusals() -> None:
         artix.solve_contact(delassus, velocity, jnp.ones(1, "float32"))
     with pytest.raises(ValueError, match="iterations must be at least 1"):
         artix.solve_contact(delassus, velocity, jnp.ones(1), iterations=0)
+    with pytest.raises(ValueError, match="penalty: expected a positive number, found -1"):
+        artix.constraints.solve_contact(delassus, velocity, jnp.ones(1), penalty=-1)
+    body, force, up = artix.robots.load("double_pendulum"), jnp.zeros(2), jnp.array([[0.0, 0.0, 1.0]])
+    state, one = artix.neutral_state(body), jnp.zeros(1)
+    body, state = (jax.tree.map(lambda x: x.astype(force.dtype), each) for each in (body, state))
+    for links, error, message in (
+        ((9,), IndexError, "contacts.links: there is no link 9; links are numbered from 0 to 2"),
+        ((True,), IndexError, "contacts.links: there is no link True"),
+        ((), ValueError, "contacts.links: no contacts were given"),
+    ):
+        contacts = artix.Contacts(links, 0 * up[: len(links)], up[: len(links)], one[: len(links)], one[: len(links)])
+        with pytest.raises(error, match=message):
+            artix.contact_forces(body, state, force, contacts, 0.01)
+    contacts = artix.Contacts((2,), 0 * up, up, one, one)
+    with pytest.raises(ValueError, match="dt: expected zero or more seconds"):
+        artix.contact_forces(body, state, force, contacts, -0.01)
+
+
+@pytest.mark.parametrize("method", ["admm", "pgs"])
+def test_contacts_that_cannot_move_leave_the_others_alone(method: str) -> None:
+    """A contact on a fixed root, one along whose normal nothing moves, and all of them together."""
+    delassus, velocity = (x[0] for x in problems(1))
+    friction = jnp.asarray(FRICTION)
+
+    def solve(delassus, velocity):
+        return artix.constraints.solve_contact(delassus, velocity, friction, method=method, iterations=300).impulse
+
+    moves = np.ones(12)
+    moves[3:6] = 0.0
+    found = solve(delassus * moves[:, None] * moves, velocity * moves)
+    alone = np.flatnonzero(moves)
+    expected = artix.constraints.solve_contact(
+        delassus[alone][:, alone], velocity[alone], friction[np.array([0, 2, 3])], method=method, iterations=300
+    )
+    np.testing.assert_allclose(found[alone], expected.impulse, atol=1e-6)
+    for rows in (slice(3, 6), slice(5, 6), slice(0, 12)):
+        moves = np.ones(12)
+        moves[rows] = 0.0
+        problem = delassus * moves[:, None] * moves, velocity * moves
+        assert np.all(np.isfinite(solve(*problem)))
+        assert all(np.all(np.isfinite(x)) for x in jax.grad(lambda *x: jnp.sum(jnp.sin(solve(*x))), (0, 1))(*problem))

@@ -334,3 +334,29 @@ def test_random_states_lie_within_limits(fixed_base: bool, dtype: np.dtype) -> N
     assert np.ptp(states.joint_position) > 0.35
     np.testing.assert_allclose(np.linalg.norm(states.root_pose[:, 3:], axis=1), 1.0, atol=1e-6)
     assert bool(np.any(states.root_velocity)) is not fixed_base
+
+
+def test_a_robot_that_cannot_move() -> None:
+    """Without degrees of freedom, results have axes of length zero, and what holds the robot carries all forces."""
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    builder.add_link(name="base")
+    builder.add_link(0, artix.Joint.fixed(), mass=2.0, inertia=(0.1, 0.2, 0.3), name="tool")
+    robot = builder.build("float64")
+    state, none = artix.neutral_state(robot), jnp.zeros(0)
+    tool = artix.constraints.Constraint(frame_a="tool")
+    held = artix.Constraints.of(robot, [tool])
+    up = jnp.array([[0.0, 0.0, 1.0]])
+    contacts = artix.Contacts((1,), 0 * up, up, jnp.ones(1), jnp.zeros(1))
+    shapes = {
+        "regressor": (artix.joint_torque_regressor(robot, state, none), (0, 20)),
+        "inertias": (artix.dynamics.articulated_body_inertias(robot, state), (2, 6, 6)),
+        "jacobian": (artix.constraints.constraint_jacobian(robot, state, held), (3, 0)),
+        "delassus": (artix.constraints.delassus_matrix(robot, state, held), (3, 3)),
+        "acceleration": (artix.constrained_forward_dynamics(robot, state, none, held).acceleration, (0,)),
+        "forces": (artix.contact_forces(robot, state, none, contacts, 0.01).force, (1, 3)),
+        "tangents": (artix.kinematics.transport(robot, state, none, jnp.zeros((0, 3))), (0, 3)),
+    }
+    for name, (found, shape) in shapes.items():
+        assert found.shape == shape and np.all(np.isfinite(found)), name
+    np.testing.assert_allclose(shapes["inertias"][0][1, 0, 0], 2.0)
+    np.testing.assert_array_equal(shapes["delassus"][0], 0.0)

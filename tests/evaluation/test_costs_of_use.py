@@ -137,3 +137,9 @@ def test_explaining_asks_for_an_articulation_and_for_what_it_cannot_guess() -> N
         artix.explain(artix.constraints.solve_contact, jnp.eye(3), jnp.zeros(3), jnp.ones(1))
     with pytest.raises(ValueError, match="give an example of the argument 'frame' of"):
         artix.explain(artix.frame_pose, arm)
+
+
+def test_explaining_takes_names() -> None:
+    arm = artix.robots.load("arm7")
+    by_name, by_number = (artix.explain(artix.frame_pose, arm, artix.neutral_state(arm), x) for x in ("upper_arm", 3))
+    assert by_name == by_number and sum(by_name.operations[0].operations) > 0

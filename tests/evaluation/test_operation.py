@@ -423,3 +423,31 @@ def test_items_of_a_batch_share_what_they_have_in_common(robots: int) -> None:
     (alone,) = artix.explain(artix.mass_matrix_solve, arm, state, rights[0, 0]).operations
     assert cost.operations[1] + cost.operations[2] == alone.operations[1]
     assert 5 * cost.operations[2] < cost.operations[1]
+
+
+def test_what_is_static_and_what_cannot_be_an_argument() -> None:
+    """Whole numbers and names of NumPy are static, like Python's; a random key is refused by name."""
+    arm = artix.robots.load("arm7")
+    state = artix.neutral_state(arm)
+    for frame in (3, np.int64(3), "upper_arm", np.str_("upper_arm"), jnp.asarray(3)):
+        np.testing.assert_allclose(artix.frame_pose(arm, state, frame), artix.frame_pose(arm, state, 3), atol=1e-15)
+    for frame, error in ((np.int64(99), IndexError), (True, TypeError), (np.bool_(True), TypeError), (2.5, TypeError)):
+        with pytest.raises(error, match="frame: "):
+            artix.frame_pose(arm, state, frame)
+
+    @artix.quantity
+    def somewhere(articulation, key):
+        return artix.random_state(articulation, key)
+
+    with pytest.raises(TypeError, match="somewhere: random keys cannot be arguments of a quantity"):
+        somewhere(arm, jax.random.key(0))
+
+
+def test_robots_outlive_those_they_are_equal_to() -> None:
+    first = artix.robots.load("double_pendulum")
+    second = jax.tree.map(jnp.copy, first)
+    state = artix.neutral_state(first)
+    artix.mass_matrix(first, state)
+    for array in jax.tree.leaves(first):
+        array.delete()
+    assert artix.mass_matrix(second, artix.neutral_state(second)).shape == (2, 2)
