@@ -139,7 +139,10 @@ def _levels(
                     highest.append(of_arguments[array_operand(operands[1])])
                 levels[number] = max(highest, default=0)
         found = {
-            loop: max(levels[x >> 1] for array in builder.loops[loop][1:] for x in array[entries] if x < CONSTANTS)
+            loop: max(
+                (levels[x >> 1] for array in builder.loops[loop][1:] for x in array[entries] if x < CONSTANTS),
+                default=0,
+            )
             for loop, entries in carried.items()
         }
         if found == of_loops:
@@ -275,8 +278,9 @@ def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
     def renumber(references: np.ndarray) -> np.ndarray:
         return np.where(references < 0, references, 2 * position[references >> 1] + (references & 1)).astype(np.int32)
 
-    operations, operands = program.operations[order], program.operands[order]
-    operands = np.where((operations <= Op.CARRIED)[:, None], operands, renumber(operands)).astype(np.int32)
+    operations, operands = program.operations[order], program.operands[order].copy()
+    has_references = operations > Op.CARRIED
+    operands[has_references] = renumber(operands[has_references])
     return program._replace(
         operations=operations,
         operands=operands,

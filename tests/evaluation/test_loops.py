@@ -114,6 +114,29 @@ def test_loops_compute_what_unrolled_ones_do(function):
             np.testing.assert_allclose(found, by_xla, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.usefixtures("_short_loops_are_kept")
+def test_constants_that_a_loop_sets():
+    """All that is needed of the loop depends on no argument."""
+
+    def function(x, y):
+        def counting(now, _):
+            return (now[0] + 1, jnp.sin(now[1]) * y), None
+
+        def setting(now, _):
+            return (jnp.ones_like(x), jnp.sin(now[1]) * y), None
+
+        start = jnp.zeros_like(x), x
+        return lax.scan(counting, start, length=5)[0][0] + x, lax.scan(setting, start, length=5)[0][0]
+
+    with jax.enable_x64(True):
+        kept, _ = _made(function, [1, 1], "float64", 4)
+        arguments = list(np.random.default_rng(1).normal(size=(2, 9, 4)))
+    check_program(fewest_live(kept))
+    found, ones = interpret(kept, arguments)
+    np.testing.assert_array_equal(found, 5 + arguments[0])
+    np.testing.assert_array_equal(ones, np.ones((9, 4)))
+
+
 def test_what_a_loop_leaves_alone_is_not_carried():
     """Zeros stay known, and what does not change is computed before the loop."""
     kept, _ = _made(_swap, [1, 1], "float32", 2000)

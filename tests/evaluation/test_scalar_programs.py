@@ -18,6 +18,7 @@ from artix.evaluation.scalar_builder import TooManyOperations, UnsupportedOperat
 from artix.evaluation.scalar_evaluation import Evaluator
 from artix.evaluation.scalar_order import depth_first, live
 from artix.evaluation.scalar_program import Op, ScalarProgram
+from artix.evaluation.scalar_schedule import fewest_live
 from artix.evaluation.scalar_sums import plan_of_sums
 from artix.evaluation.scalarize import scalarize
 from tests.support.scalar_interpreter import check_program, interpret
@@ -578,6 +579,12 @@ def test_functions_of_robots(robot_name: str, name: str) -> None:
     most = most_of_arm if robot_name == "arm7" else most_of_quadruped
     assert program.size <= most
     assert of_argument.size <= 1.05 * most
+
+
+def test_a_program_shorter_than_the_array_of_which_it_reads_an_entry() -> None:
+    program = fewest_live(scalarize(jax.make_jaxpr(lambda x: 2.0 * x[900])(np.zeros(1_000)), [1], {}))
+    x = np.arange(3_000.0).reshape(3, 1_000)
+    np.testing.assert_array_equal(interpret(program, [x])[0], 2.0 * x[:, 900])
 
 
 def test_reductions_of_nothing() -> None:
