@@ -123,7 +123,7 @@ def test_constants_that_a_loop_sets():
             return (now[0] + 1, jnp.sin(now[1]) * y), None
 
         def setting(now, _):
-            return (jnp.ones_like(x), jnp.sin(now[1]) * y), None
+            return (jnp.ones_like(x), jnp.cos(now[1]) * y), None
 
         start = jnp.zeros_like(x), x
         return lax.scan(counting, start, length=5)[0][0] + x, lax.scan(setting, start, length=5)[0][0]
