@@ -203,6 +203,12 @@ def scalars_of(program: Program, levels: tuple[int, ...], has_loops: bool = True
     all_levels = [0] * len(program.argument_types)
     for index, level in zip(program.traced, levels, strict=True):
         all_levels[index] = level
+    if has_loops and 2 in all_levels:
+        # A loop that carries values and tangents would compute the values again for every tangent.
+        try:
+            return scalars_of(program, levels, has_loops=False)
+        except TooManyOperations:
+            pass
     options: Any = {"max_operations": MAX_OPERATIONS, "has_loops": has_loops}
     scalars = _scalars_of_transpose(program, all_levels, options)
     return scalarize(program.jaxpr, all_levels, program.known, **options) if scalars is None else scalars

@@ -130,7 +130,7 @@ def explain(function: Callable[..., Any], articulation: Articulation | Scene, *a
         merged = [x if static else next(entries) for x, static in zip(leaves, is_static, strict=True)]
         return function(articulation, *jax.tree.unflatten(structure, merged))
 
-    jaxpr = jax.make_jaxpr(jax.vmap(of_one))(arrays)
+    jaxpr = jax.make_jaxpr(jax.vmap(of_one, axis_size=2))(arrays)
     return Explanation(tuple(_cost(program, axes) for program, axes in _operations(jaxpr.jaxpr)))
 
 

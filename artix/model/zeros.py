@@ -76,6 +76,6 @@ def _keep_zeros(path: tuple, ours: Array, varied: Array) -> Array:
 
 def _keep_rotations(ours: Array, poses: Array) -> Array:
     """``poses`` with those quaternions of ``ours`` that have a single non-zero component: no turn or half a turn."""
-    is_kept = jnp.sum(ours[..., 3:] != 0, axis=-1, keepdims=True) == 1
+    is_kept = jnp.sum(ours[..., 3:] != 0, axis=-1, keepdims=True, dtype=jnp.int32) == 1
     quaternions = jnp.where(is_kept, ours[..., 3:].astype(poses.dtype), poses[..., 3:])
     return jnp.concatenate([poses[..., :3], quaternions], axis=-1)

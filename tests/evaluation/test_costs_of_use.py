@@ -141,5 +141,7 @@ def test_explaining_asks_for_an_articulation_and_for_what_it_cannot_guess() -> N
 
 def test_explaining_takes_names() -> None:
     arm = artix.robots.load("arm7")
+    (parameters,) = artix.explain(artix.dynamic_parameters, arm).operations
+    assert parameters.refusal == "it only moves numbers"
     by_name, by_number = (artix.explain(artix.frame_pose, arm, artix.neutral_state(arm), x) for x in ("upper_arm", 3))
     assert by_name == by_number and sum(by_name.operations[0].operations) > 0

@@ -202,6 +202,21 @@ def test_substeps_are_a_loop():
         np.testing.assert_allclose(one, wanted, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.usefixtures("_short_loops_are_kept")
+def test_jacobians_compute_values_once():
+    """Kept, a loop of values and tangents would compute both for every tangent."""
+    robot, options = _cart(), artix.SolverOptions(substeps=4)
+
+    def end(state, velocity):
+        return artix.step(robot, state.replace(joint_velocity=velocity), None, 0.02, options).joint_velocity
+
+    def jacobian(robot, state):
+        return jax.jacfwd(lambda velocity: end(state, velocity))(state.joint_velocity)
+
+    shared, of_robot, of_tangent = artix.explain(jacobian, robot).operations[-1].operations
+    assert shared == 0 and of_robot > of_tangent > 0
+
+
 def _contact_problem(count, dtype):
     rng = np.random.default_rng(3)
     factors = rng.normal(size=(5, 3 * count, 3 * count + 2))
