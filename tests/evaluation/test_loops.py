@@ -144,7 +144,7 @@ def test_what_a_loop_leaves_alone_is_not_carried():
     assert kept.loops[0].length == 9 and np.sum(kept.operations == Op.COS) == 2000
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 @pytest.mark.parametrize("levels", [(1, 1), (0, 0), (0, 1), (1, 0), (1, 2), (2, 1)])
 @pytest.mark.parametrize("function", [*_FUNCTIONS[:4], pytest.param(_unrolled, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("_short_loops_are_kept")
