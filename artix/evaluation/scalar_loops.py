@@ -37,17 +37,14 @@ def rolled(
       UnsupportedOperation: there are no scalars of these types, or they are to be transposed.
     """
     kinds = [_INDEX, *(int(kind_of(x.dtype)) for x in types for _ in range(x.size))]
-    starts = [ZERO[_INDEX]]
-    for value, aval in zip(carry, types, strict=True):
-        starts += builder.references(value, kind_of(aval.dtype))
+    starts = [ZERO[_INDEX], *_references(builder, carry, types)]
     loop = builder.new_loop()
     now, ends = starts.copy(), list[int]()
     changes = True
     while changes:
         values = _values(builder, now[1:], types)
-        ends = [integer(builder, Op.ADD, now[0], ONE[_INDEX])]
-        for value, aval in zip(body(now[0], values), types, strict=True):
-            ends += builder.references(value, kind_of(aval.dtype))
+        following = integer(builder, Op.ADD, now[0], ONE[_INDEX])
+        ends = [following, *_references(builder, body(now[0], values), types)]
         changes = False
         for entry, (before, after) in enumerate(zip(now, ends, strict=True)):
             if before == starts[entry] and after != before:
@@ -61,6 +58,12 @@ def rolled(
         for entry, (kind, before, start) in enumerate(zip(kinds, now, starts, strict=True))
     ]
     return _values(builder, found[1:], types)
+
+
+def _references(builder: ScalarBuilder, values: Sequence[Value], types: Sequence[Any]) -> list[int]:
+    """The references of all entries, one value after another."""
+    pairs = zip(values, types, strict=True)
+    return [x for value, aval in pairs for x in builder.references(value, kind_of(aval.dtype))]
 
 
 def _values(builder: ScalarBuilder, references: Sequence[int], types: Sequence[Any]) -> list[Value]:

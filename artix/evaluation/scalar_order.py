@@ -237,8 +237,8 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
     operands = _operands_by_need(program.operands.tolist(), leaf)
     order: list[int] = []
     position = [-1] * len(operands)
-    for roots in (*program.results, *(array for loop in program.loops for array in loop[1:])):
-        for root in roots.ravel().tolist():
+    for roots in (*(result.ravel().tolist() for result in program.results), *(x.references for x in program.loops)):
+        for root in roots:
             stack = [root >> 1]
             while stack:
                 number = stack[-1]

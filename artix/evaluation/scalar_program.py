@@ -106,6 +106,11 @@ class Loop(NamedTuple):
     ends: np.ndarray
     """References of what an iteration carries into the next, int32 [n]."""
 
+    @property
+    def references(self) -> list[int]:
+        """Those of the starts and of the ends."""
+        return [*self.starts.tolist(), *self.ends.tolist()]
+
 
 class ScalarProgram(NamedTuple):
     """A program of one robot in static single assignment form.

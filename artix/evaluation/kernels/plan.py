@@ -170,7 +170,7 @@ class Plan:
         lists = self.lists
         live = np.zeros(len(lists.operations), bool)
         live[[r >> 1 for r in self._results]] = True
-        live[[r >> 1 for loop in self.program.loops for array in loop[1:] for r in array]] = True
+        live[[r >> 1 for loop in self.program.loops for r in loop.references]] = True
         marks = live.tolist()
         for number in range(len(marks) - 1, -1, -1):
             if marks[number] and lists.operations[number] > Op.CONSTANT:
@@ -225,7 +225,7 @@ class Plan:
                     if part_of.get(source, index) != index:
                         read(source, index)
         for number, loop in enumerate(self.program.loops):
-            for reference in np.concatenate(loop[1:]).tolist():
+            for reference in loop.references:
                 if reference >> 1 in part_of:
                     read(reference >> 1, last_of_stage[self.levels_of_loops[number], 2 * number + 1])
 
