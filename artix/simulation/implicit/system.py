@@ -244,7 +244,8 @@ def unlimited_velocity(articulation: Articulation, state: State, at_start: StepS
     if acting.springs:
         return velocity - solve(factorize_dense(matrix, diagonal), missing)
     product = at_start.mass_product._replace(added=diagonal)
-    return velocity - solve(factorize_product(at_start.topology, product), missing)
+    # The step computes the mass matrix in any case, so elimination takes fewer operations than articulated bodies.
+    return velocity - solve(factorize_product(at_start.topology, product, many=True), missing)
 
 
 def _matrix(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> tuple[Array, Array]:
