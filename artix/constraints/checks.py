@@ -27,10 +27,3 @@ def check_coefficient(name: str, value: float | Array, rows: int | None, most: f
     if isinstance(value, numbers.Real) and not 0 <= value <= most:
         expected = "zero or more" if most == np.inf else f"a number between 0 and {most:g}"
         raise ValueError(f"{name}: expected {expected}, found {value}")
-
-
-def check_penalty(value: float | Array) -> None:
-    """Raises ``ValueError`` unless this is one number and, if it is a Python number, positive."""
-    if isinstance(value, numbers.Real) and not value > 0:
-        raise ValueError(f"penalty: expected a positive number, found {value}")
-    check_coefficient("penalty", value, None)

@@ -17,13 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.checks import check_penalty
 from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.evaluation import quantity
 from artix.evaluation.devices import match_varying_axes, scan
 from artix.math.arrays import matmul
-from artix.model.checks import check_count, check_vector
+from artix.model.checks import as_number, check_count, check_vector
 
 Array = jax.Array
 ContactMethod = Literal["admm", "pgs"]
@@ -107,7 +106,7 @@ def solve_contact(
     if method not in ("admm", "pgs"):
         raise ValueError(f"method must be 'admm' or 'pgs'; found {method!r}")
     if penalty is not None:
-        check_penalty(penalty)
+        penalty = as_number("penalty", penalty, positive=True)
     impulse = _solve_with_jvp(method, iterations, delassus, free_velocity, friction, penalty)
     velocity = matmul(delassus, impulse) + free_velocity
     residual = jnp.max(jnp.abs(natural_map(impulse, delassus, free_velocity, friction)))

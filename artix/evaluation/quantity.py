@@ -60,8 +60,8 @@ class _TracedFunction:
         # NumPy arrays are mutable, so they cannot become constants.
         if not parameters or not all(isinstance(x, jax.Array) and is_readable(x) for x in parameters):
             return self.program
-        for program, known in self._specialized.items():
-            if all(map(_have_same_bytes, known, parameters)):  # For example, the same robot loaded again.
+        for program in self._specialized:
+            if _knows(program, parameters):  # For example, the same robot loaded again.
                 self._specialized = {**self._specialized, program: parameters}
                 return program
         if len(self._specialized) >= _MAX_SPECIALIZED:
@@ -253,9 +253,9 @@ def is_readable(array: Any) -> bool:
     return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
 
 
-def _have_same_bytes(a: jax.Array, b: jax.Array) -> bool:
-    """Whether arrays hold the same; an array that was deleted since holds nothing."""
-    return not a.is_deleted() and np.asarray(a).tobytes() == np.asarray(b).tobytes()
+def _knows(program: Program, arrays: Sequence[Any]) -> bool:
+    """Whether the values that a program knows are those of these arrays."""
+    return all(np.asarray(arrays[index]).tobytes() == value.tobytes() for index, value in program.known.items())
 
 
 def _num_parameters(structure: Any) -> int:

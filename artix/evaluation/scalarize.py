@@ -97,7 +97,7 @@ def scalarize_transpose(
         found = transposed(builder, pairs)
         avals = [program.in_avals[index] for index in linear]
         references = [
-            [found.get(entry, ZERO[kind_of(aval.dtype)]) for entry in values[index]]
+            [found.get(entry, ZERO[kind_of(aval.dtype)]) for entry in values[index]] if aval.size else []
             for index, aval in zip(linear, avals, strict=True)
         ]
         return to_program(builder, arguments, references, [(aval.shape, np.dtype(aval.dtype)) for aval in avals])
@@ -119,8 +119,10 @@ def _given(
 
 
 def _entries(builder: ScalarBuilder, aval: Any, number: int) -> Value:
-    """The entries of an argument."""
+    """The entries of an argument; one without any is known."""
     size = int(np.prod(aval.shape, dtype=int))
+    if not size:
+        return np.zeros(aval.shape, aval.dtype)
     entries = LargeArgument(builder, kind_of(aval.dtype), number, size)
     return entries if size > _MAX_ENTRIES else entries[:]
 

@@ -198,7 +198,7 @@ def as_time(articulation: Articulation, dt: float | jax.Array, *, backward: bool
         if known.dtype.kind not in "fiu" or not np.isfinite(known):
             raise ValueError(f"dt: expected a finite number of seconds, found {dt}")
         if known < 0 and not backward:
-            raise ValueError(f"dt: expected zero or more seconds, found {dt}; only solver='rk4' steps back in time")
+            raise ValueError(f"dt: expected zero or more seconds, found {dt}; only artix.step's 'rk4' goes back")
     dtype, xp = articulation.dtype, jnp if isinstance(dt, jax.Array) else np
     time = xp.asarray(dt, dtype)
     return time + xp.where(time == 0, np.asarray(_INSTANT, dtype), np.zeros((), dtype))

@@ -151,7 +151,7 @@ def test_refusals() -> None:
         artix.solve_contact(delassus, velocity, jnp.ones(1, "float32"))
     with pytest.raises(ValueError, match="iterations must be at least 1"):
         artix.solve_contact(delassus, velocity, jnp.ones(1), iterations=0)
-    with pytest.raises(ValueError, match="penalty: expected a positive number, found -1"):
+    with pytest.raises(ValueError, match="penalty: expected one number, finite and positive; found -1"):
         artix.constraints.solve_contact(delassus, velocity, jnp.ones(1), penalty=-1)
     body, force, up = artix.robots.load("double_pendulum"), jnp.zeros(2), jnp.array([[0.0, 0.0, 1.0]])
     state, one = artix.neutral_state(body), jnp.zeros(1)

@@ -275,11 +275,16 @@ def test_few_robots_are_known_outside_of_compiled_functions(monkeypatch: pytest.
 
     robots = [robot.replace(link_mass=scale * robot.link_mass) for scale in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
     robots += [robots[1], jax.tree.map(jnp.copy, robots[1])]
+    again = jax.tree.map(jnp.copy, robots[0])
     wanted = [jax.jit(artix.bias_force)(one, state) for one in robots]
     monkeypatch.setattr(module, "evaluate", recorded)
     _agree([artix.bias_force(one, state) for one in robots], wanted)
     count = len(jax.tree.leaves(robot))
     assert seen == [count] * 4 + [0, 0] + [count] * 2
+    # What is known is kept by the program, whatever becomes of the robot.
+    robots[0].link_mass.delete()
+    _agree(artix.bias_force(again, state), wanted[0])
+    assert seen[-1] == count
     # For the others no program is made, not even to be forgotten.
     monkeypatch.setattr("artix.evaluation.program.Program.with_known", None)
     artix.bias_force(robots[5], state)

@@ -20,7 +20,7 @@ from artix.evaluation.scalar_order import depth_first, live
 from artix.evaluation.scalar_program import Op, ScalarProgram
 from artix.evaluation.scalar_schedule import fewest_live
 from artix.evaluation.scalar_sums import plan_of_sums
-from artix.evaluation.scalarize import scalarize
+from artix.evaluation.scalarize import scalarize, scalarize_transpose
 from tests.support.scalar_interpreter import check_program, interpret
 
 _BATCH = 3
@@ -594,3 +594,12 @@ def test_reductions_of_nothing() -> None:
     x = np.arange(2.0)
     program = scalarize(jax.make_jaxpr(smallest)(x), [1], {})
     np.testing.assert_array_equal(interpret(program, [x[None]])[0], (x - 1.0)[None])
+
+
+def test_arguments_of_no_entries() -> None:
+    none, x = np.zeros((3, 0)), np.arange(3.0)
+    sums = jax.make_jaxpr(lambda none, x: jnp.sum(none, axis=1) + 2.0 * x)(none, x)
+    np.testing.assert_array_equal(interpret(scalarize(sums, [1, 1], {}), [none[None], x[None]])[0], 2.0 * x[None])
+    transposed = scalarize_transpose(sums, 0, [0, 1], [0], [1], {})
+    for found, wanted in zip(interpret(transposed, [x[None]]), (none, 2.0 * x), strict=True):
+        np.testing.assert_array_equal(found, wanted[None])

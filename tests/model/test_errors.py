@@ -250,7 +250,7 @@ def test_numbers_out_of_range(arm) -> None:
             artix.step(articulation, state, None, dt)
     with pytest.raises(ValueError, match=r"^dt: expected one number of seconds, found an array of shape \(2,\)$"):
         artix.step(articulation, state, None, jnp.ones(2))
-    with pytest.raises(ValueError, match=r"^dt: expected zero or more seconds, found -0.01; only solver='rk4'"):
+    with pytest.raises(ValueError, match=r"^dt: expected zero or more seconds, found -0.01; only artix.step's 'rk4'"):
         artix.step(articulation, state, None, -0.01)
 
 
