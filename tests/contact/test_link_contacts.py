@@ -13,6 +13,7 @@ from scipy.spatial.transform import Rotation
 import artix
 from artix import Geometry
 from tests.contact.test_pairs import SHAPES, two_shapes
+from tests.support.marks import slow_besides
 
 KINDS = [
     ("sphere", "sphere"),
@@ -22,6 +23,7 @@ KINDS = [
     ("box", "capsule"),
     ("box", "box"),
 ]
+OFTEN = slow_besides([("capsule", "sphere"), ("sphere", "box"), ("box", "box")], KINDS)
 
 
 def paired(a: Geometry, b: Geometry) -> artix.Articulation:
@@ -35,7 +37,7 @@ def placed(robot: artix.Articulation, count: int) -> artix.State:
     return states.replace(joint_position=states.joint_position.at[:, :3].set(reach))
 
 
-@pytest.mark.parametrize("kinds", KINDS, ids="-".join)
+@pytest.mark.parametrize("kinds", OFTEN, ids="-".join)
 def test_contacts_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
     """The nearest point of both: distance, normal and place. Of boxes, those that are at most 5 cm apart or inside."""
     robot = paired(*(SHAPES[kind][0] for kind in kinds))
@@ -165,7 +167,7 @@ def test_boxes_cross_at_their_edges() -> None:
     assert (found.gap[1:] > 1.0).all()
 
 
-@pytest.mark.parametrize("kinds", KINDS, ids="-".join)
+@pytest.mark.parametrize("kinds", OFTEN, ids="-".join)
 def test_derivatives(kinds: tuple[str, str]) -> None:
     """Of gaps, normals and points: against differences; finite for parallel shapes at the same place."""
     robot = paired(*(SHAPES[kind][0] for kind in kinds))

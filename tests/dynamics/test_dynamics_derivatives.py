@@ -19,8 +19,7 @@ from tests.support.oracles import ROBOT_FILES
 KINDS = ["spherical_012", "revolute_swing1", "prismatic_y", "fixed", "revolute_twist", "spherical_1"]
 PARENTS = [0, 1, 1, 2, 3, 2]
 ON_PINOCCHIO = [
-    "spherical",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("panda", "anymal_b", "helical")),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("spherical", "panda", "anymal_b", "helical")),
     pytest.param("g1", marks=pytest.mark.exhaustive),
     pytest.param("talos", marks=pytest.mark.exhaustive),
     pytest.param("tiago", marks=pytest.mark.exhaustive),

@@ -21,6 +21,7 @@ from artix.evaluation.program import trace
 from artix.evaluation.scalarize import scalarize
 from artix.kinematics.solve import kinematics
 from tests.support.bases import BASES, BASES_FIXED_WEEKLY
+from tests.support.marks import slow_besides
 from tests.support.models import random_states, state_at, tree_of, zoo
 
 Array = jax.Array
@@ -183,7 +184,7 @@ def test_a_chain_of_64_in_float32(fixed_base: bool) -> None:
 BATCHED = ("root_pose", "joint_position", "joint_velocity", "link_mass", "armature", "gravity", "force")
 
 
-@pytest.mark.parametrize("what", BATCHED)
+@pytest.mark.parametrize("what", slow_besides(["joint_position", "link_mass", "force"], BATCHED))
 def test_a_batch_of_one_argument_alone(what: str) -> None:
     articulation = zoo(fixed_base=False, armature=0.2)
     states, force = random_states(articulation, 2), jnp.ones(articulation.topology.nv)
@@ -238,10 +239,7 @@ def test_levels_are_slices_of_the_order() -> None:
     ("function", "length"),
     [(artix.forward_dynamics, length) for length in (4, 16)]
     + [pytest.param(artix.forward_dynamics, length, marks=pytest.mark.slow) for length in (8, 12)]
-    + [
-        (artix.forward_dynamics_derivatives, 4),
-        pytest.param(artix.forward_dynamics_derivatives, 8, marks=pytest.mark.slow),
-    ],
+    + [pytest.param(artix.forward_dynamics_derivatives, length, marks=pytest.mark.slow) for length in (4, 8)],
 )
 def test_the_algorithm_is_that_of_fewer_operations(
     function: Callable[..., object], length: int, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ import pytest
 import artix
 from tests.support import oracles
 from tests.support.bases import BASES, BASES_FIXED_SLOW
+from tests.support.marks import slow_besides
 from tests.support.models import random_states, state_at, zoo
 from tests.support.oracles import ROBOT_FILES
 
@@ -26,7 +27,7 @@ def arguments(articulation: artix.Articulation, seed: int = 0):
 
 
 @BASES
-@pytest.mark.parametrize("robot", list(ROBOT_FILES)[:4])
+@pytest.mark.parametrize("robot", slow_besides(["kinova"], list(ROBOT_FILES)[:4]))
 def test_against_pinocchio(robot: str, fixed_base: bool) -> None:
     model, articulation = oracles.load_robot(ROBOT_FILES[robot], fixed_base=fixed_base)
     state, force, wrench = arguments(articulation)

@@ -138,6 +138,10 @@ def _agree(found: Any, wanted: Any, tolerance: float = 1e-12) -> None:
 
 #: Nestings that take a second each and whose parts are among the others; the everyday suite leaves them out.
 LONG_NESTINGS = (
+    "gradients",
+    "tangents",
+    "batches of gradients of batches",
+    "backward Jacobians",
     "gradients of batches",
     "forward Jacobians of batches",
     "forward Jacobian of a batch",

@@ -135,6 +135,7 @@ def test_the_same_seed_has_the_same_result_and_another_one_not(trained):
     assert other[-1][1]["loss"] != again[-1][1]["loss"]
 
 
+@pytest.mark.slow
 def test_a_critic_that_knows_more():
     found = train(PointMass(privileged=True), 3)[-1][0]
     kernels = {name: found.learner.parameters[name]["params"]["Dense_0"]["kernel"] for name in ("policy", "critic")}

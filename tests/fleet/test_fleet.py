@@ -311,6 +311,7 @@ def test_states_are_stacked_and_taken_apart(fleet, members) -> None:
             np.testing.assert_array_equal(leaf, own)
 
 
+@pytest.mark.slow
 def test_gradients_reach_the_parameters_of_each_member(fleet) -> None:
     state = fleet.random_state(jax.random.key(2))
 
@@ -664,7 +665,7 @@ def test_a_member_of_a_mixed_fleet_costs_what_it_costs_alone() -> None:
     assert sorted(cost.operations for cost in together) == sorted(cost.operations for cost in alone)
 
 
-@pytest.mark.parametrize("by_kernels", [True, False])
+@pytest.mark.parametrize("by_kernels", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_kinds_have_results_of_their_own_size(by_kernels: bool) -> None:
     cart, pendulum = (robots.load(name).astype("float64") for name in ("cart_pole", "double_pendulum"))
     locked = artix.lock_joints(pendulum, artix.neutral_state(pendulum), [pendulum.topology.dof_names[1]])

@@ -40,7 +40,7 @@ def test_operations_are_nearly_those_of_a_known_robot(name: str) -> None:
     assert known < varied < 1.25 * known
 
 
-@pytest.mark.parametrize("kinds", [1, 2])
+@pytest.mark.parametrize("kinds", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_results_are_those_of_each_member(kinds: int) -> None:
     members = _variants(artix.robots.load("cart_pole").astype("float64"), 3)
     # A zero of one member alone is no zero of all.

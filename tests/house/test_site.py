@@ -53,6 +53,7 @@ def test_docstrings_become_markdown():
     assert as_markdown(example, "artix.kinematics.configuration", {home}) == example
 
 
+@pytest.mark.slow
 def test_what_a_notebook_prints_is_fenced():
     pytest.importorskip("nbconvert")
     from website.tutorials import with_printed

@@ -321,12 +321,12 @@ def sites(names: str, springlength: str = "0.1") -> str:
     ("tendon", "by_physx"),
     [
         (joints(("left", 2.0)), True),
-        (joints(("left", 1.0), ("right", -1.5)), True),
+        pytest.param(joints(("left", 1.0), ("right", -1.5)), True, marks=pytest.mark.slow),
         (joints(("left", 1.0), ("right", -1.5), springlength="-0.1 0.1"), True),
-        (joints(("left", 1.0), ("tip", -2.0)), False),
+        pytest.param(joints(("left", 1.0), ("tip", -2.0)), False, marks=pytest.mark.slow),
         (joints(("tip", 1.0), ("nail", 3.0), springlength="-0.1 0.1"), False),
         (sites("ac"), True),
-        (sites("abc"), False),
+        pytest.param(sites("abc"), False, marks=pytest.mark.slow),
         (sites("abc", "0 0.1"), False),
     ],
 )

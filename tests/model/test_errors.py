@@ -254,6 +254,7 @@ def test_numbers_out_of_range(arm) -> None:
         artix.step(articulation, state, None, -0.01)
 
 
+@pytest.mark.slow
 def test_rk4_steps_back_in_time() -> None:
     articulation = artix.robots.load("double_pendulum")
     start = artix.neutral_state(articulation).replace(joint_position=jnp.array([0.5, -0.3]))

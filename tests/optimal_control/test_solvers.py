@@ -267,7 +267,8 @@ def test_ilqr_finds_crocoddyls_trot():
     np.testing.assert_allclose(found.states[:, 25:], recorded["joint_velocities"][:, order], atol=1e-6)
 
 
-@pytest.mark.parametrize("with_states", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("with_states", [False, True])
 def test_a_guess_beyond_the_bounds_is_brought_within(with_states):
     pole = artix.robots.load("cart_pole").astype("float64")
     problem = optimal_control.Problem(

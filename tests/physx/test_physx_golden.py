@@ -44,7 +44,7 @@ def _quantities(articulation, states, external_force, floating):
 
 
 #: These have every kind of joint and both bases.
-EVERYDAY = ("c_quadruped", "d_mixed_fixed", "d_mixed_floating")
+EVERYDAY = ("d_mixed_fixed", "d_mixed_floating")
 
 
 def _mark_of(name: str) -> Any:

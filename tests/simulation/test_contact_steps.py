@@ -68,10 +68,9 @@ def test_a_block_sticks_to_an_incline(degrees: float, dtype) -> None:
     assert np.max(np.abs(end.root_velocity[-1])) <= (1e-5 if dtype == np.float32 else 1e-13)
 
 
+@pytest.mark.slow
 @MOSTLY_DOUBLE
-@pytest.mark.parametrize(
-    "degrees", [pytest.param(36.0, marks=pytest.mark.slow), 40.0, pytest.param(50.0, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("degrees", [36.0, 40.0, 50.0])
 def test_a_block_slides_down_an_incline(degrees: float, dtype) -> None:
     """Its velocity is ``g (sin - mu cos) t``."""
     a, ground = box(dtype), incline(degrees, dtype)
