@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.constraints.anchor_sides import moves_links
-from artix.kinematics.bodies import Placement
 from artix.kinematics.solve import Kinematics, generalized_motions
 from artix.math import spatial, struct
 from artix.math.arrays import take
@@ -69,9 +68,9 @@ def contact_frames(normal: Array) -> Array:
 
 def contact_points(articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array) -> Array:
     """Points [K, 3] in the links' frames, relative to the root's centre of mass in world axes, [3, K]."""
-    body = articulation.topology.link_body[links]
-    frames = Placement(take(kin.quaternion, body), take(kin.position, body)) @ kin.placements.take(links)
-    return spatial.rotate(frames.rotation, point.T) + frames.position
+    body, placements = articulation.topology.link_body[links], kin.placements.take(links)
+    in_body = placements.position + spatial.rotate(placements.rotation, point.T)
+    return take(kin.position, body) + spatial.apply(take(kin.rotation, body), in_body)
 
 
 def contact_jacobian(
