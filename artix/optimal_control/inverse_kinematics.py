@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
+from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import lu_factorize
 from artix.model.checks import check_count, check_quaternion
 from artix.optimal_control.checks import as_array, check_names, known
@@ -177,12 +178,12 @@ def _trial(
     slope = _slope(articulation, frames, targets, state, weight)
     base, position = articulation.topology.num_base_dofs, state.joint_position
     lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
-    gradient = _product(error, slope)
+    gradient = matmul(error, slope)
     out = ((position <= lower) & (gradient[base:] > 0)) | ((position >= upper) & (gradient[base:] < 0))
     free = jnp.concatenate([jnp.ones(base, bool), ~out])
     slope = jnp.where(free[None], slope, jnp.zeros_like(slope))
     gradient = jnp.where(free, gradient, jnp.zeros_like(gradient))
-    matrix = _product(slope.T, slope) + damping * jnp.eye(len(free), dtype=weight.dtype)
+    matrix = matmul(slope.T, slope) + damping * jnp.eye(len(free), dtype=weight.dtype)
     moved = artix.integrate(articulation, state, -lu_factorize(matrix).solve(gradient))
     return moved.replace(joint_position=jnp.clip(moved.joint_position, lower, upper))
 
@@ -207,10 +208,10 @@ def _implicit(
     slope = jnp.where(free[None], slope, jnp.zeros_like(slope))
     # The smaller of two equivalent matrices, damped by rounding.
     is_wide = slope.shape[0] <= slope.shape[1]
-    matrix = _product(slope, slope.T) if is_wide else _product(slope.T, slope)
+    matrix = matmul(slope, slope.T) if is_wide else matmul(slope.T, slope)
     damping = 10 * jnp.finfo(matrix.dtype).eps * (jnp.trace(matrix) + jnp.finfo(matrix.dtype).tiny)
     inverse = lu_factorize(matrix + damping * jnp.eye(len(matrix), dtype=matrix.dtype))
-    step = _product(slope.T, inverse.solve(change)) if is_wide else inverse.solve(_product(slope.T, change))
+    step = matmul(slope.T, inverse.solve(change)) if is_wide else inverse.solve(matmul(slope.T, change))
     return artix.integrate(articulation, state, -step)
 
 
@@ -224,13 +225,9 @@ def _slope(
     )
 
 
-def _product(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
-
-
 def _error_jacobian(articulation: artix.Articulation, state: artix.State, frame: str, target: Array) -> Array:
     """Derivative of :func:`pose_difference` by the configuration, [6, nv]."""
     jacobian = artix.frame_jacobian(articulation, state, frame)
     turn = pose_difference(target, artix.frame_pose(articulation, state, frame))[3:]
     by_turn = artix.lie.so3_left_jacobian_inverse(turn)
-    return jnp.concatenate([jacobian[:3], _product(by_turn, jacobian[3:])])
+    return jnp.concatenate([jacobian[:3], matmul(by_turn, jacobian[3:])])

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.topology import Topology
 from artix.simulation.common.step_start import HIGHEST, StepStart, axis_row, static_topology
@@ -58,7 +59,7 @@ def fixed_tendon_rows(
     free_rate = jnp.sum(moving * motion[None], axis=(1, 2))
     acting = wrenches.on_link - wrenches.on_root
     force = jnp.einsum("jlk,lkv->jv", acting, at_start.jacobian, precision=HIGHEST)
-    effect = jnp.matmul(force, at_start.inverse_mass, precision=HIGHEST)
+    effect = matmul(force, at_start.inverse_mass)
     members = jnp.asarray(table < len(dof), rate.dtype)
     count = jnp.sum(members, axis=1)
 

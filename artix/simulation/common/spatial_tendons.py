@@ -10,6 +10,7 @@ import numpy as np
 
 from artix.kinematics.bodies import Placement
 from artix.math import spatial
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.tendons import SpatialTendonStructure
 from artix.model.topology import Topology
@@ -91,7 +92,7 @@ def path_lengths(articulation: Articulation, topology: Topology, frame: Placemen
     paths, numbers = _paths(topology.spatial_tendons), articulation.spatial_tendons
     length, _ = _segments(_points(articulation, paths.link, frame), paths.parent)
     on_path = jnp.asarray(paths.on_path, length.dtype)
-    total = jnp.matmul(on_path, numbers.coefficient * length, precision=HIGHEST)
+    total = matmul(on_path, numbers.coefficient * length)
     return numbers.offset[paths.tendon] * numbers.coefficient[paths.root] + total
 
 
@@ -134,7 +135,7 @@ def spatial_tendon_rows(articulation: Articulation, at_start: StepStart, motion:
     paths = _paths(static_topology(at_start).spatial_tendons)
     wrench = end_wrenches(articulation, at_start)
     direction = jnp.einsum("slk,lkv->sv", wrench, at_start.jacobian, precision=HIGHEST)
-    effect = jnp.matmul(direction, at_start.inverse_mass, precision=HIGHEST)
+    effect = matmul(direction, at_start.inverse_mass)
     return SpatialTendonRow(
         stiffness=numbers.stiffness[paths.tendon],
         damping=numbers.damping[paths.tendon],

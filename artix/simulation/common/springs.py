@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
@@ -62,7 +63,7 @@ def coupling_springs(
 
 def spring_efforts(springs: Springs, velocity: Array, dt: Array) -> Array:
     """The efforts of springs and dampers after ``dt`` with a generalised velocity."""
-    rate = jnp.matmul(springs.rate, velocity, precision=HIGHEST)
+    rate = matmul(springs.rate, velocity)
     return springs.stiffness * (springs.stretch + dt * rate) + springs.damping * rate
 
 
@@ -70,7 +71,7 @@ def mimic_springs(articulation: Articulation, at_start: StepStart, joint_positio
     """Springs with the given natural frequency and damping ratio, for the inertia that the relation sees."""
     mimic = articulation.mimic
     direction = mimic_directions(mimic, at_start.topology)
-    response = jnp.sum(jnp.matmul(direction, at_start.inverse_mass, precision=HIGHEST) * direction, axis=1)
+    response = jnp.sum(matmul(direction, at_start.inverse_mass) * direction, axis=1)
     inertia = jnp.where(response > 0, 1 / jnp.where(response > 0, response, 1), 0)  # Padded joints move nothing.
     return Springs(
         stiffness=mimic.natural_frequency**2 * inertia,
@@ -95,15 +96,15 @@ def fixed_tendon_springs(
     members = jax.nn.one_hot(tendon, len(topology.fixed_tendons), dtype=joint_position.dtype).T
     share = members / jnp.sum(members, axis=1, keepdims=True)
     joints = jax.nn.one_hot(topology.num_base_dofs + dof, topology.nv, dtype=joint_position.dtype)
-    length = numbers.offset + jnp.matmul(members, numbers.coefficient * joint_position[dof], precision=HIGHEST)
+    length = numbers.offset + matmul(members, numbers.coefficient * joint_position[dof])
     stiffness, stretch = _with_limits(numbers, length, numbers.rest_length, numbers.lower_limit, numbers.upper_limit)
     if virtual_work:
-        rate = jnp.matmul(members * numbers.coefficient, joints, precision=HIGHEST)
-        force = jnp.matmul(share * numbers.coefficient, joints, precision=HIGHEST)
+        rate = matmul(members * numbers.coefficient, joints)
+        force = matmul(share * numbers.coefficient, joints)
         return Springs(stiffness, numbers.damping, stretch, rate, force)
     wrenches = tendon_joint_wrenches(at_start)
     moving = _force(at_start, wrenches.on_link - wrenches.on_parent)
-    rate = jnp.matmul(members * numbers.coefficient, moving, precision=HIGHEST)
+    rate = matmul(members * numbers.coefficient, moving)
     wrench, transmitted = (
         jnp.einsum("tj,jlk->tlk", share * numbers.recip_coefficient, one, precision=HIGHEST)
         for one in (wrenches.on_link - wrenches.on_root, wrenches.on_link)

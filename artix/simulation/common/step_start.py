@@ -19,7 +19,7 @@ from artix.kinematics.bodies import Placement
 from artix.kinematics.links import dense_jacobian, link_accelerations, link_frames
 from artix.kinematics.solve import Motion, center_velocities, dof_motions, kinematics, root_motion
 from artix.math import spatial
-from artix.math.arrays import take
+from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
@@ -166,7 +166,7 @@ def link_motion(at_start: StepStart, velocity: Array) -> Array:
 
 def response(at_start: StepStart, impulse: Array) -> Array:
     """The change of the generalised velocity [nv] due to a generalised impulse [nv]."""
-    return jnp.matmul(at_start.inverse_mass, impulse, precision=HIGHEST)
+    return matmul(at_start.inverse_mass, impulse)
 
 
 def inertial_wrenches(at_start: StepStart, motion: Array, acceleration: Array) -> Array:

@@ -206,7 +206,7 @@ def missing_impulse(articulation: Articulation, state: State, acting: Acting, ch
         joints = joints + articulation.armature * change[base:]
     missing = dt * taken + jnp.pad(joints, (base, 0))
     for group in acting.springs:
-        missing = missing + dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
+        missing = missing + dt * matmul(spring_efforts(group, velocity, dt), group.force)
     return missing
 
 
@@ -240,7 +240,7 @@ def unlimited_velocity(articulation: Articulation, state: State, at_start: StepS
     velocity = generalized_velocity(articulation, state)
     missing = missing_impulse(articulation, state, acting, None)
     if any(group.transmitted is not None for group in acting.springs):
-        return velocity - jnp.matmul(inverse_of_unsymmetric(matrix + jnp.diag(diagonal)), missing, precision=HIGHEST)
+        return velocity - matmul(inverse_of_unsymmetric(matrix + jnp.diag(diagonal)), missing)
     if acting.springs:
         return velocity - solve(factorize_dense(matrix, diagonal), missing)
     product = at_start.mass_product._replace(added=diagonal)
