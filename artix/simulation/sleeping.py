@@ -168,7 +168,7 @@ def sleep_after_step(
     sleep: SleepState,
     control: Control | None,
     dt: float | Array,
-    sleep_threshold: float | Array = SLEEP_THRESHOLD,
+    sleep_threshold: float | Array,
 ) -> tuple[State, SleepState]:
     """Applies sleeping to a step from ``state`` to ``end``; see :func:`step_with_sleep`."""
     dt = jnp.asarray(dt, articulation.dtype)
