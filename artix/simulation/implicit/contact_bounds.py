@@ -10,11 +10,12 @@ import numpy as np
 
 from artix.contact.selection import Choice
 from artix.kinematics.velocities import generalized_velocity
-from artix.math import spatial, struct
+from artix.math import struct
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
+from artix.simulation.implicit.blocks import inverses
 from artix.simulation.implicit.contact_motions import contact_directions, contact_reaches
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, LinkMotions
 from artix.simulation.implicit.members import joined
@@ -67,7 +68,7 @@ def contact_rows(
         softness=softness,
         friction=contacts.friction,
         block=block,
-        sticking=jnp.moveaxis(spatial.inverse(jnp.moveaxis(stiffened, 0, -1)), -1, 0),
+        sticking=inverses(stiffened),
         tangential=jnp.maximum(tangential, least),
         normal=normal,
         smoothing=jnp.full_like(normal, options.contact_smoothing) if options.contact_smoothing else None,
