@@ -66,6 +66,11 @@ def concatenate(arrays: Sequence[Array]) -> Array:
     return device_array(np.concatenate(arrays)) if is_known(*arrays) else jnp.concatenate(arrays)
 
 
+def joined(parts: Sequence[Any]) -> Any:
+    """Concatenates arrays, or pytrees of them, along their first axes; a single part is returned unchanged."""
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+
 def matmul(a: Array, b: Array) -> Array:
     """``jnp.matmul`` in full precision: by default a GPU would round float32 operands to TF32, with 3 digits.
 

@@ -11,14 +11,13 @@ import numpy as np
 from artix.contact.selection import Choice
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import struct
-from artix.math.arrays import matmul
+from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.blocks import inverses
 from artix.simulation.implicit.contact_motions import contact_directions, contact_reaches
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, LinkMotions
-from artix.simulation.implicit.members import joined
 from artix.simulation.implicit.system import Acting, Response, return_time
 from artix.simulation.implicit.touches import Touches
 

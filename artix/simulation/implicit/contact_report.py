@@ -11,6 +11,7 @@ import numpy as np
 
 from artix.constraints.contact_points import contact_frames, contact_points
 from artix.contact.ground_contacts import GroundContacts
+from artix.contact.selection import looked_up
 from artix.kinematics.solve import Kinematics, kinematics, link_centers
 from artix.math import spatial
 from artix.math.arrays import matmul
@@ -39,6 +40,12 @@ class _Done(NamedTuple):
 
     def part(self, which: slice) -> _Done:
         return _Done(*(array[which] for array in self))
+
+    def reported(self) -> dict[str, Array]:
+        """What both kinds of reports contain."""
+        shared = self._asdict()
+        missed = shared.pop("imbalance")
+        return shared | {"residual": jnp.max(jnp.abs(missed), initial=0)}
 
 
 def contact_reports(
@@ -121,14 +128,9 @@ def _ground_report(
         point=(place + kin.reference[:, None]).T,
         normal=contacts.normal,
         gap=contacts.gap,
-        force=done.force,
-        impulse=done.impulse,
-        slip=done.slip,
-        sticks=done.sticks,
-        slides=done.slides,
+        **done.reported(),
         link_force=on_links[:, :3],
         omitted=found.omitted,
-        residual=jnp.max(jnp.abs(done.imbalance), initial=0),
     )
     return report, on_links
 
@@ -138,13 +140,8 @@ def _link_report(
 ) -> tuple[LinkContactReport, list[Array]]:
     contacts, pairs = touches.between, touches.pairs
     assert contacts is not None
-    of_pair = contacts.pair[:, None] == jnp.arange(len(pairs), dtype=contacts.pair.dtype)
-
-    def looked_up(table: np.ndarray) -> Array:
-        """The entries [K, 2] of a table of pairs, [P, 2]."""
-        return jnp.sum(jnp.where(of_pair[:, :, None], jnp.asarray(table, jnp.int32), 0), axis=1, dtype=jnp.int32)
-
-    links, sizes = looked_up(pairs.links), [one.topology.num_links for one in articulations]
+    geometries, links = (looked_up(table, contacts.pair, jnp.int32) for table in (pairs.numbers, pairs.links))
+    sizes = [one.topology.num_links for one in articulations]
     numbers = jnp.arange(sum(sizes), dtype=jnp.int32)[:, None]
     onto = (numbers == links[:, 0]).astype(done.force.dtype) - (numbers == links[:, 1]).astype(done.force.dtype)
     moment = spatial.cross(contacts.point.T, done.force.T).T
@@ -157,18 +154,13 @@ def _link_report(
         turning = own[:, 3:] - spatial.cross(centers, own[:, :3].T).T
         wrenches.append(jnp.concatenate([own[:, :3], turning], axis=1))
     report = LinkContactReport(
-        geometries=looked_up(pairs.numbers),
+        geometries=geometries,
         links=links,
         point=contacts.point + kins[0].reference,
         normal=contacts.normal,
         gap=contacts.gap,
-        force=done.force,
-        impulse=done.impulse,
-        slip=done.slip,
-        sticks=done.sticks,
-        slides=done.slides,
+        **done.reported(),
         link_force=at_reference[:, :3],
         omitted=contacts.omitted,
-        residual=jnp.max(jnp.abs(done.imbalance), initial=0),
     )
     return report, wrenches

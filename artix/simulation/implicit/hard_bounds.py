@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.kinematics.configuration import integrate
-from artix.math.arrays import matmul
+from artix.math.arrays import joined, matmul
 from artix.model.articulation import State
 from artix.simulation.common.loop_closures import closure_errors
 from artix.simulation.common.options import SolverOptions
@@ -17,7 +17,7 @@ from artix.simulation.implicit.contact_bounds import Touching, contact_rows
 from artix.simulation.implicit.distance_rows import distance_rows
 from artix.simulation.implicit.dof_rows import all_bound_rows
 from artix.simulation.implicit.laws import Bounds, Impulses
-from artix.simulation.implicit.members import dof_places, in_columns, joined, parted
+from artix.simulation.implicit.members import dof_places, in_columns, parted
 from artix.simulation.implicit.sweeps import sweep_over_bounds
 from artix.simulation.implicit.system import ImplicitSystem, Prepared, Response
 

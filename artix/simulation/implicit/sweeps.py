@@ -67,33 +67,11 @@ def sweep_over_bounds(
     start, given = velocity if order is None else velocity[order], None
     if remembered is not None:
         given = remembered.impulse, take(remembered.joint_friction, dof_order(trees))
-    found = _sweeps_with_jvp(sweeps, in_order(order, bounds), start, dt, given)
+    found = _sweeps(sweeps, in_order(order, bounds), start, dt, given)
     return found if order is None else found._replace(velocity=jnp.zeros_like(velocity).at[order].set(found.velocity))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _sweeps_with_jvp(
-    sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None
-) -> Swept:
-    return _sweeps(sweeps, bounds, velocity, dt, remembered)
-
-
-@functools.partial(_sweeps_with_jvp.defjvp, symbolic_zeros=True)
-def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
-    """The tangent does not depend on the start of the sweeps."""
-    found = _sweeps_with_jvp(sweeps, *primals)
-    bounds, velocity, dt, _ = primals
-    d_bounds, d_velocity, d_dt, _ = tangents
-    d_velocity = jnp.zeros_like(velocity) if is_zero(d_velocity) else d_velocity
-    if not is_zero(d_bounds.dofs.effect):
-        d_velocity = d_velocity + matmul(found.impulses.dofs.total, d_bounds.dofs.effect)
-    if bounds.distances is not None and not is_zero(d_bounds.distances.effect):
-        d_velocity = d_velocity + matmul(jnp.add(*found.impulses.distances), d_bounds.distances.effect)
-    if bounds.contacts is not None:
-        d_velocity = d_velocity + change_by_effects(bounds.contacts, d_bounds.contacts, found.impulses.contacts)
-    return found, followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
-
-
 def _sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
     def swept(now: Swept, count: int) -> Swept:
         return scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), now, length=count)[0]
@@ -109,6 +87,22 @@ def _sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remember
     if bounds.contacts is None or not sweeps.newton_steps:
         return swept(start, sweeps.repetitions)
     return _alternated(sweeps, bounds, dt, swept(start, max(sweeps.repetitions - sweeps.newton_steps, _MIN_SWEEPS)))
+
+
+@functools.partial(_sweeps.defjvp, symbolic_zeros=True)
+def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
+    """The tangent does not depend on the start of the sweeps."""
+    found = _sweeps(sweeps, *primals)
+    bounds, velocity, dt, _ = primals
+    d_bounds, d_velocity, d_dt, _ = tangents
+    d_velocity = jnp.zeros_like(velocity) if is_zero(d_velocity) else d_velocity
+    if not is_zero(d_bounds.dofs.effect):
+        d_velocity = d_velocity + matmul(found.impulses.dofs.total, d_bounds.dofs.effect)
+    if bounds.distances is not None and not is_zero(d_bounds.distances.effect):
+        d_velocity = d_velocity + matmul(jnp.add(*found.impulses.distances), d_bounds.distances.effect)
+    if bounds.contacts is not None:
+        d_velocity = d_velocity + change_by_effects(bounds.contacts, d_bounds.contacts, found.impulses.contacts)
+    return found, followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
 
 
 def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:

@@ -26,7 +26,7 @@ from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.displacements import has_all_displacements
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial, struct
-from artix.math.arrays import matmul
+from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.control import Commands, position_error
@@ -34,7 +34,7 @@ from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.springs import Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, StepStart, inverse_with
 from artix.simulation.implicit.hard_rows import HardRows, hard_rows
-from artix.simulation.implicit.members import joined, side_by_side
+from artix.simulation.implicit.members import side_by_side
 
 Array = jax.Array
 
