@@ -18,7 +18,7 @@ from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
 from artix.simulation.common.fixed_tendons import tendon_joint_wrenches, tendon_joints
 from artix.simulation.common.mimic import mimic_directions, mimic_errors
-from artix.simulation.common.spatial_tendons import end_wrenches, path_ends, path_gradients, path_lengths
+from artix.simulation.common.spatial_tendons import beyond_limits, end_wrenches, path_ends, path_gradients, path_lengths
 from artix.simulation.common.step_start import HIGHEST, StepStart, static_topology
 
 Array = jax.Array
@@ -142,10 +142,7 @@ def _with_limits(
     tendons: FixedTendons | SpatialTendons, length: Array, rest: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array]:
     """Combines a tendon's spring with that of the limit it exceeds: stiffness and stretch of one spring."""
-    has_lower, has_upper = jnp.isfinite(lower), jnp.isfinite(upper)
-    under = jnp.where(has_lower, length - jnp.where(has_lower, lower, 0), 0)
-    over = jnp.where(has_upper, length - jnp.where(has_upper, upper, 0), 0)
-    beyond = jnp.minimum(under, 0) + jnp.maximum(over, 0)
+    beyond = beyond_limits(length, lower, upper)
     limit = jnp.where(beyond == 0, 0, tendons.limit_stiffness)
     total = tendons.stiffness + limit
     stretched = total > 0

@@ -222,6 +222,12 @@ def axis_row(at_start: StepStart, dof: np.ndarray, link: np.ndarray | Array, poi
     return jnp.where(linear, point_row(at_start, link, point, axis), angular_row(axis))
 
 
+def onto_links(at_start: StepStart, link: np.ndarray | Array, row: Array) -> Array:
+    """Rows [k, 6] for the motions of links [k] as rows for those of all links, or wrenches on them, [k, L, 6]."""
+    places = jnp.eye(at_start.topology.num_links, dtype=row.dtype)
+    return places[link][:, :, None] * row[:, None]
+
+
 def static_topology(at_start: StepStart) -> Topology:
     """The static topology, for PhysX's solvers and tendons. Padded articulations are refused before."""
     assert isinstance(at_start.topology, Topology)

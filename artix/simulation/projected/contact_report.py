@@ -1,4 +1,4 @@
-"""Reports on the contacts of a step with ``"pgs"`` or ``"tgs"``, and the friction anchors after it."""
+"""Reports on the contacts of a step with ``"pgs"`` or ``"tgs"``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from artix.simulation.common.report import ContactReport
 from artix.simulation.common.step_start import StepStart
 from artix.simulation.projected.contact_rows import ContactRows, Touching
 from artix.simulation.projected.contact_sweep import ContactImpulses
-from artix.simulation.projected.friction_anchors import Anchored, FrictionAnchors, kept
+from artix.simulation.projected.friction_anchors import pair_of_contacts
 
 Array = jax.Array
 
@@ -46,10 +46,7 @@ def contact_report(
       change: change of the generalised velocity by all impulses, [nv].
       dt: length of the step [s].
     """
-    contacts = touching.found.contacts
-    pair = np.zeros(len(contacts.links), int)
-    for p, numbers in enumerate(rows.patches):
-        pair[list(numbers)] = p
+    contacts, pair = touching.found.contacts, pair_of_contacts(rows.patches)
     index = np.array(contacts.links, int)
     frame = at_start.frame.take(index)
     place = spatial.rotate(frame.rotation, contacts.point.T) + frame.position
@@ -80,16 +77,3 @@ def contact_report(
         omitted=touching.found.omitted,
         residual=jnp.max(jnp.abs(missed), initial=0),
     )
-
-
-def anchors_after(
-    at_start: StepStart,
-    touching: Touching,
-    rows: ContactRows,
-    anchors: list[Anchored],
-    found_at: Array,
-    slips: Array,
-) -> FrictionAnchors:
-    """The friction anchors after a step."""
-    frames = [at_start.frame.take([link]) for link in rows.links]
-    return kept(anchors, slips, frames, touching.reference, found_at)
