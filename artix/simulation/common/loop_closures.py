@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.constraints.anchor_sides import Side, anchor_sides, anchor_wrenches
-from artix.constraints.anchors import AnchorRows, Anchors, AnchorType, anchor_rows, loop_anchors, solved_anchor_rows
+from artix.constraints.anchor_structure import Anchors, AnchorType
+from artix.constraints.anchors import AnchorRows, anchor_rows, loop_anchors, solved_anchor_rows
 from artix.kinematics.solve import kinematics
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
