@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import numpy as np
 import artix
 from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import lu_factorize
+from artix.math.tangents import without_derivatives
 from artix.model.checks import check_count, check_quaternion
 from artix.optimal_control.checks import as_array, check_names, known
 from artix.optimal_control.residuals import pose_difference
@@ -119,7 +120,7 @@ def inverse_kinematics(
         check_quaternion(name, pose)
     weight = jnp.asarray(rotation_weight, dtype)
     given, wanted = articulation, targets
-    articulation, targets, seeds = _fixed(articulation), _fixed(targets), _fixed(seeds)
+    articulation, targets, seeds = without_derivatives((articulation, targets, seeds))
 
     def from_seed(seed: artix.State) -> tuple[artix.State, Array]:
         position = jnp.clip(seed.joint_position, articulation.joint_lower_limit, articulation.joint_upper_limit)
@@ -147,11 +148,6 @@ def inverse_kinematics(
     distance, angle = jnp.max(jnp.linalg.norm(errors, axis=2), axis=0)
     solved = (distance <= position_tolerance) & ((angle <= rotation_tolerance) | (weight == 0))
     return InverseKinematics(_implicit(given, names, wanted, state, weight), distance, angle, solved)
-
-
-def _fixed(tree: Any) -> Any:
-    """The same arrays without derivatives; those that are known while JAX traces stay known, for kernels to fold."""
-    return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf) if isinstance(leaf, jax.core.Tracer) else leaf, tree)
 
 
 @artix.quantity
