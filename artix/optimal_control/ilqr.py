@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import matmul
+from artix.math.arrays import chosen, matmul
 from artix.optimal_control.approximation import Hessian, LinearQuadratic, approximate, exact_hessians
 from artix.optimal_control.box import Box
 from artix.optimal_control.problem import Problem, final_cost, running_cost
@@ -167,7 +167,7 @@ def _policy(
     running, final = exact_hessians(problem, current.states, current.controls, costates)
     exact = backward(quadratic._replace(hessian=running, final_hessian=final))
     # Far from an optimum the exact Hessians may be indefinite; fall back on the Gauss-Newton policy.
-    return jax.tree.map(lambda new, old: jnp.where(jnp.isfinite(exact.decrease), new, old), exact, policy)
+    return chosen(jnp.isfinite(exact.decrease), exact, policy)
 
 
 def _rollout_attempt(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
-from artix.math.arrays import matmul
+from artix.math.arrays import chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
 from artix.math.tangents import without_derivatives
 from artix.model.checks import check_count, check_quaternion
@@ -132,7 +132,7 @@ def inverse_kinematics(
             trial = _trial(articulation, names, targets, state, damping, weight)
             error = _errors(articulation, names, targets, trial, weight)
             better = jnp.sum(error**2) < cost
-            state = jax.tree.map(lambda new, old: jnp.where(better, new, old), trial, state)
+            state = chosen(better, trial, state)
             damping = jnp.clip(damping * jnp.where(better, 0.2, 5.0).astype(cost.dtype), MIN_DAMPING, MAX_DAMPING)
             return (state, damping, jnp.where(better, jnp.sum(error**2), cost)), None
 

@@ -11,7 +11,7 @@ import numpy as np
 from artix.contact.selection import Choice
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import struct
-from artix.math.arrays import joined, matmul
+from artix.math.arrays import joined, matmul, square_root
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
@@ -149,6 +149,4 @@ def _rebound(contacts: Touches, closing: Array, fall: Array, dt: Array) -> Array
     half, height = 0.5 * dt * fall, jnp.maximum(contacts.gap, 0)
     impact = (closing - half) ** 2 + 2 * fall * height
     square = contacts.restitution**2 * impact - 2 * fall * height
-    rises = square > 0
-    leaving = jnp.where(rises, jnp.sqrt(jnp.where(rises, square, 1)), 0)
-    return jnp.maximum(leaving - half, 0)
+    return jnp.maximum(square_root(square) - half, 0)

@@ -14,7 +14,7 @@ from artix.contact.ground_contacts import GroundContacts
 from artix.contact.selection import looked_up
 from artix.kinematics.solve import Kinematics, kinematics, link_centers
 from artix.math import spatial
-from artix.math.arrays import matmul
+from artix.math.arrays import matmul, square_root
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.report import ContactReport, LinkContactReport
 from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates
@@ -107,8 +107,7 @@ def _done(touches: Touches, rows: ContactRows, impulse: Array, velocity: Array, 
     pull = jnp.sum(impulse[:, :2] ** 2, axis=1)
     touching = impulse[:, 2] > 0
     sticks = touching & (pull < (held * (1 - _BORDER)) ** 2)
-    square = jnp.sum(rates[:, :2] ** 2, axis=1)
-    slip = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    slip = square_root(jnp.sum(rates[:, :2] ** 2, axis=1))
     return _Done(force, impulse, slip, sticks, touching & ~sticks, imbalance)
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation.devices import scan
-from artix.math.arrays import matmul, take
+from artix.math.arrays import chosen, matmul, take
 from artix.math.tangents import is_zero
 from artix.model.padded_topology import Tree
 from artix.simulation.common.contact_memory import ContactMemory
@@ -83,7 +83,7 @@ def _sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remember
         # After an impact, the last impulses are far too large, and few sweeps cannot undo them.
         cold = _started(bounds, velocity, None)
         is_nearer = _missed(bounds.contacts, start) <= _missed(bounds.contacts, cold)
-        start = jax.tree.map(functools.partial(jnp.where, is_nearer), start, cold)
+        start = chosen(is_nearer, start, cold)
     if bounds.contacts is None or not sweeps.newton_steps:
         return swept(start, sweeps.repetitions)
     return _alternated(sweeps, bounds, dt, swept(start, max(sweeps.repetitions - sweeps.newton_steps, _MIN_SWEEPS)))
@@ -116,14 +116,14 @@ def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
         corrections = bounds.dofs.response * left.change
         found = found._replace(corrections=found.corrections.at[: len(corrections)].set(corrections))
         is_better = left.size <= _IMPROVED**2 * best[1]
-        best = jax.tree.map(functools.partial(jnp.where, is_better), (found, left.size), best)
+        best = chosen(is_better, (found, left.size), best)
     found, size = best
     if sweeps.newton_steps:
         found = _swept_over_contacts(bounds.contacts, found)
     if bounds.contacts.each.smoothing is not None:  # Smoothed contacts push before they touch.
         return found
     converged = size <= _CONVERGED**2
-    return jax.tree.map(functools.partial(jnp.where, converged), found, without_added_energy(bounds, found))
+    return chosen(converged, found, without_added_energy(bounds, found))
 
 
 def _alternated(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
@@ -134,7 +134,7 @@ def _alternated(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swep
         found = _contacts_improved(sweeps, bounds, dt, found)
         missed = _missed(bounds.contacts, found)
         # A Newton step can fail to improve; such a step is not accepted.
-        best = jax.tree.map(functools.partial(jnp.where, missed <= best[1]), (found, missed), best)
+        best = chosen(missed <= best[1], (found, missed), best)
     return _swept_over_contacts(bounds.contacts, best[0])
 
 

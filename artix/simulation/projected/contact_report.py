@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import spatial
-from artix.math.arrays import matmul
+from artix.math.arrays import matmul, square_root
 from artix.simulation.common.report import ContactReport
 from artix.simulation.common.step_start import StepStart
 from artix.simulation.projected.contact_rows import ContactRows, Touching
@@ -56,7 +56,6 @@ def contact_report(
     pull = share[:, None] * jnp.sum(impulses.friction, axis=1)[pair]
     force = (jnp.sum(pull[:, :, None] * tangents[pair], axis=1) + impulses.normal[:, None] * contacts.normal) / dt
     rate = rows.friction.free_rate[:, 0] + jnp.sum(rows.friction.direction[:, 0] * change, axis=-1)
-    square = jnp.sum(rate**2, axis=1)[pair]
     touches, slips = impulses.normal > 0, impulses.slips[pair]
     response = jnp.concatenate([rows.normal.response, jnp.ravel(rows.friction.response)])
     moves = response > 0
@@ -70,7 +69,7 @@ def contact_report(
         gap=contacts.gap,
         force=force,
         impulse=jnp.concatenate([pull, impulses.normal[:, None]], axis=1),
-        slip=jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0),
+        slip=square_root(jnp.sum(rate**2, axis=1)[pair]),
         sticks=touches & ~slips,
         slides=touches & slips,
         link_force=contact_wrenches(rows, impulses, dt, links)[:, :3],
