@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from artix.cli.robot_source import check_robot
+from artix.cli.text import counted
 
 
 def run_check(robot: str, **options: Any) -> int:
@@ -25,9 +26,5 @@ def run_check(robot: str, **options: Any) -> int:
     if not issues:
         print(f"{robot}: no problems found")
         return 0
-    print(f"{robot}: {_count(errors, 'error')}, {_count(warnings, 'warning')}")
+    print(f"{robot}: {counted(errors, 'error')}, {counted(warnings, 'warning')}")
     return 1 if errors else 0
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ import jax
 
 from artix.cli.errors import UnreadableRobot
 from artix.cli.robot_source import check_robot, load_robot
-from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.cli.text import refused
+from artix.io.common.diagnostics import DescriptionError
 from artix.io.load import save
 
 
@@ -32,13 +32,13 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
     """
     issues = check_robot(robot, **options)
     if any(issue.severity == "error" for issue in issues):
-        return _fail(issues, f"{robot!r} has errors and was not converted")
+        return refused(issues, f"{robot!r} has errors and was not converted")
     with _double_precision():
         articulation = load_robot(robot, **options)
         try:
             warnings = save(articulation, output)
         except DescriptionError as error:
-            return _fail(error.issues, f"{robot!r} was not written")
+            return refused(error.issues, f"{robot!r} was not written")
         except (ValueError, ImportError) as error:
             raise UnreadableRobot(str(error)) from error
         except OSError as error:
@@ -48,13 +48,6 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
     print(f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs", end="")
     print(f"; {len(warnings)} features cannot be expressed in {Path(output).suffix}" if warnings else ", nothing lost")
     return 0
-
-
-def _fail(issues: Sequence[Issue], message: str) -> int:
-    for issue in issues:
-        print(issue, file=sys.stderr)
-    print(f"artix: {message}", file=sys.stderr)
-    return 1
 
 
 @contextlib.contextmanager

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
 from artix.cli.robot_source import check_robot, load_robot
-from artix.cli.text import quantity, table
+from artix.cli.text import counted, quantity, refused, table
 from artix.model.articulation import Articulation
 from artix.model.joints import Axis, JointType
 from artix.model.topology import Topology
@@ -26,10 +25,7 @@ def run_info(robot: str, **options: Any) -> int:
     """
     issues = check_robot(robot, **options)
     if any(issue.severity == "error" for issue in issues):
-        for issue in issues:
-            print(issue, file=sys.stderr)
-        print(f"artix: {robot!r} has errors and was not loaded", file=sys.stderr)
-        return 1
+        return refused(issues, f"{robot!r} has errors and was not loaded")
     articulation = load_robot(robot, **options)
     print("\n\n".join([summary(articulation), tree_drawing(articulation), dof_table(articulation)]))
     if issues:
@@ -42,8 +38,8 @@ def summary(articulation: Articulation) -> str:
     topology = _static(articulation)
     base = "fixed base" if topology.fixed_base else "floating base"
     fixed = topology.num_links - topology.num_bodies
-    rigid = f" ({_count(fixed, 'fixed joint')})" if fixed else ""
-    sizes = f"{_count(topology.num_links, 'link')}{rigid}, {topology.num_dofs} DOFs, nv = {topology.nv}"
+    rigid = f" ({counted(fixed, 'fixed joint')})" if fixed else ""
+    sizes = f"{counted(topology.num_links, 'link')}{rigid}, {topology.num_dofs} DOFs, nv = {topology.nv}"
     parts = (
         (topology.mimic_dofs, "mimic joint"),
         (topology.fixed_tendons, "fixed tendon"),
@@ -53,7 +49,7 @@ def summary(articulation: Articulation) -> str:
         ([shape for shape in topology.geometries if not shape.sensor], "shape"),
         ([shape for shape in topology.geometries if shape.sensor], "sensor"),
     )
-    extras = [_count(len(names), noun) for names, noun in parts if names] + _joint_features(articulation)
+    extras = [counted(len(names), noun) for names, noun in parts if names] + _joint_features(articulation)
     total = quantity(float(np.sum(np.asarray(articulation.link_mass, float))))
     return f"{topology.name}: {', '.join([base, sizes, *extras])}\ntotal mass {total} kg"
 
@@ -116,7 +112,7 @@ def _joint_features(articulation: Articulation) -> list[str]:
         ((friction.static > 0) | (friction.viscous > 0), "DOF with friction"),
     )
     counts = [(int(np.sum(np.asarray(where))), noun) for where, noun in active]
-    return [_count(number, noun) for number, noun in counts if number]
+    return [counted(number, noun) for number, noun in counts if number]
 
 
 def _static(articulation: Articulation) -> Topology:
@@ -140,8 +136,3 @@ def _axis_text(articulation: Articulation, dof: int) -> str:
     if abs(axis[largest]) > 1 - 1e-6:
         return ("-" if axis[largest] < 0 else "") + "xyz"[largest]
     return "(" + ", ".join(quantity(round(float(component), 5), 3) for component in axis) + ")"
-
-
-def _count(number: int, noun: str) -> str:
-    head, _, tail = noun.partition(" with ")
-    return f"{number} {head}{'' if number == 1 else 's'}{' with ' * bool(tail)}{tail}"

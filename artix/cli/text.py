@@ -1,4 +1,4 @@
-"""Plain-text tables, numbers for people to read, and a check of output paths."""
+"""Plain-text tables, numbers for people to read, failures, and a check of output paths."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str = "") -> str:
@@ -44,13 +45,24 @@ def quantity(value: float, digits: int = 4) -> str:
     return f"{0.0 if abs(value) < 1e-12 else value:.{digits}g}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and a noun in the singular or plural: ``2 links``, ``1 DOF with friction``, ``no errors``."""
+    head, preposition, tail = noun.partition(" with ")
+    return f"{number or 'no'} {head}{'' if number == 1 else 's'}{preposition}{tail}"
+
+
 def writable(output: str) -> bool:
     """Whether the folder of an output file exists; prints an error if not."""
     folder = Path(output).resolve().parent
     if folder.is_dir():
         return True
-    print(
-        f"artix: there is no folder {str(folder)!r}; create it or save elsewhere",
-        file=sys.stderr,
-    )
+    print(f"artix: there is no folder {str(folder)!r}; create it or save elsewhere", file=sys.stderr)
     return False
+
+
+def refused(issues: Sequence[Any], message: str) -> int:
+    """Prints the issues for which a command gives up, and why; returns its exit code."""
+    for issue in issues:
+        print(issue, file=sys.stderr)
+    print(f"artix: {message}", file=sys.stderr)
+    return 1

@@ -13,9 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
-from artix.constraints.anchor_structure import Anchors as Anchors
-from artix.constraints.anchor_structure import AnchorStructure as AnchorStructure
-from artix.constraints.anchor_structure import AnchorType as AnchorType
+from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorType
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.model.articulation import Articulation, State
 from artix.model.couplings import LoopJointType

@@ -21,7 +21,7 @@ from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.evaluation import quantity
 from artix.evaluation.devices import match_varying_axes, scan
-from artix.math.arrays import matmul
+from artix.math.arrays import matmul, square_root
 from artix.model.checks import as_number, check_count, check_vector
 
 Array = jax.Array
@@ -206,8 +206,7 @@ def _mean_mobility(delassus: Array) -> Array:
 
 def _length(vectors: Array) -> Array:
     """Lengths of vectors [K, 2], with zero derivatives for zero vectors."""
-    square = jnp.sum(vectors**2, axis=1)
-    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, jnp.ones_like(square))), jnp.zeros_like(square))
+    return square_root(jnp.sum(vectors**2, axis=1))
 
 
 def _geometric_mean_eigenvalue(matrix: Array) -> Array:

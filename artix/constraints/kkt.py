@@ -141,9 +141,9 @@ def kkt_solve(
     # Only derivatives use the matrix itself; elsewhere it is dead code.
     matrix = inertia_matrix(articulation, kin) + jnp.diag(generalized_armature(articulation))
 
-    def equations(unknown: KktSolution) -> tuple[Array, Array]:
+    def equations(unknown: KktSolution) -> KktSolution:
         x, negative = unknown
-        return matmul(matrix, x) + matmul(negative, jacobian), matmul(jacobian, x)
+        return KktSolution(matmul(matrix, x) + matmul(negative, jacobian), matmul(jacobian, x))
 
     def solve(_, right: tuple[Array, Array]) -> KktSolution:
         x, multipliers = kkt_solve_value(factors, *right, iterations)
@@ -153,7 +153,5 @@ def kkt_solve(
     zero = 0 * (jnp.sum(force) + jnp.sum(target))
     force, target = force + zero, target + zero
     # Symmetric in x and the negated multipliers.
-    x, negative = jax.lax.custom_linear_solve(
-        lambda unknown: KktSolution(*equations(unknown)), KktSolution(force, target), solve, symmetric=True
-    )
+    x, negative = jax.lax.custom_linear_solve(equations, KktSolution(force, target), solve, symmetric=True)
     return KktSolution(x, -negative)

@@ -129,7 +129,10 @@ class Constraints(struct.PyTreeNode):
             check_type(f"constraints[{index}]", each, Constraint)
         if not constraints:
             raise ValueError("no constraints were given; for dynamics without constraints, use artix.forward_dynamics")
-        ends = [[_end(articulation, *end) for end in _ends(each)] for each in constraints]
+        ends = [
+            [_end(articulation, each.frame_a, each.pose_a), _end(articulation, each.frame_b, each.pose_b)]
+            for each in constraints
+        ]
         structure = []
         for each, ((link_a, _), (link_b, _)) in zip(constraints, ends, strict=True):
             if link_a == link_b:
@@ -173,10 +176,6 @@ class Constraints(struct.PyTreeNode):
     def num_rows(self) -> int:
         """R, the number of rows of all constraints."""
         return self.anchors.num_rows
-
-
-def _ends(constraint: Constraint) -> tuple[tuple[str | None, npt.ArrayLike], ...]:
-    return (constraint.frame_a, constraint.pose_a), (constraint.frame_b, constraint.pose_b)
 
 
 def _end(articulation: Articulation, frame: str | None, pose: npt.ArrayLike) -> tuple[int, Array]:

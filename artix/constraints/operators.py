@@ -5,7 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.constraints.anchors import AnchorRows, Anchors, anchor_rows, solved_anchor_rows
+from artix.constraints.anchor_structure import Anchors
+from artix.constraints.anchors import AnchorRows, anchor_rows, solved_anchor_rows
 from artix.constraints.checks import check_coefficient, check_proximal
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
 from artix.constraints.model import Constraints

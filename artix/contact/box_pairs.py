@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.cores import Core, Meeting, first_of_largest
+from artix.math.arrays import chosen
 
 Array = jax.Array
 
@@ -52,7 +53,7 @@ def box_meetings(a: Core, b: Core) -> Meeting:
     of_faces = jnp.where(by_b, of_b.separation, of_a.separation)
     by_edges = of_edges.separation > of_faces + tolerance
 
-    reference, incident = (jax.tree.map(lambda x, y: jnp.where(by_b, x, y), *boxes) for boxes in ((b, a), (a, b)))
+    reference, incident = chosen(by_b, b, a), chosen(by_b, a, b)
     axis = jnp.where(by_b, of_b.which, of_a.which)
     gap, outward, point = _on_face(reference, incident, axis)
     # A point that is still outside the other face may seem to be lower than all of it.

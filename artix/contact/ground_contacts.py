@@ -14,6 +14,7 @@ from artix.contact.selection import Choice, lowest
 from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial, struct
+from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_type, check_vector
 from artix.model.topology import Topology
@@ -135,9 +136,9 @@ def contacts_with_ground(
     ]
     if len(found) == 1:
         return found[0]
-    joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(one.contacts.replace(links=()) for one in found))
+    every = joined([one.contacts.replace(links=()) for one in found])
     return GroundContacts(
-        joined.replace(links=sum((one.contacts.links for one in found), ())),
+        every.replace(links=sum((one.contacts.links for one in found), ())),
         sum((one.geometries for one in found), ()),
         jnp.sum(jnp.stack([one.omitted for one in found]), dtype=jnp.int32),
         Choice.joined([one.choice for one in found]),

@@ -12,11 +12,12 @@ from artix.contact.candidates import shapes_of
 from artix.contact.cores import Core, cores_of
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.pair_points import meetings_of
-from artix.contact.selection import Choice, lowest
+from artix.contact.selection import Choice, looked_up, lowest
 from artix.contact.shape_pairs import ShapePairs
 from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import struct
+from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_state, static_topology
 
@@ -144,7 +145,7 @@ def contacts_of_pairs(
     if most is not None and most < count:
         rows = lowest(rows, most)
     touching = jnp.sum(found.gap <= 0, dtype=jnp.int32) - jnp.sum(rows[0] <= 0, dtype=jnp.int32)
-    pair = jnp.asarray(owner, jnp.int32) if rows.shape[1] == count else _looked_up(rows[-1], owner)
+    pair = jnp.asarray(owner, jnp.int32) if rows.shape[1] == count else looked_up(owner, rows[-1], jnp.int32)
     return LinkContacts(
         pair=pair,
         point=rows[1:4].T,
@@ -158,8 +159,7 @@ def contacts_of_pairs(
 
 def _materials(articulations: Sequence[Articulation], numbers: np.ndarray) -> dict[str, Array]:
     """The materials of pairs of shapes, [P] each."""
-    groups = [articulation.geometry for articulation in articulations]
-    shape = groups[0] if len(groups) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *groups)
+    shape = joined([articulation.geometry for articulation in articulations])
     a, b = numbers.T
     softness = Softness.of(shape.stiffness, shape.damping)
     return {
@@ -168,9 +168,3 @@ def _materials(articulations: Sequence[Articulation], numbers: np.ndarray) -> di
         "compliance": softness.compliance[a] + softness.compliance[b],
         "relaxation_time": softness.relaxation_time[a] + softness.relaxation_time[b],
     }
-
-
-def _looked_up(candidate: Array, owner: np.ndarray) -> Array:
-    """The pairs [K] of candidates with these indices."""
-    same = candidate[:, None] == jnp.arange(len(owner), dtype=candidate.dtype)
-    return jnp.sum(jnp.where(same, jnp.asarray(owner, jnp.int32), 0), axis=1, dtype=jnp.int32)

@@ -25,6 +25,7 @@ from artix.contact.cores import (
     nearest_to_box,
     point_with_box,
 )
+from artix.math.arrays import joined
 from artix.model.geometry import GeometryType
 
 Array = jax.Array
@@ -54,9 +55,8 @@ def meetings_of(pairs: Sequence[tuple[Core, Core]], kinds: Sequence[tuple[Geomet
         meet = jax.vmap(lambda a, b, kind=kind: _meetings(a, b, *kind))
         found.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), meet(*cores)))
         places = np.concatenate([places, *(np.arange(first[k], first[k + 1]) for k in numbers)])
-    joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
-    order = np.argsort(places)
-    return joined if np.array_equal(order, np.arange(len(order))) else jax.tree.map(lambda x: x[order], joined)
+    every, order = joined(found), np.argsort(places)
+    return every if np.array_equal(order, np.arange(len(order))) else jax.tree.map(lambda x: x[order], every)
 
 
 def _meetings(a: Core, b: Core, kind_a: GeometryType, kind_b: GeometryType) -> Meeting:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.math import struct
 
@@ -42,8 +44,7 @@ class Choice(struct.PyTreeNode):
         for contacts, candidates in self.groups:
             part = remembered[first : first + candidates]
             if contacts < candidates:
-                is_chosen = self._is_chosen(first_contact, contacts, candidates)
-                part = jnp.sum(jnp.where(is_chosen, part[None], 0), axis=1)
+                part = looked_up(part, self.candidate[first_contact : first_contact + contacts], part.dtype)
             found.append(part)
             first_contact, first = first_contact + contacts, first + candidates
         return jnp.concatenate(found)
@@ -54,15 +55,21 @@ class Choice(struct.PyTreeNode):
         for contacts, candidates in self.groups:
             part = values[first_contact : first_contact + contacts]
             if contacts < candidates:
-                is_chosen = self._is_chosen(first_contact, contacts, candidates)
-                part = jnp.sum(jnp.where(is_chosen, part[:, None], 0), axis=0)
+                is_chosen = _is_at(self.candidate[first_contact : first_contact + contacts], candidates)
+                part = jnp.sum(jnp.where(is_chosen[:, :, None], part[:, None], 0), axis=0)
             found.append(part)
             first_contact += contacts
         return jnp.concatenate(found)
 
-    def _is_chosen(self, first: int, contacts: int, candidates: int) -> Array:
-        own = self.candidate[first : first + contacts]
-        return (own[:, None] == jnp.arange(candidates, dtype=own.dtype))[:, :, None]
+
+def looked_up(table: Array | np.ndarray, index: Array, dtype: Any) -> Array:
+    """The rows [K, ...] of a table [C, ...] at indices [K], which may be floating-point numbers."""
+    chosen = jnp.expand_dims(_is_at(index, len(table)), tuple(range(2, table.ndim + 1)))
+    return jnp.sum(jnp.where(chosen, jnp.asarray(table, dtype), 0), axis=1, dtype=dtype)
+
+
+def _is_at(index: Array, count: int) -> Array:
+    return index[:, None] == jnp.arange(count, dtype=index.dtype)
 
 
 def lowest(columns: Array, count: int) -> Array:

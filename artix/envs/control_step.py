@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 import artix
 from artix.envs.transition import Transition
+from artix.math.arrays import chosen
 
 Array = jax.Array
 
@@ -114,7 +115,7 @@ def renewed(
     XLA would write the fresh observations to memory, then read both sets back to choose: five times the work.
     """
     new = start._replace(drawn=()), observed(task, ground, start), jnp.zeros_like(steps)
-    return _where(done > 0, new, (ended._replace(drawn=()), obs, steps))
+    return chosen(done > 0, new, (ended._replace(drawn=()), obs, steps))
 
 
 @artix.quantity
@@ -122,7 +123,7 @@ def evaluated(task: Task, given: Given, start: artix.State, action_is_finite: Ar
     """The end of a control step that began at ``start``. If a value is not finite, the robot stays at ``start``."""
     environment, dtype, moved = task.environment, given.action.dtype, given.moved
     physics_is_finite = _are_finite((moved.before, moved.state, moved.contacts))
-    before, state = _where(physics_is_finite, (moved.before, moved.state), (start, start))
+    before, state = chosen(physics_is_finite, (moved.before, moved.state), (start, start))
     transition = transition_of(environment, given._replace(moved=moved._replace(before=before, state=state)))
     # A task may return Python numbers, such as ``False``.
     reward, terminated, memory, metrics = jax.tree.map(jnp.asarray, environment.outcome(transition))
@@ -132,9 +133,9 @@ def evaluated(task: Task, given: Given, start: artix.State, action_is_finite: Ar
     truncated = (steps + 1 >= environment.episode_length) & ~terminated
     metrics = {name: jnp.asarray(value, dtype) for name, value in metrics.items()}
     return End(
-        state=_where(is_finite, moved.state, start),
-        contact_memory=_where(is_finite, moved.contacts, jax.tree.map(jnp.zeros_like, moved.contacts)),
-        memory=_where(is_finite, memory, _finite(moved.memory)),
+        state=chosen(is_finite, moved.state, start),
+        contact_memory=chosen(is_finite, moved.contacts, jax.tree.map(jnp.zeros_like, moved.contacts)),
+        memory=chosen(is_finite, memory, _finite(moved.memory)),
         obs=_finite(obs),
         reward=jnp.where(is_finite, reward, 0).astype(dtype),
         done=(terminated | truncated).astype(dtype),
@@ -156,7 +157,3 @@ def _are_finite(tree: Any) -> Array:
 
 def _is_real(x: Array) -> bool:
     return jnp.issubdtype(x.dtype, jnp.floating)
-
-
-def _where(condition: Array, yes: Any, no: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

@@ -76,6 +76,11 @@ def split(key: Array, count: int = 2) -> list[Array]:
     return [jax.random.wrap_key_data(pair, impl="threefry2x32") for pair in pairs]
 
 
+def typed(key: Array) -> Array:
+    """A typed key for a raw or typed one."""
+    return key if _is_typed(key) else jax.random.wrap_key_data(key)
+
+
 def _words(key: Array, count: int) -> Array | None:
     """Random words, [count] (uint32), or ``None`` for keys of another generator."""
     data = jax.random.key_data(key) if _is_typed(key) else key

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import square_root
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -80,9 +81,7 @@ def dof_pos_limits(joint_position: Array, soft_lower: Array, soft_upper: Array) 
 
 def torques(joint_force: Array) -> Array:
     """Euclidean norm of the joint forces plus the sum of their magnitudes."""
-    square = _squared(joint_force)
-    norm = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
-    return norm + jnp.sum(jnp.abs(joint_force))
+    return square_root(_squared(joint_force)) + jnp.sum(jnp.abs(joint_force))
 
 
 def energy(joint_velocity: Array, joint_force: Array) -> Array:

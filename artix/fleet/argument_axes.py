@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
+from artix.fleet.arguments import states_in
 from artix.fleet.kinds import Kind
 from artix.fleet.padded_axes import Axis, Meanings, candidates
-from artix.model.articulation import State
 
 Array = jax.Array
 Function: TypeAlias = Callable[..., Any]
@@ -106,8 +106,7 @@ def _options_of_leaves(
 ) -> list[list[tuple[tuple[Axis, ...], ...]]]:
     """All possible meanings of the axes of each argument, the likeliest first; the axes of states are known."""
     numbered = jax.tree.unflatten(structure, range(len(leaves)))
-    is_state = lambda x: isinstance(x, State)  # noqa: E731
-    states = [x for x in jax.tree.leaves(numbered, is_leaf=is_state) if is_state(x)]
+    states = states_in(numbered)
     of_roots = {number for state in states for number in (state.root_pose, state.root_velocity)}
     of_joints = {number for state in states for number in (state.joint_position, state.joint_velocity)}
     options = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -152,7 +152,7 @@ def batches_of(members: int, dofs: int, dtype: Any, state: Any, arguments: tuple
     """
     named = [("state", state), *((f"argument {k}", x) for k, x in enumerate(arguments, start=1))]
     for name, argument in named:
-        for place in _states_in(argument):
+        for place in states_in(argument):
             _check_state(name, place, members, dofs)
     return tuple(
         jax.tree_util.tree_map_with_path(
@@ -162,9 +162,10 @@ def batches_of(members: int, dofs: int, dtype: Any, state: Any, arguments: tuple
     )
 
 
-def _states_in(tree: Any) -> Iterator[State]:
+def states_in(tree: Any) -> list[State]:
+    """The states that are part of arguments."""
     leaves = jax.tree.leaves(tree, is_leaf=lambda x: isinstance(x, State))
-    return (leaf for leaf in leaves if isinstance(leaf, State))
+    return [leaf for leaf in leaves if isinstance(leaf, State)]
 
 
 def _check_state(name: str, state: State, members: int, dofs: int) -> None:

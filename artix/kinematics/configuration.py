@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from artix.evaluation import quantity
 from artix.kinematics.tree import by_body, where_live, where_spherical
 from artix.math import spatial
-from artix.math.arrays import masked_sum, take
+from artix.math.arrays import masked_sum, square_root, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 from artix.model.padded_topology import Tree
@@ -213,9 +213,7 @@ def distance(articulation: Articulation, start: State, end: State) -> Array:
       >>> print(artix.distance(arm, start, end))  # 0.1 sqrt(7)
       0.265
     """
-    square = jnp.sum(squared_distance(articulation, start, end))
-    apart = square > 0
-    return jnp.where(apart, jnp.sqrt(jnp.where(apart, square, jnp.ones_like(square))), jnp.zeros_like(square))
+    return square_root(jnp.sum(squared_distance(articulation, start, end)))
 
 
 @quantity

@@ -66,6 +66,22 @@ def concatenate(arrays: Sequence[Array]) -> Array:
     return device_array(np.concatenate(arrays)) if is_known(*arrays) else jnp.concatenate(arrays)
 
 
+def joined(parts: Sequence[Any]) -> Any:
+    """Concatenates arrays, or pytrees of them, along their first axes; a single part is returned unchanged."""
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+
+def chosen(condition: Array, yes: Tree, no: Tree) -> Tree:
+    """``jnp.where`` for pytrees."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def square_root(square: Array) -> Array:
+    """The square root; where a number is not positive, zero with zero derivative."""
+    positive = square > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
+
+
 def matmul(a: Array, b: Array) -> Array:
     """``jnp.matmul`` in full precision: by default a GPU would round float32 operands to TF32, with 3 digits.
 

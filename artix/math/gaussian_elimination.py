@@ -5,15 +5,19 @@ LU factors without pivoting, for matrices with a dominant symmetric part, and an
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 Array = jax.Array
+_X = TypeVar("_X")
 
 #: Added to the diagonal of possibly singular matrices whose diagonal is about one, in units of rounding error.
 _REGULARIZATION = 30
+
+_PROXIMAL_ITERATIONS = 3
 
 
 class LuFactors(NamedTuple):
@@ -63,6 +67,15 @@ def lu_factorize_regularized(matrix: Array) -> LuFactors:
     """Factorises a possibly singular matrix [n, n] whose diagonal is about one, slightly regularised."""
     added = _REGULARIZATION * jnp.finfo(matrix.dtype).eps
     return lu_factorize(matrix + added * jnp.eye(len(matrix), dtype=matrix.dtype))
+
+
+def refined(apply: Callable[[_X], _X], solve: Callable[[_X], _X], right: _X) -> _X:
+    """The solution x of ``apply(x) = right`` by proximal iterations, for a ``solve`` of regularised equations."""
+    x = solve(right)
+    for _ in range(_PROXIMAL_ITERATIONS - 1):
+        missing = jax.tree.map(jnp.subtract, right, apply(x))
+        x = jax.tree.map(jnp.add, x, solve(missing))
+    return x
 
 
 def inverse_with_pivoting(matrix: Array) -> Array:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax.custom_derivatives import SymbolicZero
 
 Array = jax.Array
+Tree = TypeVar("Tree")
 
 
 def is_zero(tangent: Any) -> bool:
     """Whether a tangent is known to be zero."""
     return tangent is None or isinstance(tangent, SymbolicZero)
+
+
+def without_derivatives(tree: Tree) -> Tree:
+    """The same arrays as constants; those that are known while JAX traces stay known, for kernels to fold."""
+    return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf) if isinstance(leaf, jax.core.Tracer) else leaf, tree)
 
 
 def add(a: Array | None, b: Array | None) -> Array | None:

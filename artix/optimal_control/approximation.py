@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 import artix
+from artix.math.arrays import matmul
 from artix.optimal_control import knots
 from artix.optimal_control.dynamics import TangentLinearization
 from artix.optimal_control.problem import Problem, Residual, residual, residual_cost
@@ -171,7 +172,7 @@ def _running_expansion(
 
     zeros = jnp.zeros(ndx + nu, x.dtype), jnp.zeros_like(contact_force)
     by_deviation, by_force = jax.jacfwd(residual_at, argnums=(0, 1))(*zeros)
-    return _squared(residual_at(*zeros), by_deviation + _dot(by_force, contact_force_matrix))
+    return _squared(residual_at(*zeros), by_deviation + matmul(by_force, contact_force_matrix))
 
 
 @artix.quantity
@@ -188,12 +189,8 @@ def _final_expansion(
 
 
 def _squared(value: Array, jacobian: Array) -> Expansion:
-    return Expansion(_dot(value, jacobian), _dot(jacobian.T, jacobian))
+    return Expansion(matmul(value, jacobian), matmul(jacobian.T, jacobian))
 
 
 def _symmetric(matrix: Array) -> Array:
     return 0.5 * (matrix + jnp.swapaxes(matrix, -1, -2))
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

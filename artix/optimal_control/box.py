@@ -7,6 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import matmul
+
 Array = jax.Array
 #: Projected Newton steps, and step lengths tried in each; a dozen controls converge within five steps.
 STEPS, LENGTHS = 8, 6
@@ -68,7 +70,7 @@ def box_minimum(hessian: Array, gradient: Array, box: Box) -> tuple[Array, Array
     """
 
     def value(point: Array) -> Array:
-        return jnp.sum(point * (gradient + 0.5 * _dot(hessian, point)))
+        return jnp.sum(point * (gradient + 0.5 * matmul(hessian, point)))
 
     def improved(point: Array, _: None) -> tuple[Array, None]:
         slope, free = _slope_and_free(hessian, gradient, point, box)
@@ -85,7 +87,7 @@ def box_minimum(hessian: Array, gradient: Array, box: Box) -> tuple[Array, Array
 
 
 def _slope_and_free(hessian: Array, gradient: Array, point: Array, box: Box) -> tuple[Array, Array]:
-    slope = gradient + _dot(hessian, point)
+    slope = gradient + matmul(hessian, point)
     held = ((point <= box.lower) & (slope > 0)) | ((point >= box.upper) & (slope < 0))
     return slope, ~held
 
@@ -109,16 +111,12 @@ def _solve(matrix: Array, rights: Array) -> Array:
         for block in blocks[::-1] if transposed else blocks:
             part = right[block]
             if known and transposed:
-                part = part - _dot(factor[block.stop :, block].T, jnp.concatenate(known[::-1]))
+                part = part - matmul(factor[block.stop :, block].T, jnp.concatenate(known[::-1]))
             elif known:
-                part = part - _dot(factor[block, : block.start], jnp.concatenate(known))
+                part = part - matmul(factor[block, : block.start], jnp.concatenate(known))
             known.append(
                 jax.scipy.linalg.solve_triangular(factor[block, block], part, lower=True, trans=int(transposed))
             )
         return jnp.concatenate(known[::-1] if transposed else known)
 
     return substituted(substituted(rights, False), True)
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

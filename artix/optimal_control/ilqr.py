@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import chosen, matmul
 from artix.optimal_control.approximation import Hessian, LinearQuadratic, approximate, exact_hessians
 from artix.optimal_control.box import Box
 from artix.optimal_control.problem import Problem, final_cost, running_cost
@@ -125,7 +126,7 @@ def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[
     quadratic = approximate(problem, current.states, current.controls)
     policy = _policy(problem, quadratic, current, damping, options)
     deviations, _ = follow(quadratic, policy)
-    costates = policy.value_gradient + _dot(policy.value_hessian, deviations[1:, :, None])[..., 0]
+    costates = policy.value_gradient + matmul(policy.value_hessian, deviations[1:, :, None])[..., 0]
 
     def merit(trajectory: _Trajectory) -> Array:
         # An exact penalty: a gap costs more than closing it can.
@@ -166,7 +167,7 @@ def _policy(
     running, final = exact_hessians(problem, current.states, current.controls, costates)
     exact = backward(quadratic._replace(hessian=running, final_hessian=final))
     # Far from an optimum the exact Hessians may be indefinite; fall back on the Gauss-Newton policy.
-    return jax.tree.map(lambda new, old: jnp.where(jnp.isfinite(exact.decrease), new, old), exact, policy)
+    return chosen(jnp.isfinite(exact.decrease), exact, policy)
 
 
 def _rollout_attempt(
@@ -178,7 +179,7 @@ def _rollout_attempt(
 
     def body(x: Array, knot: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
         nominal, control, feedforward, gain, gap, time = knot
-        applied = control + length * feedforward + _dot(gain, dynamics.difference(nominal, x))
+        applied = control + length * feedforward + matmul(gain, dynamics.difference(nominal, x))
         applied = within_bounds(problem, applied)
         end, contact_force = dynamics.step(x, applied, time)
         return dynamics.integrate(end, -gap), (x, applied, contact_force)
@@ -228,7 +229,3 @@ def within_bounds(problem: Problem, controls: Array) -> Array:
     if problem.control_lower is None or problem.control_upper is None:
         return controls
     return jnp.clip(controls, problem.control_lower, problem.control_upper)
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import artix
+from artix.math.arrays import chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
+from artix.math.tangents import without_derivatives
 from artix.model.checks import check_count, check_quaternion
 from artix.optimal_control.checks import as_array, check_names, known
 from artix.optimal_control.residuals import pose_difference
@@ -118,7 +120,7 @@ def inverse_kinematics(
         check_quaternion(name, pose)
     weight = jnp.asarray(rotation_weight, dtype)
     given, wanted = articulation, targets
-    articulation, targets, seeds = _fixed(articulation), _fixed(targets), _fixed(seeds)
+    articulation, targets, seeds = without_derivatives((articulation, targets, seeds))
 
     def from_seed(seed: artix.State) -> tuple[artix.State, Array]:
         position = jnp.clip(seed.joint_position, articulation.joint_lower_limit, articulation.joint_upper_limit)
@@ -130,7 +132,7 @@ def inverse_kinematics(
             trial = _trial(articulation, names, targets, state, damping, weight)
             error = _errors(articulation, names, targets, trial, weight)
             better = jnp.sum(error**2) < cost
-            state = jax.tree.map(lambda new, old: jnp.where(better, new, old), trial, state)
+            state = chosen(better, trial, state)
             damping = jnp.clip(damping * jnp.where(better, 0.2, 5.0).astype(cost.dtype), MIN_DAMPING, MAX_DAMPING)
             return (state, damping, jnp.where(better, jnp.sum(error**2), cost)), None
 
@@ -146,11 +148,6 @@ def inverse_kinematics(
     distance, angle = jnp.max(jnp.linalg.norm(errors, axis=2), axis=0)
     solved = (distance <= position_tolerance) & ((angle <= rotation_tolerance) | (weight == 0))
     return InverseKinematics(_implicit(given, names, wanted, state, weight), distance, angle, solved)
-
-
-def _fixed(tree: Any) -> Any:
-    """The same arrays without derivatives; those that are known while JAX traces stay known, for kernels to fold."""
-    return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf) if isinstance(leaf, jax.core.Tracer) else leaf, tree)
 
 
 @artix.quantity
@@ -177,12 +174,12 @@ def _trial(
     slope = _slope(articulation, frames, targets, state, weight)
     base, position = articulation.topology.num_base_dofs, state.joint_position
     lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
-    gradient = _product(error, slope)
+    gradient = matmul(error, slope)
     out = ((position <= lower) & (gradient[base:] > 0)) | ((position >= upper) & (gradient[base:] < 0))
     free = jnp.concatenate([jnp.ones(base, bool), ~out])
     slope = jnp.where(free[None], slope, jnp.zeros_like(slope))
     gradient = jnp.where(free, gradient, jnp.zeros_like(gradient))
-    matrix = _product(slope.T, slope) + damping * jnp.eye(len(free), dtype=weight.dtype)
+    matrix = matmul(slope.T, slope) + damping * jnp.eye(len(free), dtype=weight.dtype)
     moved = artix.integrate(articulation, state, -lu_factorize(matrix).solve(gradient))
     return moved.replace(joint_position=jnp.clip(moved.joint_position, lower, upper))
 
@@ -207,10 +204,10 @@ def _implicit(
     slope = jnp.where(free[None], slope, jnp.zeros_like(slope))
     # The smaller of two equivalent matrices, damped by rounding.
     is_wide = slope.shape[0] <= slope.shape[1]
-    matrix = _product(slope, slope.T) if is_wide else _product(slope.T, slope)
+    matrix = matmul(slope, slope.T) if is_wide else matmul(slope.T, slope)
     damping = 10 * jnp.finfo(matrix.dtype).eps * (jnp.trace(matrix) + jnp.finfo(matrix.dtype).tiny)
     inverse = lu_factorize(matrix + damping * jnp.eye(len(matrix), dtype=matrix.dtype))
-    step = _product(slope.T, inverse.solve(change)) if is_wide else inverse.solve(_product(slope.T, change))
+    step = matmul(slope.T, inverse.solve(change)) if is_wide else inverse.solve(matmul(slope.T, change))
     return artix.integrate(articulation, state, -step)
 
 
@@ -224,13 +221,9 @@ def _slope(
     )
 
 
-def _product(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
-
-
 def _error_jacobian(articulation: artix.Articulation, state: artix.State, frame: str, target: Array) -> Array:
     """Derivative of :func:`pose_difference` by the configuration, [6, nv]."""
     jacobian = artix.frame_jacobian(articulation, state, frame)
     turn = pose_difference(target, artix.frame_pose(articulation, state, frame))[3:]
     by_turn = artix.lie.so3_left_jacobian_inverse(turn)
-    return jnp.concatenate([jacobian[:3], _product(by_turn, jacobian[3:])])
+    return jnp.concatenate([jacobian[:3], matmul(by_turn, jacobian[3:])])

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
+from artix.math.arrays import matmul
 from artix.optimal_control.checks import as_array
 
 Array = jax.Array
@@ -103,7 +104,7 @@ def linearized(
     by_start, by_displacement = artix.integrate_derivatives(articulation, state, dt * velocity)
     unit = jnp.eye(nv, dtype=x.dtype)
     lower = jnp.concatenate([dt * by.configuration, unit + dt * by.velocity, dt * by.force[:, columns]], axis=1)
-    upper = dt * jnp.matmul(by_displacement, lower, precision=jax.lax.Precision.HIGHEST)
+    upper = dt * matmul(by_displacement, lower)
     matrix = jnp.concatenate([upper.at[:, :nv].add(by_start), lower])
     end = _moved(articulation, state, acceleration, dt)
     return end, matrix[:, : 2 * nv], matrix[:, 2 * nv :], contact_force, contact_force_matrix

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import matmul
 from artix.optimal_control.approximation import LinearQuadratic
 from artix.optimal_control.box import Box, box_gains, free_gains
 
@@ -160,8 +161,8 @@ def follow(problem: LinearQuadratic, policy: Policy, step_length: Array | float 
 
     def body(deviation: Array, knot: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
         state_matrix, control_matrix, gap, feedforward, gain = knot
-        change = step_length * feedforward + _dot(gain, deviation)
-        next_deviation = _dot(state_matrix, deviation) + _dot(control_matrix, change) + step_length * gap
+        change = step_length * feedforward + matmul(gain, deviation)
+        next_deviation = matmul(state_matrix, deviation) + matmul(control_matrix, change) + step_length * gap
         return next_deviation, (next_deviation, change)
 
     parts = (problem.state_matrix, problem.control_matrix, problem.gap, policy.feedforward, policy.gain)
@@ -175,7 +176,7 @@ def trajectory_costates(quadratic: LinearQuadratic) -> Array:
 
     def body(costate: Array, knot: tuple[Array, Array]) -> tuple[Array, Array]:
         state_matrix, gradient = knot
-        return gradient[:n] + _dot(costate, state_matrix), costate
+        return gradient[:n] + matmul(costate, state_matrix), costate
 
     return jax.lax.scan(body, quadratic.final_gradient, (quadratic.state_matrix, quadratic.gradient), reverse=True)[1]
 
@@ -186,8 +187,10 @@ def trajectory_costates(quadratic: LinearQuadratic) -> Array:
 def _expanded(stage: _Stage, gradient: Array, hessian: Array) -> _Expanded:
     """A knot's cost plus the cost to go, with the linear dynamics substituted."""
     flow = jnp.concatenate([stage.state_matrix, stage.control_matrix], axis=1)
-    next_gradient = gradient + _dot(hessian, stage.gap)
-    return _Expanded(stage.gradient + _dot(next_gradient, flow), stage.hessian + _dot(flow.T, _dot(hessian, flow)))
+    next_gradient = gradient + matmul(hessian, stage.gap)
+    return _Expanded(
+        stage.gradient + matmul(next_gradient, flow), stage.hessian + matmul(flow.T, matmul(hessian, flow))
+    )
 
 
 def _minimised(expanded: _Expanded, n: int, damping: Array | float, box: Box | None):
@@ -197,11 +200,11 @@ def _minimised(expanded: _Expanded, n: int, damping: Array | float, box: Box | N
     rights = gradient[n:], hessian[n:, :n]
     feedforward, gain = free_gains(by_control, *rights) if box is None else box_gains(by_control, *rights, box)
     # The cost under this policy; exact with damping and at bounds, too.
-    curvature = _dot(hessian[n:, n:], feedforward)
+    curvature = matmul(hessian[n:, n:], feedforward)
     decrease = -(jnp.sum(feedforward * gradient[n:]) + 0.5 * jnp.sum(feedforward * curvature))
-    cross = _dot(gain.T, hessian[n:, :n])
-    value_gradient = gradient[:n] + _dot(feedforward, hessian[n:, :n]) + _dot(gradient[n:] + curvature, gain)
-    value_hessian = hessian[:n, :n] + cross + cross.T + _dot(gain.T, _dot(hessian[n:, n:], gain))
+    cross = matmul(gain.T, hessian[n:, :n])
+    value_gradient = gradient[:n] + matmul(feedforward, hessian[n:, :n]) + matmul(gradient[n:] + curvature, gain)
+    value_hessian = hessian[:n, :n] + cross + cross.T + matmul(gain.T, matmul(hessian[n:, n:], gain))
     return (value_gradient, 0.5 * (value_hessian + value_hessian.T)), (feedforward, gain, decrease)
 
 
@@ -226,34 +229,30 @@ def _element(stage: _Stage) -> _Element:
     feedforward, gain = free_gains(stage.hessian[n:, n:], stage.gradient[n:], stage.hessian[n:, :n])
     _, spread = free_gains(stage.hessian[n:, n:], stage.gradient[n:], stage.control_matrix.T)
     return _Element(
-        stage.state_matrix + _dot(stage.control_matrix, gain),
-        stage.gap + _dot(stage.control_matrix, feedforward),
-        -_dot(stage.control_matrix, spread),
-        -(stage.gradient[:n] + _dot(stage.hessian[:n, n:], feedforward)),
-        stage.hessian[:n, :n] + _dot(stage.hessian[:n, n:], gain),
+        stage.state_matrix + matmul(stage.control_matrix, gain),
+        stage.gap + matmul(stage.control_matrix, feedforward),
+        -matmul(stage.control_matrix, spread),
+        -(stage.gradient[:n] + matmul(stage.hessian[:n, n:], feedforward)),
+        stage.hessian[:n, :n] + matmul(stage.hessian[:n, n:], gain),
     )
 
 
 def _combined(earlier: _Element, later: _Element) -> _Element:
     """The least cost over two spans as one."""
     unit = jnp.eye(len(earlier.shift), dtype=earlier.shift.dtype)
-    coupling = unit + _dot(earlier.spread, later.curvature)
-    rights = [earlier.matrix, earlier.spread, (earlier.shift + _dot(earlier.spread, later.slope))[:, None]]
+    coupling = unit + matmul(earlier.spread, later.curvature)
+    rights = [earlier.matrix, earlier.spread, (earlier.shift + matmul(earlier.spread, later.slope))[:, None]]
     solved = jnp.linalg.solve(coupling, jnp.concatenate(rights, axis=1))
     n = len(unit)
     matrix, spread, shift = solved[:, :n], solved[:, n : 2 * n], solved[:, 2 * n]
     # (1 + J C)^-1 = 1 - J (1 + C J)^-1 C, so that one factorisation serves both.
-    rest = later.slope - _dot(later.curvature, earlier.shift)
-    slope = rest - _dot(later.curvature, _dot(spread, rest))
-    carried = _dot(later.matrix, spread)
+    rest = later.slope - matmul(later.curvature, earlier.shift)
+    slope = rest - matmul(later.curvature, matmul(spread, rest))
+    carried = matmul(later.matrix, spread)
     return _Element(
-        _dot(later.matrix, matrix),
-        _dot(later.matrix, shift) + later.shift,
-        _dot(carried, later.matrix.T) + later.spread,
-        _dot(earlier.matrix.T, slope) + earlier.slope,
-        _dot(earlier.matrix.T, _dot(later.curvature, matrix)) + earlier.curvature,
+        matmul(later.matrix, matrix),
+        matmul(later.matrix, shift) + later.shift,
+        matmul(carried, later.matrix.T) + later.spread,
+        matmul(earlier.matrix.T, slope) + earlier.slope,
+        matmul(earlier.matrix.T, matmul(later.curvature, matrix)) + earlier.curvature,
     )
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

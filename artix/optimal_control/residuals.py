@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 import artix
+from artix.math.arrays import square_root
 
 Array = jax.Array
 
@@ -178,10 +179,7 @@ def friction_cone(contact_force: Array, friction: float | Array, least_normal: f
     if contact_force.ndim != 1 or len(contact_force) % 3:
         raise ValueError(f"contact_force: expected shape [3 K], the forces on K points; found {contact_force.shape}")
     x, y, normal = contact_force.reshape(-1, 3).T
-    square = x**2 + y**2
-    some = square > 0  # the norm has no derivative at zero; zero is used there
-    tangential = jnp.where(some, jnp.sqrt(jnp.where(some, square, jnp.ones_like(square))), jnp.zeros_like(square))
-    return jnp.stack([tangential - friction * normal, least_normal - normal], axis=1).reshape(-1)
+    return jnp.stack([square_root(x**2 + y**2) - friction * normal, least_normal - normal], axis=1).reshape(-1)
 
 
 def violation(inequality: Array) -> Array:

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import matmul
 from artix.optimal_control.approximation import LinearQuadratic, approximate, exact_hessians
 from artix.optimal_control.box import Box
 from artix.optimal_control.ilqr import Solution
@@ -95,7 +96,7 @@ def problem_cotangent(
     )
     policy = riccati(adjoint)
     deviations, changes = follow(adjoint, policy)
-    next_costates = policy.value_gradient + _times(policy.value_hessian, deviations[1:])
+    next_costates = policy.value_gradient + matmul(policy.value_hessian, deviations[1:, :, None])[..., 0]
     # If only the cost has a cotangent, no adjoint is needed; it would fail with indefinite Hessians.
     is_wanted = jnp.any(gradient != 0) | jnp.any(by_deviation != 0)
     deviations, changes, next_costates = (
@@ -177,7 +178,3 @@ def _filled(values: Any, floats: list[Array]) -> Any:
         ),
         values,
     )
-
-
-def _times(matrices: Array, vectors: Array) -> Array:
-    return jnp.matmul(matrices, vectors[..., None], precision=jax.lax.Precision.HIGHEST)[..., 0]

@@ -41,9 +41,9 @@ def read_tendons(fleet: Fleet, articulation: Articulation, indices: np.ndarray, 
     slots = _slots(fleet, indices, kind)
     data = _read(kind, articulation, indices, slots)
     if kind == "FIXED_TENDON_JOINT":
-        return data._replace(axis=jnp.asarray(_axes(fleet, indices)))
+        return data._replace(axis=jnp.asarray(_axes(fleet, indices, slots)))
     if kind == "SPATIAL_TENDON_ATTACHMENT":
-        offset = _into(_mass_frames(fleet, articulation, indices), data.relative_offset)
+        offset = _into(_mass_frames(fleet, articulation, indices, slots), data.relative_offset)
         return data._replace(relative_offset=jnp.where(slots[..., None] >= 0, offset, jnp.zeros_like(offset)))
     return data
 
@@ -66,9 +66,10 @@ def write_tendons(fleet: Fleet, articulation: Articulation, data: Any, indices: 
         if field.dtype != dtype:
             raise TypeError(f"data for {kind}: {name} must have dtype {dtype}; found {field.dtype}")
     if kind == "FIXED_TENDON_JOINT":
-        _check_axes(data.axis, _axes(fleet, indices), slots)
+        _check_axes(data.axis, _axes(fleet, indices, slots), slots)
     if kind == "SPATIAL_TENDON_ATTACHMENT":
-        frames, old = _mass_frames(fleet, articulation, indices), _read(kind, articulation, indices, slots)
+        frames = _mass_frames(fleet, articulation, indices, slots)
+        old = _read(kind, articulation, indices, slots)
         # Unchanged points keep their bits; converting them there and back would let them drift.
         same = jnp.all(data.relative_offset == _into(frames, old.relative_offset), axis=-1, keepdims=True)
         position = jnp.where(same, old.relative_offset, _out_of(frames, data.relative_offset))
@@ -119,9 +120,8 @@ def _breadth_first(parents: tuple[int, ...]) -> list[int]:
     return order
 
 
-def _axes(fleet: Fleet, indices: np.ndarray) -> np.ndarray:
+def _axes(fleet: Fleet, indices: np.ndarray, slots: np.ndarray) -> np.ndarray:
     """The axis of each tendon joint, padded with zeros."""
-    slots = _slots(fleet, indices, "FIXED_TENDON_JOINT")
     axes = np.zeros(slots.shape, np.uint32)
     for block, index in enumerate(indices):
         topology = fleet.topologies[index]
@@ -144,9 +144,8 @@ def _check_axes(axes: Array, known: np.ndarray, slots: np.ndarray) -> None:
         )
 
 
-def _mass_frames(fleet: Fleet, articulation: Articulation, indices: np.ndarray) -> Placement:
+def _mass_frames(fleet: Fleet, articulation: Articulation, indices: np.ndarray, slots: np.ndarray) -> Placement:
     """The mass frame of each attachment's link in the link's frame, one per slot of the blocks."""
-    slots = _slots(fleet, indices, "SPATIAL_TENDON_ATTACHMENT")
     link = np.zeros(slots.shape, np.int32)
     for block, index in enumerate(indices):
         links = [link for tendon in fleet.topologies[index].spatial_tendons for link in tendon.links]

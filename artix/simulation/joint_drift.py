@@ -6,7 +6,7 @@ import jax
 
 from artix.evaluation.quantity import one_operation, quantity
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_time, check_type, check_vector
+from artix.model.checks import as_time, check_type
 from artix.simulation.common.control import Control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import StepReport
@@ -83,7 +83,6 @@ def _step_with_joint_drift(
     options: SolverOptions,
 ) -> tuple[State, Array, StepReport]:
     control = checked_control(articulation, state, control, options, None)
-    check_vector("drift", drift, (articulation.topology.num_links, 3), articulation.dtype, "L, rotation vectors")
 
     def take(now: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
         outcome = physx_step(articulation, now[0], control, part, options, drift=now[1])

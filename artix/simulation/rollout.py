@@ -9,6 +9,7 @@ import jax
 
 from artix.contact.ground import Ground
 from artix.evaluation.devices import scan
+from artix.math.tangents import without_derivatives
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_type
 from artix.model.scene import Scene
@@ -205,10 +206,7 @@ def settled_contact_memory(
             "of shapes"
         )
     # What is known stays known, so that this is the program of the steps that follow.
-    given = jax.tree.map(
-        lambda leaf: jax.lax.stop_gradient(leaf) if isinstance(leaf, jax.core.Tracer) else leaf,
-        (articulation, state, control, dt, ground),
-    )
+    given = without_derivatives((articulation, state, control, dt, ground))
 
     def again(found: ContactMemory, _: None) -> tuple[ContactMemory, None]:
         here, start, forces, time, floor = given

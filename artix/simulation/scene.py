@@ -17,10 +17,8 @@ from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, check_control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import LinkContactReport, StepReport
-from artix.simulation.contacts import check_memory, touching_of
-from artix.simulation.implicit.step import contact_memory, end_states, solve_step
-from artix.simulation.implicit.step_report import step_reports
-from artix.simulation.step import DEFAULT_OPTIONS, in_parts
+from artix.simulation.contacts import check_memory
+from artix.simulation.step import DEFAULT_OPTIONS, implicit_substep, in_parts
 
 Array = jax.Array
 
@@ -107,14 +105,7 @@ def scene_step(
 def _scene_step(
     scene: Scene, states: States, controls: Controls, dt: Array, options: SolverOptions, ground: Ground | None
 ) -> States:
-    given = _checked(scene, states, controls, options)
-
-    def take_step(now: tuple[State, ...], part: Array) -> tuple[tuple[State, ...], Any]:
-        touching = touching_of(scene, now, ground, options)
-        solved = solve_step(scene.articulations, now, given, part, options, touching)
-        return tuple(end_states(solved)), ()
-
-    return _by_name(scene, in_parts(take_step, scene.check_states(states), dt, options)[0])
+    return _advance(scene, states, None, controls, dt, options, ground)[0]
 
 
 def scene_step_and_report(
@@ -144,18 +135,9 @@ def scene_step_and_report(
 def _scene_step_and_report(
     scene: Scene, states: States, controls: Controls, dt: Array, options: SolverOptions, ground: Ground | None
 ) -> tuple[States, SceneReport]:
-    given = _checked(scene, states, controls, options)
-
-    def take_step(now: tuple[State, ...], part: Array) -> tuple[tuple[State, ...], list[StepReport]]:
-        touching = touching_of(scene, now, ground, options)
-        solved = solve_step(scene.articulations, now, given, part, options, touching)
-        ends = end_states(solved)
-        return tuple(ends), step_reports(solved, ends, options)
-
-    ends, reports = in_parts(take_step, scene.check_states(states), dt, options)
-    between = reports[0].link_contacts
+    ends, _, reports = _advance(scene, states, None, controls, dt, options, ground, with_report=True)
     members = _by_name(scene, [report.replace(link_contacts=None) for report in reports])
-    return _by_name(scene, ends), SceneReport(members, between)
+    return ends, SceneReport(members, reports[0].link_contacts)
 
 
 def scene_step_with_contact_memory(
@@ -212,15 +194,36 @@ def _scene_step_with_memory(
     ground: Ground | None,
     memory: ContactMemory,
 ) -> tuple[States, ContactMemory]:
-    given = _checked(scene, states, controls, options)
+    return _advance(scene, states, memory, controls, dt, options, ground)[:2]
 
-    def take_step(now: tuple[tuple[State, ...], ContactMemory], part: Array) -> tuple[Any, Any]:
-        touching = touching_of(scene, now[0], ground, options, now[1])
-        solved = solve_step(scene.articulations, now[0], given, part, options, touching)
-        return (tuple(end_states(solved)), now[1] if touching is None else contact_memory(solved)), ()
 
-    ends, memory = in_parts(take_step, (scene.check_states(states), memory), dt, options)[0]
-    return _by_name(scene, ends), memory
+def _advance(
+    scene: Scene,
+    states: States,
+    memory: Any,
+    controls: Controls,
+    dt: Array,
+    options: SolverOptions,
+    ground: Ground | None,
+    *,
+    with_report: bool = False,
+) -> tuple[States, Any, list[StepReport]]:
+    """The states after all substeps, the memory if there was one, and the reports of the last substep if wanted."""
+    check_scene_solver(options)
+    start = scene.check_states(states)
+    scene.check_names("controls", controls)
+    given = [controls.get(name, Control()) for name in scene.names]
+    for name, articulation, control in zip(scene.names, scene.articulations, given, strict=True):
+        check_control(articulation, control, f"controls[{name!r}]")
+
+    def take(now: tuple[tuple[State, ...], Any], part: Array) -> tuple[tuple[tuple[State, ...], Any], list[StepReport]]:
+        ends, remembered, reports = implicit_substep(
+            scene, scene.articulations, *now, given, part, options, ground, with_report
+        )
+        return (ends, remembered), reports
+
+    (ends, memory), reports = in_parts(take, (start, memory), dt, options)
+    return _by_name(scene, ends), memory, reports
 
 
 def _arguments(
@@ -257,14 +260,3 @@ def check_scene_solver(options: SolverOptions) -> None:
         raise ValueError(
             f"solver={options.solver!r} knows no contacts between articulations: step scenes with solver='implicit'"
         )
-
-
-def _checked(scene: Scene, states: States, controls: Controls, options: SolverOptions) -> list[Control]:
-    """Checks all arguments and returns the controls in the members' order."""
-    check_scene_solver(options)
-    scene.check_states(states)
-    scene.check_names("controls", controls)
-    given = [controls.get(name, Control()) for name in scene.names]
-    for name, articulation, control in zip(scene.names, scene.articulations, given, strict=True):
-        check_control(articulation, control, f"controls[{name!r}]")
-    return given

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from artix.kinematics.bodies import Placement
 from artix.kinematics.links import forward_kinematics
 from artix.math import spatial, struct
+from artix.math.arrays import chosen
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_number, check_type, check_vector
 from artix.model.states import at_rest
@@ -168,15 +169,15 @@ def sleep_after_step(
     sleep: SleepState,
     control: Control | None,
     dt: float | Array,
-    sleep_threshold: float | Array = SLEEP_THRESHOLD,
+    sleep_threshold: float | Array,
 ) -> tuple[State, SleepState]:
     """Applies sleeping to a step from ``state`` to ``end``; see :func:`step_with_sleep`."""
     dt = jnp.asarray(dt, articulation.dtype)
     sleep = woken_by(control, sleep)
     after = _counted(articulation, end, sleep, dt, jnp.asarray(sleep_threshold, dt.dtype))
     slept, falls_asleep = is_sleeping(sleep), is_sleeping(after)
-    end = _where(falls_asleep, at_rest(end), end)
-    return _where(slept, at_rest(state), end), _where(slept, sleep, after)
+    end = chosen(falls_asleep, at_rest(end), end)
+    return chosen(slept, at_rest(state), end), chosen(slept, sleep, after)
 
 
 def _counted(articulation: Articulation, end: State, sleep: SleepState, dt: Array, threshold: Array) -> SleepState:
@@ -213,7 +214,3 @@ def woken_if(condition: bool | Array, sleep: SleepState) -> SleepState:
     """The counters, raised to their reset value if the condition holds: PhysX's ``autowake``."""
     awake = jnp.maximum(sleep.wake_counter, WAKE_TIME)
     return sleep.replace(wake_counter=jnp.where(condition, awake, sleep.wake_counter))
-
-
-def _where(condition: Array, yes, no):
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), yes, no)

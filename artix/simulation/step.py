@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -13,7 +13,9 @@ from artix.evaluation.quantity import one_operation, quantity
 from artix.kinematics.tree import of_live_dofs
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_type
+from artix.model.scene import Scene
 from artix.model.topology import Topology
+from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, check_control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import StepReport
@@ -215,11 +217,9 @@ def _advance(
     """The state after all substeps, the memory if there was one, and the report of the last substep if wanted."""
     control = checked_control(articulation, state, control, options, ground)
     state = of_live_dofs(articulation.topology, state)
-    if options.substeps == 1:
-        return _substep(articulation, state, memory, control, dt, options, ground, with_report)
 
     def take(now: tuple[State, Any], part: Array) -> tuple[tuple[State, Any], Any]:
-        end, remembered, report = _substep(articulation, now[0], now[1], control, part, options, ground, with_report)
+        end, remembered, report = _substep(articulation, *now, control, part, options, ground, with_report)
         return (end, remembered), report
 
     (end, memory), report = in_parts(take, (state, memory), dt, options)
@@ -236,22 +236,37 @@ def _substep(
     ground: Ground | None,
     with_report: bool,
 ) -> tuple[State, Any, Any]:
-    report = None
     if options.solver == "rk4":
-        return rk4_step(articulation, state, control, dt, options.tendon_law), memory, report
+        return rk4_step(articulation, state, control, dt, options.tendon_law), memory, None
     if options.solver in ("pgs", "tgs"):
         held = held_by(articulation, state, ground, memory)
         outcome = physx_step(articulation, state, control, dt, options, touching=held)
         remembered = memory if memory is None or held is None else outcome.anchors
         return outcome.state, remembered, outcome.report if with_report else None
-    touching = touching_of(articulation, [state], ground, options, memory)
-    solved = solve_step([articulation], [state], [control], dt, options, touching)
+    (end,), memory, reports = implicit_substep(
+        articulation, [articulation], [state], memory, [control], dt, options, ground, with_report
+    )
+    return end, memory, reports[0] if with_report else None
+
+
+def implicit_substep(
+    model: Articulation | Scene,
+    articulations: Sequence[Articulation],
+    states: Sequence[State],
+    memory: ContactMemory | None,
+    controls: Sequence[Control],
+    dt: Array,
+    options: SolverOptions,
+    ground: Ground | None,
+    with_report: bool,
+) -> tuple[tuple[State, ...], ContactMemory | None, list[StepReport]]:
+    """The states after a substep of a model's articulations, the memory if there was one, and the reports if wanted."""
+    touching = touching_of(model, states, ground, options, memory)
+    solved = solve_step(articulations, states, controls, dt, options, touching)
     ends = end_states(solved)
-    if with_report:
-        (report,) = step_reports(solved, ends, options)
     if memory is not None and touching is not None:
         memory = contact_memory(solved)
-    return ends[0], memory, report
+    return tuple(ends), memory, step_reports(solved, ends, options) if with_report else []
 
 
 def in_parts(

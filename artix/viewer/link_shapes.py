@@ -7,9 +7,10 @@ import numpy as np
 
 import artix
 from artix import Articulation
+from artix.io.common.poses import quaternion_from_matrix
 from artix.math.arrays import host_arrays
 from artix.viewer.meshes import box_mesh, capsule_mesh, sphere_mesh
-from artix.viewer.transforms import compose, quaternion_from_matrix, quaternion_from_z_to, rotate
+from artix.viewer.transforms import compose, quaternion_from_z_to, rotate
 from artix.viewer.visuals import Visual, static_topology
 
 

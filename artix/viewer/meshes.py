@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from artix import Geometry, GeometryType
+from artix.io.usd.shapes import hull_triangles
 
 #: Corners of circles: enough to look round at the size of a link, few enough for fleets.
 AROUND = 20
@@ -109,23 +110,16 @@ def cone_mesh(radius: float, length: float) -> TriangleMesh:
 
 def hull_mesh(points: npt.ArrayLike, radius: float = 0.0) -> TriangleMesh:
     """The convex hull of points [P, 3], or of spheres of this radius [m] around them; a box if it has no volume."""
-    from scipy.spatial import ConvexHull, QhullError
-
     cloud = np.asarray(points, float)
     if radius > 0.0:
         ball = sphere_mesh(radius).vertices[::3]
         cloud = (cloud[:, None] + ball).reshape(-1, 3)
-    try:
-        hull = ConvexHull(cloud)
-    except (QhullError, ValueError):
+    triangles = hull_triangles(cloud)
+    if triangles is None:
         low, high = cloud.min(axis=0), cloud.max(axis=0)
         flat = box_mesh(np.maximum(0.5 * (high - low), 1e-3))
         return TriangleMesh(flat.vertices + 0.5 * (low + high), flat.faces)
-    corners = hull.points[hull.simplices]
-    normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    inward = np.sum(normals * hull.equations[:, :3], axis=1) < 0.0
-    corners[inward] = corners[inward, ::-1]
-    return TriangleMesh(corners.reshape(-1, 3), np.arange(3 * len(corners), dtype=np.uint32).reshape(-1, 3))
+    return TriangleMesh(cloud[triangles].reshape(-1, 3), np.arange(triangles.size, dtype=np.uint32).reshape(-1, 3))
 
 
 def geometry_mesh(geometry: Geometry) -> TriangleMesh:

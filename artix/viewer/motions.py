@@ -118,20 +118,12 @@ def _arranged(states: State, count: int | None, width: int, owner: str) -> State
       width: the number of joint coordinates.
       owner: how messages name the robots.
     """
-    arrays = (
-        [
-            np.asarray(leaf)
-            for leaf in (states.root_pose, states.root_velocity, states.joint_position, states.joint_velocity)
-        ]
-        if isinstance(states, State)
-        else []
-    )
-    if not arrays:
+    if not isinstance(states, State):
         raise ValueError(f"states must be an artix.State, such as artix.rollout returns; found {type(states).__name__}")
-    names = [field.name for field in dataclasses.fields(states)]
-    leading = arrays[names.index("joint_position")].shape[:-1]
+    arrays = {field.name: np.asarray(getattr(states, field.name)) for field in dataclasses.fields(states)}
+    leading = arrays["joint_position"].shape[:-1]
     own = {"root_pose": 7, "root_velocity": 6, "joint_position": width, "joint_velocity": width}
-    for name, array in zip(names, arrays, strict=True):
+    for name, array in arrays.items():
         if array.shape != (*leading, own[name]):
             raise ValueError(
                 f"states of {owner}: {name} must have shape [..., {own[name]}] with the leading axes {leading} of "
@@ -150,4 +142,4 @@ def _arranged(states: State, count: int | None, width: int, owner: str) -> State
             f"states of {owner}: expected no leading axes (a still), [T] (a motion) or [T, N] (motions of a batch), "
             f"none of them empty; found {leading}"
         )
-    return State(*(array.reshape(*axes[len(leading)], -1) for array in arrays))  # type: ignore[arg-type]  # NumPy's
+    return State(*(array.reshape(*axes[len(leading)], -1) for array in arrays.values()))  # type: ignore[arg-type]  # NumPy's

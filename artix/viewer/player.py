@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import threading
 import time
+import webbrowser
 from collections.abc import Mapping
 from typing import Any
 
@@ -167,10 +168,8 @@ def view(
     """
     scene = make_scene(robots, states, dt, ground=ground, **options)
     curves = checked_series(series or {}, scene.num_frames)
-    shown = Viewer(open_server(host, port, "artix"), scene, curves)
+    shown = Viewer(open_server(host, port), scene, curves)
     if open_browser:
-        import webbrowser
-
         webbrowser.open(shown.url)
     return shown
 

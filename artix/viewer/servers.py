@@ -28,13 +28,12 @@ def import_viser() -> Any:
     return viser
 
 
-def open_server(host: str, port: int | None, title: str) -> Any:
+def open_server(host: str, port: int | None) -> Any:
     """Starts a viser server.
 
     Args:
       host: the address to listen on: ``"127.0.0.1"`` for browsers on this machine only, ``"0.0.0.0"`` for all.
       port: the port, or 0 for any free one; by default the first free one from 8080.
-      title: title of the panel.
 
     Raises:
       ValueError: the port is not one from 0 to 65535.
@@ -48,7 +47,7 @@ def open_server(host: str, port: int | None, title: str) -> Any:
     if port != 0:
         port = _free_port(host, range(FIRST_PORT, FIRST_PORT + 100) if port is None else (port,))
     with _quiet():
-        server = viser.ViserServer(host=host, port=port, label=title, verbose=False)
+        server = viser.ViserServer(host=host, port=port, label="artix", verbose=False)
     server.gui.configure_theme(show_logo=False, show_share_button=False)
     if hasattr(server.gui, "main_panel"):  # viser 1.1: beside the robots instead of over them
         server.gui.main_panel.dock_right()
@@ -75,7 +74,7 @@ def wait_for(closed: threading.Event, close: Callable[[], None]) -> None:
 @contextlib.contextmanager
 def private_server() -> Iterator[Any]:
     """A server for recordings only, which no browser visits."""
-    server = open_server("127.0.0.1", 0, "artix")
+    server = open_server("127.0.0.1", 0)
     try:
         yield server
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import webbrowser
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
@@ -186,10 +187,8 @@ def pose(
     scene = make_scene(articulation, start, 1.0, visuals=visuals, ground=ground, show=show)
     if scene.crowds[0].poses.shape[:2] != (1, 1):
         raise ValueError(f"pose needs one robot in one state; found {scene.crowds[0].poses.shape[:2]} of them [T, N]")
-    posed = Poser(open_server(host, port, "artix"), articulation, start, scene)
+    posed = Poser(open_server(host, port), articulation, start, scene)
     if open_browser:
-        import webbrowser
-
         webbrowser.open(posed.url)
     return posed
 

@@ -36,17 +36,3 @@ def quaternion_from_z_to(direction: np.ndarray) -> np.ndarray:
     opposite = z < -1.0 + 1e-12
     quaternion = np.stack([np.where(opposite, 1.0, -y), np.where(opposite, 0.0, x), 0.0 * z, 1.0 + z], axis=-1)
     return quaternion / np.linalg.norm(quaternion, axis=-1, keepdims=True)
-
-
-def quaternion_from_matrix(matrix: np.ndarray) -> np.ndarray:
-    """The unit quaternion xyzw [4] of a rotation matrix [3, 3], computed from its largest entry (Shepperd, 1978)."""
-    m, trace = matrix, np.trace(matrix)
-    largest = int(np.argmax([*np.diag(m), trace]))
-    if largest == 3:
-        found = np.array([m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1], 1.0 + trace])
-    else:
-        i, j, k = largest, (largest + 1) % 3, (largest + 2) % 3
-        found = np.empty(4)
-        found[[i, j, k]] = 1.0 - trace + 2.0 * m[i, i], m[j, i] + m[i, j], m[k, i] + m[i, k]
-        found[3] = m[k, j] - m[j, k]
-    return found / np.linalg.norm(found)

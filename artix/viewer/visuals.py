@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from artix import Articulation, Geometry, GeometryType, Topology
 from artix.math.arrays import host_arrays
+from artix.model.geometry import SIZE_NUMBERS
 from artix.viewer.meshes import TriangleMesh, geometry_mesh
 
 IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -64,7 +65,7 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
     ends = np.cumsum([0, *(one.num_points for one in structures)])
     visuals = list[Visual]()
     for k, one in enumerate(structures):
-        sizes = {GeometryType.SPHERE: 1, GeometryType.BOX: 3, GeometryType.HULL: 1}.get(one.type, 2)
+        sizes = SIZE_NUMBERS[one.type]
         points = np.asarray(numbers.point, float)[ends[k] : ends[k + 1]] if one.type is GeometryType.HULL else None
         shape = Geometry(type=one.type, size=tuple(np.asarray(numbers.size[k], float)[:sizes]), points=points)
         pose = np.asarray(numbers.pose[k], float)

@@ -107,7 +107,6 @@ def test_content_that_is_no_urdf_is_an_error_with_its_line(urdf, capsys):
         ["dance"],
         ["demo", "--members", "0"],
         ["info"],
-        ["view", "arm7", "--port", "99999"],
         *([*command, "--seed", str(2**70)] for command in (["demo"], ["train", "cart_pole"], ["play", "arm_reach"])),
     ],
 )
@@ -115,6 +114,11 @@ def test_wrong_usage_exits_with_two(arguments, capsys):
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
     assert exit_.value.code == 2
+
+
+def test_a_port_that_does_not_exist_is_one_line_on_stderr(capsys):
+    assert main(["view", "arm7", "--port", "99999", "--no-browser"]) == 1
+    assert capsys.readouterr().err == "artix: port must be from 0 to 65535; found 99999\n"
 
 
 def test_view_of_a_file_without_suffix_is_one_line_on_stderr(tmp_path, capsys):

@@ -12,7 +12,8 @@ import pytest
 
 import artix
 from artix import ArticulationBuilder, Axis, Joint, LoopJoint, LoopJointType
-from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType, anchor_rows, loop_anchors
+from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorType
+from artix.constraints.anchors import anchor_rows, loop_anchors
 from tests.dynamics.test_dynamics_derivatives import KINDS, PARENTS, along_configuration, relative
 from tests.support import oracle_constraints, oracles
 from tests.support.bases import BASES_FIXED_WEEKLY

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from jax import export
 
 import artix
 from tests.support.models import random_states, tree_of
+from tests.support.programs import agree
 
 ARTICULATION = tree_of(
     ["revolute_twist", "spherical_012", "prismatic_x", "revolute_swing1"], [0, 1, 0, 3], fixed_base=False
@@ -37,10 +37,6 @@ def _arguments(size: int) -> tuple[artix.State, jax.Array]:
     return random_states(ARTICULATION, size), jnp.asarray(forces)
 
 
-def _agree(found: Any, wanted: Any) -> None:
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9), found, wanted)
-
-
 @pytest.mark.parametrize(
     "name", [pytest.param(x, marks=pytest.mark.slow) if x != "mass_matrix" else x for x in FUNCTIONS]
 )
@@ -62,7 +58,7 @@ def test_batches_of_any_size(name: str) -> None:
     exported = export.export(program)(*shapes)
     for size in (1, 3, 100):
         arguments = _arguments(size)
-        _agree(exported.call(*arguments), program(*arguments))
+        agree(exported.call(*arguments), program(*arguments), 1e-9)
 
 
 def test_exports_hold_nothing_of_the_machine() -> None:
@@ -72,7 +68,7 @@ def test_exports_hold_nothing_of_the_machine() -> None:
     assert "artix_" in program.lower(*arguments).as_text()
     exported = export.export(program, platforms=["cpu", "cuda"])(*arguments)
     assert "custom_call" not in exported.mlir_module()
-    _agree(exported.call(*arguments), program(*arguments))
+    agree(exported.call(*arguments), program(*arguments), 1e-9)
 
 
 @pytest.mark.parametrize("name", ["mass_matrix", "inverse_dynamics", "forward_dynamics"])

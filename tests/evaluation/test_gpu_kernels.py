@@ -28,6 +28,7 @@ from artix.evaluation.scalar_program import Op, ScalarProgram
 from artix.evaluation.scalar_schedule import fewest_live
 from artix.evaluation.scalarize import scalarize
 from tests.support.gpu_threads import run_threads
+from tests.support.programs import programs_in
 from tests.support.scalar_interpreter import interpret
 
 pytestmark = pytest.mark.skipif(cpu_available() is not None, reason=f"no kernels here: {cpu_available()}")
@@ -48,11 +49,6 @@ def states(name: str, count: int) -> tuple[Any, jax.Array]:
     keys = jax.random.split(jax.random.key(3), count)
     state = jax.vmap(functools.partial(artix.random_state, robot(name)))(keys)
     return single((state, jax.random.normal(jax.random.key(4), (count, robot(name).topology.nv))))
-
-
-def operations(function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """The equations of programs in a function."""
-    return [e for e in jax.make_jaxpr(function)(*arguments).eqns if e.primitive is program_p]
 
 
 def groups_in(equation: Any) -> tuple[Axes, ...]:
@@ -220,7 +216,7 @@ def test_rows_too_long_for_shared_memory() -> None:
 
 
 def program_of(function: Callable[..., Any], name: str) -> ScalarProgram:
-    equation = operations(bound(function, name), *states(name, 2))[-1]
+    equation = programs_in(bound(function, name), *states(name, 2))[-1]
     return scalars_of(equation.params["program"], levels_of(equation.params["axes"], len(equation.invars)))
 
 
@@ -239,7 +235,7 @@ def test_schedule_keeps_the_program_and_has_fewer_live_scalars() -> None:
 
 
 def kernel_of(function: Callable[..., Any], name: str) -> Any:
-    equation = operations(bound(function, name), *states(name, 2))[-1]
+    equation = programs_in(bound(function, name), *states(name, 2))[-1]
     layout = layout_of(equation)
     return build_for_gpu(layout.program, layout.mapped, layout.has_items)
 

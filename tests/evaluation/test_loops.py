@@ -13,11 +13,11 @@ from jax import lax
 import artix
 from artix.evaluation import kernels, scalar_evaluation
 from artix.evaluation.compilation import scalars_of
-from artix.evaluation.operation import program_p
 from artix.evaluation.scalar_order import depth_first
 from artix.evaluation.scalar_program import Op
 from artix.evaluation.scalar_schedule import fewest_live
 from artix.evaluation.scalarize import scalarize
+from tests.support.programs import programs_in
 from tests.support.scalar_interpreter import check_program, interpret
 
 _ROOM = np.random.default_rng(0).normal(size=(31, 31))
@@ -176,11 +176,6 @@ def _cart():
     return artix.robots.load("cart_pole")
 
 
-def _program_of(function, *arguments):
-    (equation,) = (e for e in jax.make_jaxpr(function)(*arguments).eqns if e.primitive is program_p)
-    return equation.params["program"]
-
-
 def test_substeps_are_a_loop():
     """A step of 200 parts is 200 steps, and its kernel no larger than that of a few."""
     robot, options = _cart(), artix.SolverOptions(substeps=200)
@@ -192,7 +187,8 @@ def test_substeps_are_a_loop():
     def steps(state):
         return lax.scan(lambda now, _: (artix.step(robot, now, None, 0.001), None), state, length=200)[0]
 
-    program = _program_of(parts, jax.tree.map(lambda x: x[0], states))
+    (equation,) = programs_in(parts, jax.tree.map(lambda x: x[0], states))
+    program = equation.params["program"]
     scalars = scalars_of(program, (1,) * len(program.traced))
     assert [loop.length for loop in scalars.loops] == [200] and scalars.size < 2_000
     (cost,) = artix.explain(lambda robot, state: parts(state), robot).operations
@@ -243,7 +239,8 @@ def test_contact_solvers_are_loops(method):
             "jacfwd": jax.jacfwd(solve, 1),
             "jacrev": jax.jacrev(solve, 1),
         }
-        program = _program_of(solve, delassus[0], velocity[0])
+        (equation,) = programs_in(solve, delassus[0], velocity[0])
+        program = equation.params["program"]
         assert 400 in [loop.length for loop in scalars_of(program, (1, 1)).loops]
         for name, function in functions.items():
             found = jax.jit(jax.vmap(function))(delassus, velocity)

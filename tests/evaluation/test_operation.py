@@ -19,6 +19,7 @@ import artix
 from artix.evaluation import quantity
 from artix.evaluation.operation import evaluate, program_p
 from tests.support.models import random_states, random_tree, state_at
+from tests.support.programs import agree, programs_in
 
 
 def function(x, parameters):
@@ -131,11 +132,6 @@ def _inputs() -> tuple[jax.Array, dict[str, jax.Array]]:
     }
 
 
-def _agree(found: Any, wanted: Any, tolerance: float = 1e-12) -> None:
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
-
-
 #: Nestings that take a second each and whose parts are among the others; the everyday suite leaves them out.
 LONG_NESTINGS = (
     "gradients",
@@ -161,9 +157,9 @@ def test_nestings(nesting: str) -> None:
     wanted = jax.jit(functools.partial(NESTINGS[nesting], function))(x, parameters)
     for kernels in (True, False):
         with artix.use_kernels(kernels):
-            _agree(NESTINGS[nesting](operation, x, parameters), wanted)
-            _agree(jax.jit(functools.partial(NESTINGS[nesting], operation))(x, parameters), wanted)
-            _agree(jax.jit(lambda x: NESTINGS[nesting](operation, x, parameters))(x), wanted)
+            agree(NESTINGS[nesting](operation, x, parameters), wanted)
+            agree(jax.jit(functools.partial(NESTINGS[nesting], operation))(x, parameters), wanted)
+            agree(jax.jit(lambda x: NESTINGS[nesting](operation, x, parameters))(x), wanted)
 
 
 def motion(name: str, robot: artix.Articulation, state: artix.State) -> jax.Array:
@@ -172,19 +168,15 @@ def motion(name: str, robot: artix.Articulation, state: artix.State) -> jax.Arra
     return artix.forward_dynamics(robot, state, jnp.ones(robot.topology.nv, robot.dtype))
 
 
-def _operations(function, *arguments) -> list[Any]:
-    return [each for each in jax.make_jaxpr(function)(*arguments).eqns if each.primitive is program_p]
-
-
 @pytest.mark.parametrize("name", ["forward_dynamics", "step"])
 def test_derivatives_of_batches_are_one_operation(name: str) -> None:
     """Whose values are computed once for all tangents."""
     robot = random_tree(3, 3, fixed_base=False)
     states = random_states(robot, 7)
-    forward = _operations(jax.vmap(jax.jacfwd(lambda state: motion(name, robot, state))), states)
+    forward = programs_in(jax.vmap(jax.jacfwd(lambda state: motion(name, robot, state))), states)
     assert [len(each.params["axes"]) for each in forward[-1:]] == [2]
     assert forward[-1].params["axes"][0].size == 7
-    backward = _operations(jax.vmap(jax.jacrev(lambda state: motion(name, robot, state))), states)
+    backward = programs_in(jax.vmap(jax.jacrev(lambda state: motion(name, robot, state))), states)
     assert [axis.size for axis in backward[-1].params["axes"]] == [7, robot.topology.num_dofs + 6 * (name != "step")]
 
 
@@ -205,13 +197,13 @@ def test_linear_functions_can_be_transposed(fixed_base: bool) -> None:
     for linear in (solve, scaled):
         matrix = jax.jacfwd(linear)(jnp.zeros(n))
         transposed = jax.linear_transpose(linear, force)
-        _agree(transposed(force)[0], force @ matrix, 1e-9)
-        _agree(jax.jit(lambda y, transposed=transposed: transposed(y)[0])(force), force @ matrix, 1e-9)
+        agree(transposed(force)[0], force @ matrix, 1e-9)
+        agree(jax.jit(lambda y, transposed=transposed: transposed(y)[0])(force), force @ matrix, 1e-9)
     many = jax.vmap(lambda state, x: artix.mass_matrix_solve(robot, state, x), (0, None))
     matrices = jax.vmap(lambda state: artix.mass_matrix_inverse(robot, state))(states)
     cotangents = jnp.asarray(np.random.default_rng(1).normal(size=(5, n)))
     (found,) = jax.linear_transpose(lambda x: many(states, x), force)(cotangents)
-    _agree(found, jnp.einsum("bi,bij->j", cotangents, matrices), 1e-9)
+    agree(found, jnp.einsum("bi,bij->j", cotangents, matrices), 1e-9)
 
 
 def test_what_cannot_be_transposed_or_expanded_is_refused_by_name() -> None:
@@ -257,8 +249,8 @@ def test_known_parameters_are_numbers_of_the_program() -> None:
     """What a compiled function closes over; arguments, and what is not compiled, are operands."""
     robot = random_tree(3, 3, fixed_base=False)
     state = state_at(random_states(robot, 1), 0)
-    (closed,) = _operations(lambda state: artix.mass_matrix(robot, state), state)
-    (given,) = _operations(artix.mass_matrix, robot, state)
+    (closed,) = programs_in(lambda state: artix.mass_matrix(robot, state), state)
+    (given,) = programs_in(artix.mass_matrix, robot, state)
     assert (len(closed.invars), len(given.invars)) == (4, 4 + len(jax.tree.leaves(robot)))
     assert given.params["program"].known == {}
     inside = jax.make_jaxpr(lambda states: jax.lax.map(lambda state: artix.mass_matrix(robot, state), states))
@@ -282,12 +274,12 @@ def test_few_robots_are_known_outside_of_compiled_functions(monkeypatch: pytest.
     again = jax.tree.map(jnp.copy, robots[0])
     wanted = [jax.jit(artix.bias_force)(one, state) for one in robots]
     monkeypatch.setattr(module, "evaluate", recorded)
-    _agree([artix.bias_force(one, state) for one in robots], wanted)
+    agree([artix.bias_force(one, state) for one in robots], wanted)
     count = len(jax.tree.leaves(robot))
     assert seen == [count] * 4 + [0, 0] + [count] * 2
     # What is known is kept by the program, whatever becomes of the robot.
     robots[0].link_mass.delete()
-    _agree(artix.bias_force(again, state), wanted[0])
+    agree(artix.bias_force(again, state), wanted[0])
     assert seen[-1] == count
     # For the others no program is made, not even to be forgotten.
     monkeypatch.setattr("artix.evaluation.program.Program.with_known", None)
@@ -302,7 +294,7 @@ def test_arrays_of_numpy_may_change() -> None:
     before = artix.bias_force(heavier, state)
     masses *= 2
     found = artix.bias_force(heavier, state)
-    _agree(found, artix.bias_force(robot.replace(link_mass=2 * robot.link_mass), state))
+    agree(found, artix.bias_force(robot.replace(link_mass=2 * robot.link_mass), state))
     assert float(jnp.max(jnp.abs(found - before))) > 1e-3
 
 
@@ -366,14 +358,14 @@ def test_checkify_and_debugging() -> None:
     state = state_at(random_states(robot, 1), 0)
     error, found = checkify.checkify(artix.bias_force, errors=checkify.float_checks)(robot, state)
     error.throw()
-    _agree(found, artix.bias_force(robot, state))
+    agree(found, artix.bias_force(robot, state))
     with jax.debug_nans(True):
-        _agree(jax.jit(artix.bias_force)(robot, state), found)
+        agree(jax.jit(artix.bias_force)(robot, state), found)
     bad = state.replace(joint_position=state.joint_position * jnp.nan)
     with jax.debug_nans(True), pytest.raises(FloatingPointError):
         jax.jit(artix.bias_force)(robot, bad)
     with jax.disable_jit():
-        _agree(artix.bias_force(robot, state), found)
+        agree(artix.bias_force(robot, state), found)
 
 
 def test_threads_share_programs() -> None:
@@ -392,7 +384,7 @@ def test_threads_share_programs() -> None:
     for thread in threads:
         thread.join()
     for number in range(8):
-        _agree(found[number], wanted[number])
+        agree(found[number], wanted[number])
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from tests.constraints.test_constraint_programs import standing
 from tests.evaluation.test_programs import ROBOTS
 from tests.simulation.test_stepping import SOLVERS, _everything
 from tests.support.models import random_states, tree_of
+from tests.support.programs import agree
 from tests.support.quantities import FUNCTIONS, QUANTITIES
 
 BATCH, EVERYWHERE = jax.sharding.PartitionSpec("batch"), jax.sharding.PartitionSpec()
@@ -55,10 +56,6 @@ def _arguments(articulation: artix.Articulation, size: int):
     return random_states(articulation, size), acceleration, wrenches
 
 
-def _agree(found: Any, wanted: Any) -> None:
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9), found, wanted)
-
-
 @pytest.mark.parametrize("size", [40, 100, 1000])
 @pytest.mark.parametrize("name", ["link_poses", "mass_matrix", "inverse_dynamics", "forward_dynamics"])
 def test_split_programs_need_no_communication(name: str, size: int) -> None:
@@ -69,7 +66,7 @@ def test_split_programs_need_no_communication(name: str, size: int) -> None:
     compiled = jax.jit(batched).lower(*there).compile()
     text = compiled.as_text()
     assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
-    _agree(compiled(*there), jax.jit(batched)(*arguments))
+    agree(compiled(*there), jax.jit(batched)(*arguments), 1e-9)
 
 
 @pytest.mark.parametrize("split", ["outer", "inner"])
@@ -92,7 +89,7 @@ def test_either_of_two_batches_is_split(split: str) -> None:
     text = compiled.as_text()
     assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
     assert "artix_" in text
-    _agree(compiled(*there), of_all(articulation, states, forces))
+    agree(compiled(*there), of_all(articulation, states, forces), 1e-9)
 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in QUANTITIES)])
@@ -127,7 +124,7 @@ def test_values_by_shard_map(name: str) -> None:
     articulation = _tree()
     arguments = _arguments(articulation, 130)
     batched = jax.vmap(lambda *arguments: FUNCTIONS[name](articulation, *arguments))
-    _agree(jax.jit(_by_shard_map(batched))(*arguments), jax.jit(batched)(*arguments))
+    agree(jax.jit(_by_shard_map(batched))(*arguments), jax.jit(batched)(*arguments), 1e-9)
 
 
 def _losses_and_gradient(solver: str):
@@ -173,4 +170,4 @@ def test_steps_by_shard_map(solver: str) -> None:
     """The gradient by what all devices share is the sum of theirs."""
     function, arguments = _losses_and_gradient(solver)
     on_devices = _by_shard_map(function, replicated=1, out_specs=(BATCH, EVERYWHERE))
-    _agree(jax.jit(on_devices)(*arguments), jax.jit(function)(*arguments))
+    agree(jax.jit(on_devices)(*arguments), jax.jit(function)(*arguments), 1e-9)

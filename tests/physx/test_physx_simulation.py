@@ -11,7 +11,7 @@ import pytest
 
 import artix
 from artix import Axis, Drive, Joint, LoopJoint, LoopJointType, physx
-from artix.constraints.anchors import Anchors
+from artix.constraints.anchor_structure import Anchors
 from artix.physx import ArticulationFlag, ArticulationKinematicFlag, ArticulationMotion
 from tests.constraints.test_anchors import four_bar
 from tests.support import oracle_constraints, oracles

@@ -12,7 +12,8 @@ import pytest
 
 import artix
 from artix import ArticulationBuilder, Axis, Control, Drive, Joint, LoopJoint, LoopJointType, SolverOptions
-from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType, anchor_rows, loop_anchors
+from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorType
+from artix.constraints.anchors import anchor_rows, loop_anchors
 from artix.model.couplings import LoopJoints, LoopJointStructure
 from tests.simulation.test_stepping import pendulum
 from tests.support import oracle_constraints, oracles

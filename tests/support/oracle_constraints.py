@@ -10,7 +10,7 @@ import numpy as np
 import pinocchio as pin
 
 from artix import Articulation, Constraints
-from artix.constraints.anchors import Anchors, AnchorStructure, AnchorType
+from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorType
 from tests.support.models import random_pose
 from tests.support.oracle_derivatives import drift_by_velocity, turns_of_root
 from tests.support.oracles import Oracle, placement_of

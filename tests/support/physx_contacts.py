@@ -20,16 +20,15 @@ from artix import (
     SolverOptions,
 )
 from tests.support.physx_contact_scenes import RUNS, SCENES
+from tests.support.physx_mechanisms import arrays_in
 
 DATA = Path(__file__).parents[1] / "data" / "physx" / "contact"
 _SIZES = {"sphere": ("radius",), "capsule": ("radius", "half_length"), "box": ("half_extents",)}
 
 
-@functools.cache
 def recorded(name: str, run: str) -> dict[str, np.ndarray]:
-    """The recorded arrays of a run of a scene, in float64."""
-    with np.load(DATA / f"{name}.npz") as data:
-        return {key.split("/")[1]: data[key].astype(float) for key in data if key.startswith(f"{run}/")}
+    """The recorded arrays of a run of a scene."""
+    return arrays_in(DATA / f"{name}.npz", f"{run}/")
 
 
 def _joint(spec: dict | None) -> Joint | None:

@@ -44,24 +44,25 @@ def specification(name: str) -> dict:
 
 
 @functools.cache
+def arrays_in(path: Path, group: str = "") -> dict[str, np.ndarray]:
+    """The arrays of a file whose names begin with ``group``, by the rest of their names, in float64."""
+    with np.load(path) as data:
+        return {key.removeprefix(group): data[key].astype(float) for key in data if key.startswith(group)}
+
+
 def recorded(name: str) -> dict[str, np.ndarray]:
-    """The recorded arrays of a mechanism, in float64."""
-    with np.load(DATA / f"{name}.npz") as data:
-        return {key: data[key].astype(float) for key in data}
+    """The recorded arrays of a mechanism."""
+    return arrays_in(DATA / f"{name}.npz")
 
 
-@functools.cache
 def recorded_steps(name: str) -> dict[str, np.ndarray]:
-    """The recorded steps of a mechanism, in float64."""
-    with np.load(DATA / f"{name}_steps.npz") as data:
-        return {key: data[key].astype(float) for key in data}
+    """The recorded steps of a mechanism."""
+    return arrays_in(DATA / f"{name}_steps.npz")
 
 
-@functools.cache
 def recorded_inverse_dynamics(name: str) -> dict[str, np.ndarray]:
-    """The recorded arrays of inverse dynamics of a mechanism, in float64."""
-    with np.load(DATA / "inverse_dynamics.npz") as data:
-        return {key.split("/")[1]: data[key].astype(float) for key in data if key.startswith(f"{name}/")}
+    """The recorded arrays of inverse dynamics of a mechanism."""
+    return arrays_in(DATA / "inverse_dynamics.npz", f"{name}/")
 
 
 @functools.cache

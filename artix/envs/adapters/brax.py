@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from artix.envs import Environment, EnvState, autoreset
+from artix.envs import Environment, EnvState, autoreset, random_numbers
 
 Array = jax.Array
 
@@ -51,8 +51,7 @@ class BraxEnvironment:
 
     def reset(self, rng: Array) -> Any:
         """Begins an episode and returns Brax's ``State``. ``rng`` is a raw or typed key."""
-        typed = jnp.issubdtype(rng.dtype, jax.dtypes.prng_key)
-        state = self.environment.reset(rng if typed else jax.random.wrap_key_data(rng))
+        state = self.environment.reset(random_numbers.typed(rng))
         info = {"truncation": state.info["truncation"]}
         return _brax_state()(_raw(state), state.obs, state.reward, state.done, state.metrics, info)
 

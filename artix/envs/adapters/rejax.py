@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.envs import Environment, EnvState, autoreset
+from artix.envs import Environment, EnvState, autoreset, random_numbers
 from artix.math import struct
 
 Array = jax.Array
@@ -63,8 +63,7 @@ class GymnaxEnvironment:
 
     def reset(self, key: Array, params: EnvParams | None = None) -> tuple[Array, EnvState]:
         """Begins an episode. Returns observation and state."""
-        typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-        state = self._again.reset(key if typed else jax.random.wrap_key_data(key))
+        state = self._again.reset(random_numbers.typed(key))
         return _seen(state), state
 
     def step(

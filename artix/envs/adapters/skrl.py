@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from artix.envs import Environment, EnvState, autoreset
+from artix.envs import Environment, EnvState, autoreset, random_numbers
 
 Array = jax.Array
 
@@ -47,8 +47,7 @@ class PlaygroundFleet:
 
     def reset(self, keys: Array) -> EnvState:
         """Begins an episode for each raw or typed key [num_envs]."""
-        typed = jax.numpy.issubdtype(keys.dtype, jax.dtypes.prng_key)
-        return jax.vmap(self._again.reset)(keys if typed else jax.random.wrap_key_data(keys))
+        return jax.vmap(self._again.reset)(random_numbers.typed(keys))
 
     def step(self, state: EnvState, actions: Array) -> EnvState:
         """Advances by one control period, with actions [num_envs, action_size]."""

@@ -13,7 +13,7 @@ from artix.envs import observations, rewards
 from artix.envs.environment import Environment
 from artix.envs.randomization import Change
 from artix.envs.transition import Outcome, Transition
-from artix.math.arrays import with_entries
+from artix.math.arrays import square_root, with_entries
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -136,8 +136,7 @@ class ArmReach(Environment):
         """The weighted terms."""
         state, memory = transition.state, transition.memory
         way, turn = _to_target(transition)
-        square = jnp.sum(way**2)
-        distance = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+        distance = square_root(jnp.sum(way**2))
         alignment = 0.5 * (jnp.trace(turn) - 1)
         signals = {
             "distance": distance,

@@ -178,10 +178,8 @@ class QuadrupedGetUp(Environment):
     def outcome(self, transition: Transition) -> Outcome:
         """The weighted terms."""
         robot, state, memory = transition.articulation, transition.state, transition.memory
-        middle, half = (
-            0.5 * (robot.joint_lower_limit + robot.joint_upper_limit),
-            0.5 * (robot.joint_upper_limit - robot.joint_lower_limit),
-        )
+        middle = 0.5 * (robot.joint_lower_limit + robot.joint_upper_limit)
+        half = 0.5 * (robot.joint_upper_limit - robot.joint_lower_limit)
         signals = {
             "projected_gravity": observations.projected_gravity(robot, state, "imu"),
             "height": state.root_pose[2],

@@ -16,15 +16,17 @@ _NOT_NEGATIVE = (
     *("envelope.velocity_dependent_resistance", "envelope.speed_effort_gradient"),
     *("mimic.natural_frequency", "mimic.damping_ratio", "loop_joints.min_distance"),
     *("geometry.size", "geometry.friction", "geometry.damping"),
-    *(f"{tendons}_tendons.{gain}" for tendons in ("fixed", "spatial") for gain in ("stiffness", "damping")),
-    *(f"{tendons}_tendons.limit_stiffness" for tendons in ("fixed", "spatial")),
+    *("fixed_tendons.stiffness", "fixed_tendons.damping", "fixed_tendons.limit_stiffness"),
+    *("spatial_tendons.stiffness", "spatial_tendons.damping", "spatial_tendons.limit_stiffness"),
 )
 _BOUNDS = (
     *("max_joint_velocity", "max_joint_force", "max_link_linear_velocity", "max_link_angular_velocity"),
     *("drive.max_force", "envelope.max_effort", "envelope.max_actuator_velocity", "loop_joints.max_distance"),
 )
-_POSES = ("link_com_pose", "joint_parent_pose", "joint_child_pose", "frame_local_pose", "geometry.pose")
-_LOOP_POSES = ("loop_joints.pose_a", "loop_joints.pose_b")
+_POSES = (
+    *("link_com_pose", "joint_parent_pose", "joint_child_pose", "frame_local_pose"),
+    *("geometry.pose", "loop_joints.pose_a", "loop_joints.pose_b"),
+)
 _INTERVALS = {
     "joint_lower_limit": "joint_upper_limit",
     "fixed_tendons.lower_limit": "fixed_tendons.upper_limit",
@@ -35,7 +37,7 @@ _RULES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
     **dict.fromkeys(_NOT_NEGATIVE, (lambda x: (x >= 0.0) & np.isfinite(x), "must be finite and not negative")),
     **dict.fromkeys(_BOUNDS, (lambda x: x >= 0.0, "must not be negative (inf for none)")),
     **dict.fromkeys((*_INTERVALS, *_INTERVALS.values()), (lambda x: ~np.isnan(x), "must not be NaN")),
-    **dict.fromkeys((*_POSES, *_LOOP_POSES), (lambda x: _is_pose(x), "must be finite, its quaternions of length 1")),
+    **dict.fromkeys(_POSES, (lambda x: _is_pose(x), "must be finite, its quaternions of length 1")),
     "geometry.restitution": (lambda x: (x >= 0.0) & (x <= 1.0), "must lie in [0, 1]"),
     "geometry.stiffness": (lambda x: x > 0.0, "must be positive (inf for rigid)"),
     "link_inertia": (lambda x: _is_inertia(x), "must be symmetric, without negative moments of inertia"),

@@ -14,7 +14,7 @@ from artix.io.common.unsupported import check_xml_names, unsupported_features, w
 from artix.io.mjcf.bodies import WORLD
 from artix.math.arrays import host_arrays
 from artix.model.articulation import Articulation
-from artix.model.joints import Axis, JointType
+from artix.model.joints import JointType
 
 _SUPPORTED = (
     *("armature", "max_force", "drive", "viscous", "friction", "gravity_scale", "gravity", "mimic"),
@@ -62,9 +62,11 @@ class BodyWriter:
         ET.SubElement(root, "compiler", angle="radian", autolimits="false")
         ET.SubElement(root, "option", gravity=numbers(self.articulation.gravity))
         self._write_root(ET.SubElement(root, "worldbody"))
-        if any(not axes and self._joint(k) != f"{self.topology.link_names[k]}_joint" for k, axes in self._joints()):
+        tree = self.topology
+        joints = zip(tree.joint_names, tree.link_names[1:], tree.joint_axes[1:], strict=True)
+        if any(not axes and name != f"{link}_joint" for name, link, axes in joints):
             self.warn("fixed joints", "MJCF has no names for them; they will be named after their links")
-        for frame, (name, link) in enumerate(zip(self.topology.frame_names, self.topology.frame_links, strict=True)):
+        for frame, (name, link) in enumerate(zip(tree.frame_names, tree.frame_links, strict=True)):
             self.add_site(link, np.asarray(self.articulation.frame_local_pose[frame], float), name)
         return root
 
@@ -148,9 +150,6 @@ class BodyWriter:
         used |= {end for joint in topology.loop_joints for end in (joint.link_a, joint.link_b)}
         moving = bool(topology.joint_axes[link]) and len(children) == 1 and bool(topology.joint_axes[children[0]])
         return moving and float(self.articulation.link_mass[link]) == 0.0 and link not in used
-
-    def _joints(self) -> list[tuple[int, tuple[Axis, ...]]]:
-        return list(enumerate(self.topology.joint_axes))[1:]
 
     def _joint(self, link: int) -> str:
         return self.topology.joint_names[link - 1]

@@ -53,7 +53,7 @@ def touching_geoms(model: mujoco.MjModel) -> dict[int, float]:
             continue
         if geom in pairs:
             touching[geom] = pairs[geom]
-        elif any(_may_touch(model, geom, other) for other in ground) or (
+        elif any(may_touch(model, geom, other) for other in ground) or (
             not ground and not pairs and _collides(model, geom)
         ):
             touching[geom] = float(model.geom_friction[geom, 0])
@@ -127,7 +127,8 @@ def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
     return None if source.meshes is None else mesh_shape(points, source.meshes, pose, friction=friction)
 
 
-def _may_touch(model: mujoco.MjModel, a: int, b: int) -> bool:
+def may_touch(model: mujoco.MjModel, a: int, b: int) -> bool:
+    """Whether the bit masks of two geoms let them touch."""
     types, affinities = model.geom_contype, model.geom_conaffinity
     return bool(types[a] & affinities[b] or types[b] & affinities[a])
 

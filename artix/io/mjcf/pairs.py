@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from artix.io.common.names import Names
-from artix.io.mjcf.geometries import geom_type, ground_geoms
+from artix.io.mjcf.geometries import geom_type, ground_geoms, may_touch
 from artix.io.mjcf.source import MjcfPlace, MjcfSource
 from artix.model.geometry_pairs import PAIRED_TYPES
 
@@ -81,7 +81,7 @@ def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]
     model = source.model
     excluded = {(int(both) >> 16, int(both) & 0xFFFF) for both in np.asarray(model.exclude_signature)}
     excluded |= {(b, a) for a, b in excluded}
-    weld, types, masks = model.body_weldid, model.geom_contype, model.geom_conaffinity
+    weld = model.body_weldid
     above = [int(weld[model.body_parentid[body]]) for body in range(model.nbody)]
     found = []
     for pair in itertools.combinations(own, 2):
@@ -91,7 +91,7 @@ def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]
         neighbours = first and second and (above[first] == second or above[second] == first)
         if _moves_as_one(model, a, b) or bodies in excluded or (neighbours and not source.disables("FILTERPARENT")):
             continue
-        if types[a] & masks[b] or types[b] & masks[a]:
+        if may_touch(model, a, b):
             found.append(pair)
     return found
 

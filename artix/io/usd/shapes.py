@@ -86,18 +86,22 @@ def polyhedron(points: np.ndarray, triangles: np.ndarray) -> Solid | None:
 
 def convex_hull(points: np.ndarray) -> Solid | None:
     """The convex hull of points [n, 3]; ``None`` if they lie in a plane."""
-    from scipy.spatial import ConvexHull, QhullError  # Imported only for stages with such colliders.
+    triangles = hull_triangles(points)
+    return None if triangles is None else polyhedron(points, triangles)
+
+
+def hull_triangles(points: np.ndarray) -> np.ndarray | None:
+    """The convex hull of points [n, 3] as triangles [m, 3], counter-clockwise from outside; ``None`` if flat."""
+    from scipy.spatial import ConvexHull, QhullError  # Imported only where there are such shapes.
 
     try:
         hull = ConvexHull(points)
     except (QhullError, ValueError):
         return None
     corners = points[hull.simplices]
-    outward = hull.equations[:, :3]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    inward = np.einsum("ti,ti->t", normals, outward) < 0.0
-    triangles = np.where(inward[:, None], hull.simplices[:, ::-1], hull.simplices)
-    return polyhedron(points, triangles)
+    inward = np.einsum("ti,ti->t", normals, hull.equations[:, :3]) < 0.0
+    return np.where(inward[:, None], hull.simplices[:, ::-1], hull.simplices)
 
 
 def triangulate(counts: np.ndarray, indices: np.ndarray) -> np.ndarray:

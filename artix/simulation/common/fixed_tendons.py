@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.topology import Topology
-from artix.simulation.common.step_start import HIGHEST, StepStart, axis_row, static_topology
+from artix.simulation.common.step_start import HIGHEST, StepStart, axis_row, onto_links, static_topology
 from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
@@ -58,7 +59,7 @@ def fixed_tendon_rows(
     free_rate = jnp.sum(moving * motion[None], axis=(1, 2))
     acting = wrenches.on_link - wrenches.on_root
     force = jnp.einsum("jlk,lkv->jv", acting, at_start.jacobian, precision=HIGHEST)
-    effect = jnp.matmul(force, at_start.inverse_mass, precision=HIGHEST)
+    effect = matmul(force, at_start.inverse_mass)
     members = jnp.asarray(table < len(dof), rate.dtype)
     count = jnp.sum(members, axis=1)
 
@@ -104,14 +105,11 @@ class TendonJointWrenches(NamedTuple):
 def tendon_joint_wrenches(at_start: StepStart) -> TendonJointWrenches:
     """The wrenches of all tendon joints; PhysX pairs a joint's own axis with that of the tendon's first joint."""
     dof, parent_link, root_link, first, _ = _structure(static_topology(at_start))
-    link = static_topology(at_start).dof_link[dof]
-    places = jnp.eye(static_topology(at_start).num_links, dtype=at_start.axis.dtype)
+    link, child, parent = at_start.topology.dof_link[dof], at_start.child_origin, at_start.parent_origin
     return TendonJointWrenches(
-        on_link=places[link][:, :, None] * axis_row(at_start, dof, link, at_start.child_origin[dof])[:, None],
-        on_parent=places[parent_link][:, :, None]
-        * axis_row(at_start, first, parent_link, at_start.parent_origin[dof])[:, None],
-        on_root=places[root_link][:, :, None]
-        * axis_row(at_start, first, root_link, at_start.parent_origin[first])[:, None],
+        on_link=onto_links(at_start, link, axis_row(at_start, dof, link, child[dof])),
+        on_parent=onto_links(at_start, parent_link, axis_row(at_start, first, parent_link, parent[dof])),
+        on_root=onto_links(at_start, root_link, axis_row(at_start, first, root_link, parent[first])),
     )
 
 

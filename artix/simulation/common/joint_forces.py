@@ -7,8 +7,9 @@ import jax.numpy as jnp
 
 from artix.kinematics.bodies import Placement
 from artix.math import spatial
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
-from artix.simulation.common.step_start import HIGHEST, StepStart, inertial_wrenches
+from artix.simulation.common.step_start import StepStart, inertial_wrenches
 
 Array = jax.Array
 
@@ -42,7 +43,7 @@ def incoming_joint_forces(
     needed = inertial_wrenches(at_start, motion, acceleration) - wrench - everything
     moment = needed[:, 3:] + jnp.cross(at_start.center, needed[:, :3])
     below = jnp.asarray(at_start.topology.link_ancestors, needed.dtype)
-    sums = jnp.matmul(below, jnp.concatenate([needed[:, :3], moment], axis=1), precision=HIGHEST)
+    sums = matmul(below, jnp.concatenate([needed[:, :3], moment], axis=1))
     force = sums[:, :3] + own[:, :3]
     torque = sums[:, 3:] - jnp.cross(at_start.center, sums[:, :3]) + own[:, 3:]
     joint = Placement.from_poses(articulation.joint_child_pose)

@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.constraints.anchor_sides import Side, anchor_sides, anchor_wrenches
-from artix.constraints.anchors import AnchorRows, Anchors, AnchorType, anchor_rows, loop_anchors, solved_anchor_rows
+from artix.constraints.anchor_structure import Anchors, AnchorType
+from artix.constraints.anchors import AnchorRows, anchor_rows, loop_anchors, solved_anchor_rows
 from artix.kinematics.solve import kinematics
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.control import room
-from artix.simulation.common.step_start import HIGHEST, StepStart
+from artix.simulation.common.step_start import StepStart
 
 Array = jax.Array
 
@@ -78,7 +80,7 @@ def loop_wrenches(at_start: StepStart, loops: LoopClosures, force: Array) -> tup
     for links, wrench in zip(loops.anchors.links, wrenches, strict=True):
         # Wrenches on the world are left out.
         onto = jnp.asarray(links[None] == np.arange(len(at_start.mass))[:, None], force.dtype)
-        total = total + jnp.matmul(onto, wrench, precision=HIGHEST)
+        total = total + matmul(onto, wrench)
     return _moved(total, at_start.center), _moved(wrenches[1], loops.sides[1].placement.position.T)
 
 

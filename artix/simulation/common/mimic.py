@@ -7,9 +7,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import matmul
 from artix.model.couplings import MimicJoints
 from artix.model.padded_topology import Tree
-from artix.simulation.common.step_start import HIGHEST, StepStart
+from artix.simulation.common.step_start import StepStart
 from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
@@ -39,13 +40,13 @@ def mimic_directions(mimic: MimicJoints, topology: Tree) -> Array:
 def mimic_errors(mimic: MimicJoints, topology: Tree, joint_position: Array) -> Array:
     """``q_follower + gear_ratio q_reference + offset`` of all mimic joints, [K]."""
     joints = mimic_directions(mimic, topology)[:, topology.num_base_dofs :]
-    return jnp.matmul(joints, joint_position, precision=HIGHEST) + mimic.offset
+    return matmul(joints, joint_position) + mimic.offset
 
 
 def mimic_rows(mimic: MimicJoints, at_start: StepStart, joint_position: Array) -> MimicRow:
     """The rows of all mimic joints."""
     direction = mimic_directions(mimic, at_start.topology)
-    effect = jnp.matmul(direction, at_start.inverse_mass, precision=HIGHEST)
+    effect = matmul(direction, at_start.inverse_mass)
     error = mimic_errors(mimic, at_start.topology, joint_position)
     return MimicRow(mimic, direction, effect, jnp.sum(direction * effect, axis=1), error)
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.math import struct
+from artix.math.arrays import square_root
 from artix.model.articulation import Articulation
 
 Array = jax.Array
@@ -37,9 +38,7 @@ class Residual(struct.PyTreeNode):
 def residual_of(corrections: Array) -> Residual:
     """The residual for the corrections [R] of all rows; zero without rows."""
     square = corrections**2
-    mean = jnp.sum(square) / max(corrections.size, 1)
-    moved = mean > 0
-    rms = jnp.where(moved, jnp.sqrt(jnp.where(moved, mean, 1)), 0)
+    rms = square_root(jnp.sum(square) / max(corrections.size, 1))
     return Residual(rms, jnp.max(jnp.abs(corrections), initial=0))
 
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from artix.kinematics.bodies import Placement
 from artix.math import spatial
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.tendons import SpatialTendonStructure
 from artix.model.topology import Topology
-from artix.simulation.common.step_start import HIGHEST, StepStart, point_row, static_topology
+from artix.simulation.common.step_start import HIGHEST, StepStart, onto_links, point_row, static_topology
 from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
@@ -91,7 +92,7 @@ def path_lengths(articulation: Articulation, topology: Topology, frame: Placemen
     paths, numbers = _paths(topology.spatial_tendons), articulation.spatial_tendons
     length, _ = _segments(_points(articulation, paths.link, frame), paths.parent)
     on_path = jnp.asarray(paths.on_path, length.dtype)
-    total = jnp.matmul(on_path, numbers.coefficient * length, precision=HIGHEST)
+    total = matmul(on_path, numbers.coefficient * length)
     return numbers.offset[paths.tendon] * numbers.coefficient[paths.root] + total
 
 
@@ -106,9 +107,8 @@ def path_gradients(articulation: Articulation, at_start: StepStart) -> Array:
     paths = _paths(static_topology(at_start).spatial_tendons)
     points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
-    places = jnp.eye(static_topology(at_start).num_links, dtype=points.dtype)
     above, own = (
-        places[link][:, :, None] * point_row(at_start, link, point, to_parent)[:, None]
+        onto_links(at_start, link, point_row(at_start, link, point, to_parent))
         for link, point in ((paths.link[paths.parent], points[paths.parent]), (paths.link, points))
     )
     segments = articulation.spatial_tendons.coefficient[:, None, None] * (above - own)
@@ -120,12 +120,19 @@ def end_wrenches(articulation: Articulation, at_start: StepStart) -> Array:
     paths = _paths(static_topology(at_start).spatial_tendons)
     points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
-    places = jnp.eye(static_topology(at_start).num_links, dtype=points.dtype)
     leaf, root = (
-        places[paths.link[end]][:, :, None] * point_row(at_start, paths.link[end], points[end], direction)[:, None]
+        onto_links(at_start, paths.link[end], point_row(at_start, paths.link[end], points[end], direction))
         for end, direction in ((paths.leaf, to_parent[paths.leaf]), (paths.root, -to_parent[paths.first]))
     )
     return leaf + root
+
+
+def beyond_limits(length: Array, lower: Array, upper: Array) -> Array:
+    """How far lengths are above their upper limits, or below their lower ones (negative); infinite ones are none."""
+    has_lower, has_upper = jnp.isfinite(lower), jnp.isfinite(upper)
+    under = jnp.where(has_lower, length - jnp.where(has_lower, lower, 0), 0)
+    over = jnp.where(has_upper, length - jnp.where(has_upper, upper, 0), 0)
+    return jnp.minimum(under, 0) + jnp.maximum(over, 0)
 
 
 def spatial_tendon_rows(articulation: Articulation, at_start: StepStart, motion: Array) -> SpatialTendonRow:
@@ -134,7 +141,7 @@ def spatial_tendon_rows(articulation: Articulation, at_start: StepStart, motion:
     paths = _paths(static_topology(at_start).spatial_tendons)
     wrench = end_wrenches(articulation, at_start)
     direction = jnp.einsum("slk,lkv->sv", wrench, at_start.jacobian, precision=HIGHEST)
-    effect = jnp.matmul(direction, at_start.inverse_mass, precision=HIGHEST)
+    effect = matmul(direction, at_start.inverse_mass)
     return SpatialTendonRow(
         stiffness=numbers.stiffness[paths.tendon],
         damping=numbers.damping[paths.tendon],
@@ -170,11 +177,7 @@ def spatial_tendon_impulses(
     gain = h * (h * row.stiffness + row.damping)
     share = 1 / (1 + gain * row.response)
     limit_share = 1 / (1 + h * (h * row.limit_stiffness + row.damping) * row.response)
-    over, under = (
-        jnp.where(jnp.isfinite(bound), length - jnp.where(jnp.isfinite(bound), bound, 0), 0)
-        for bound in (row.upper_limit, row.lower_limit)
-    )
-    beyond = jnp.maximum(over, 0) + jnp.minimum(under, 0)
+    beyond = beyond_limits(length, row.lower_limit, row.upper_limit)
     pull = h * row.stiffness * (length - row.rest_length) - gain * rate
     keep, keep_limit = (1, 1) if sweep.temporal else (1 - share, 1 - limit_share)
     spring = keep * spring + share * pull

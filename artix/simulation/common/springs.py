@@ -12,12 +12,13 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
 from artix.simulation.common.fixed_tendons import tendon_joint_wrenches, tendon_joints
 from artix.simulation.common.mimic import mimic_directions, mimic_errors
-from artix.simulation.common.spatial_tendons import end_wrenches, path_ends, path_gradients, path_lengths
+from artix.simulation.common.spatial_tendons import beyond_limits, end_wrenches, path_ends, path_gradients, path_lengths
 from artix.simulation.common.step_start import HIGHEST, StepStart, static_topology
 
 Array = jax.Array
@@ -62,7 +63,7 @@ def coupling_springs(
 
 def spring_efforts(springs: Springs, velocity: Array, dt: Array) -> Array:
     """The efforts of springs and dampers after ``dt`` with a generalised velocity."""
-    rate = jnp.matmul(springs.rate, velocity, precision=HIGHEST)
+    rate = matmul(springs.rate, velocity)
     return springs.stiffness * (springs.stretch + dt * rate) + springs.damping * rate
 
 
@@ -70,7 +71,7 @@ def mimic_springs(articulation: Articulation, at_start: StepStart, joint_positio
     """Springs with the given natural frequency and damping ratio, for the inertia that the relation sees."""
     mimic = articulation.mimic
     direction = mimic_directions(mimic, at_start.topology)
-    response = jnp.sum(jnp.matmul(direction, at_start.inverse_mass, precision=HIGHEST) * direction, axis=1)
+    response = jnp.sum(matmul(direction, at_start.inverse_mass) * direction, axis=1)
     inertia = jnp.where(response > 0, 1 / jnp.where(response > 0, response, 1), 0)  # Padded joints move nothing.
     return Springs(
         stiffness=mimic.natural_frequency**2 * inertia,
@@ -95,15 +96,15 @@ def fixed_tendon_springs(
     members = jax.nn.one_hot(tendon, len(topology.fixed_tendons), dtype=joint_position.dtype).T
     share = members / jnp.sum(members, axis=1, keepdims=True)
     joints = jax.nn.one_hot(topology.num_base_dofs + dof, topology.nv, dtype=joint_position.dtype)
-    length = numbers.offset + jnp.matmul(members, numbers.coefficient * joint_position[dof], precision=HIGHEST)
+    length = numbers.offset + matmul(members, numbers.coefficient * joint_position[dof])
     stiffness, stretch = _with_limits(numbers, length, numbers.rest_length, numbers.lower_limit, numbers.upper_limit)
     if virtual_work:
-        rate = jnp.matmul(members * numbers.coefficient, joints, precision=HIGHEST)
-        force = jnp.matmul(share * numbers.coefficient, joints, precision=HIGHEST)
+        rate = matmul(members * numbers.coefficient, joints)
+        force = matmul(share * numbers.coefficient, joints)
         return Springs(stiffness, numbers.damping, stretch, rate, force)
     wrenches = tendon_joint_wrenches(at_start)
     moving = _force(at_start, wrenches.on_link - wrenches.on_parent)
-    rate = jnp.matmul(members * numbers.coefficient, moving, precision=HIGHEST)
+    rate = matmul(members * numbers.coefficient, moving)
     wrench, transmitted = (
         jnp.einsum("tj,jlk->tlk", share * numbers.recip_coefficient, one, precision=HIGHEST)
         for one in (wrenches.on_link - wrenches.on_root, wrenches.on_link)
@@ -141,10 +142,7 @@ def _with_limits(
     tendons: FixedTendons | SpatialTendons, length: Array, rest: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array]:
     """Combines a tendon's spring with that of the limit it exceeds: stiffness and stretch of one spring."""
-    has_lower, has_upper = jnp.isfinite(lower), jnp.isfinite(upper)
-    under = jnp.where(has_lower, length - jnp.where(has_lower, lower, 0), 0)
-    over = jnp.where(has_upper, length - jnp.where(has_upper, upper, 0), 0)
-    beyond = jnp.minimum(under, 0) + jnp.maximum(over, 0)
+    beyond = beyond_limits(length, lower, upper)
     limit = jnp.where(beyond == 0, 0, tendons.limit_stiffness)
     total = tendons.stiffness + limit
     stretched = total > 0

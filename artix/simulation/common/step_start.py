@@ -19,7 +19,7 @@ from artix.kinematics.bodies import Placement
 from artix.kinematics.links import dense_jacobian, link_accelerations, link_frames
 from artix.kinematics.solve import Motion, center_velocities, dof_motions, kinematics, root_motion
 from artix.math import spatial
-from artix.math.arrays import take
+from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
@@ -166,7 +166,7 @@ def link_motion(at_start: StepStart, velocity: Array) -> Array:
 
 def response(at_start: StepStart, impulse: Array) -> Array:
     """The change of the generalised velocity [nv] due to a generalised impulse [nv]."""
-    return jnp.matmul(at_start.inverse_mass, impulse, precision=HIGHEST)
+    return matmul(at_start.inverse_mass, impulse)
 
 
 def inertial_wrenches(at_start: StepStart, motion: Array, acceleration: Array) -> Array:
@@ -220,6 +220,12 @@ def axis_row(at_start: StepStart, dof: np.ndarray, link: np.ndarray | Array, poi
     axis = at_start.axis[dof]
     linear = jnp.asarray(at_start.topology.dof_is_linear[dof])[:, None]
     return jnp.where(linear, point_row(at_start, link, point, axis), angular_row(axis))
+
+
+def onto_links(at_start: StepStart, link: np.ndarray | Array, row: Array) -> Array:
+    """Rows [k, 6] for the motions of links [k] as rows for those of all links, or wrenches on them, [k, L, 6]."""
+    places = jnp.eye(at_start.topology.num_links, dtype=row.dtype)
+    return places[link][:, :, None] * row[:, None]
 
 
 def static_topology(at_start: StepStart) -> Topology:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.kinematics.velocities import generalized_velocity
+from artix.math.arrays import joined
 from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
@@ -21,7 +22,7 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_bounds import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.dof_rows import all_bound_rows
 from artix.simulation.implicit.laws import Bounds, Impulses, Swept
-from artix.simulation.implicit.members import dof_places, joined, parted, side_by_side
+from artix.simulation.implicit.members import dof_places, parted, side_by_side
 from artix.simulation.implicit.sweep_derivatives import follow_bounds, follow_contacts
 from artix.simulation.implicit.sweeps import sweep_over_bounds
 from artix.simulation.implicit.system import Acting, Prepared, Response, missing_impulse

@@ -10,14 +10,14 @@ import numpy as np
 
 from artix.contact.selection import Choice
 from artix.kinematics.velocities import generalized_velocity
-from artix.math import spatial, struct
-from artix.math.arrays import matmul
+from artix.math import struct
+from artix.math.arrays import joined, matmul, square_root
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
+from artix.simulation.implicit.blocks import inverses
 from artix.simulation.implicit.contact_motions import contact_directions, contact_reaches
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, LinkMotions
-from artix.simulation.implicit.members import joined
 from artix.simulation.implicit.system import Acting, Response, return_time
 from artix.simulation.implicit.touches import Touches
 
@@ -67,7 +67,7 @@ def contact_rows(
         softness=softness,
         friction=contacts.friction,
         block=block,
-        sticking=jnp.moveaxis(spatial.inverse(jnp.moveaxis(stiffened, 0, -1)), -1, 0),
+        sticking=inverses(stiffened),
         tangential=jnp.maximum(tangential, least),
         normal=normal,
         smoothing=jnp.full_like(normal, options.contact_smoothing) if options.contact_smoothing else None,
@@ -149,6 +149,4 @@ def _rebound(contacts: Touches, closing: Array, fall: Array, dt: Array) -> Array
     half, height = 0.5 * dt * fall, jnp.maximum(contacts.gap, 0)
     impact = (closing - half) ** 2 + 2 * fall * height
     square = contacts.restitution**2 * impact - 2 * fall * height
-    rises = square > 0
-    leaving = jnp.where(rises, jnp.sqrt(jnp.where(rises, square, 1)), 0)
-    return jnp.maximum(leaving - half, 0)
+    return jnp.maximum(square_root(square) - half, 0)

@@ -22,9 +22,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math import spatial
 from artix.math.arrays import matmul
-from artix.math.gaussian_elimination import LuFactors, lu_factorize
+from artix.math.gaussian_elimination import LuFactors, lu_factorize, refined
+from artix.simulation.implicit.blocks import inverses, product, times, times_transposed
 from artix.simulation.implicit.contact_rows import ContactRows
 
 Array = jax.Array
@@ -34,8 +34,6 @@ _REGULARIZATION = 0.1
 
 #: Of Newton steps, whose residuals are computed without it.
 _NEWTON_REGULARIZATION = 1e-3
-
-_PROXIMAL_ITERATIONS = 3
 
 
 class Changes(NamedTuple):
@@ -86,10 +84,10 @@ class ContactEquations(NamedTuple):
             return Changes(velocity, dofs, contacts.reshape(-1, 3))
 
         def solve(_, b: Array) -> Array:
-            return _refined(self.apply, regularized.solve, parted(b)).joined
+            return refined(self.apply, regularized.solve, parted(b)).joined
 
         def solve_transposed(_, b: Array) -> Array:
-            return _refined(self.apply_transposed, regularized.solve_transposed, parted(b)).joined
+            return refined(self.apply_transposed, regularized.solve_transposed, parted(b)).joined
 
         # One vector, since JAX transposes only systems whose whole right-hand side is linear in what varies.
         whole = jax.lax.custom_linear_solve(
@@ -102,16 +100,16 @@ class ContactEquations(NamedTuple):
         return Changes(
             matmul(self.matrix, x.velocity) - self.on_velocity(x.dofs, x.contacts),
             self.own * x.dofs + self.slope * x.velocity[self.places],
-            -_times(self.by_rate, self.rates(x.velocity)) - _times(self.by_impulse, x.contacts),
+            -times(self.by_rate, self.rates(x.velocity)) - times(self.by_impulse, x.contacts),
         )
 
     def apply_transposed(self, x: Changes) -> Changes:
         """The left-hand sides of the transposed equations."""
-        taken = self.on_velocity(self.slope * x.dofs, -_times_transposed(self.by_rate, x.contacts))
+        taken = self.on_velocity(self.slope * x.dofs, -times_transposed(self.by_rate, x.contacts))
         return Changes(
             matmul(x.velocity, self.matrix) + taken,
             self.own * x.dofs - x.velocity[self.places],
-            -self.rates(x.velocity) - _times_transposed(self.by_impulse, x.contacts),
+            -self.rates(x.velocity) - times_transposed(self.by_impulse, x.contacts),
         )
 
     def rates(self, velocity: Array) -> Array:
@@ -137,12 +135,11 @@ class _Regularized(NamedTuple):
     def of(cls, equations: ContactEquations, order: np.ndarray, added: float) -> _Regularized:
         by_impulse, contacts = equations.by_impulse, equations.contacts
         inverse_own = 1 / (equations.own + added)
-        blocks = jnp.moveaxis(added * jnp.eye(3, dtype=by_impulse.dtype) - by_impulse, 0, -1)
-        inverse_law = jnp.moveaxis(spatial.inverse(blocks), -1, 0)
-        answer = -_product(inverse_law, equations.by_rate)
+        inverse_law = inverses(added * jnp.eye(3, dtype=by_impulse.dtype) - by_impulse)
+        answer = -product(inverse_law, equations.by_rate)
         reach, direction = contacts.each.reach, contacts.links.direction
         size = len(direction)
-        on_links = matmul(reach.reshape(-1, size).T, _product(answer, reach).reshape(-1, size))
+        on_links = matmul(reach.reshape(-1, size).T, product(answer, reach).reshape(-1, size))
         matrix = equations.matrix + matmul(direction.T, matmul(on_links, direction))
         matrix = matrix.at[equations.places, equations.places].add(inverse_own * equations.slope)
         factors = lu_factorize(matrix[np.ix_(order, order)])
@@ -151,49 +148,25 @@ class _Regularized(NamedTuple):
     def solve(self, right: Changes) -> Changes:
         """The solution of the equations with what is added to them."""
         equations = self.equations
-        dofs, contacts = self.inverse_own * right.dofs, _times(self.inverse_law, right.contacts)
+        dofs, contacts = self.inverse_own * right.dofs, times(self.inverse_law, right.contacts)
         pushed = right.velocity + equations.on_velocity(dofs, contacts)
         velocity = self._in_order(self.factors.solve, pushed)
-        answer = _times(equations.by_rate, equations.rates(velocity))
+        answer = times(equations.by_rate, equations.rates(velocity))
         return Changes(
             velocity,
             dofs - self.inverse_own * (equations.slope * velocity[equations.places]),
-            contacts + _times(self.inverse_law, answer),
+            contacts + times(self.inverse_law, answer),
         )
 
     def solve_transposed(self, right: Changes) -> Changes:
         """The solution of the transposed equations with what is added to them."""
         equations = self.equations
         dofs = self.inverse_own * right.dofs
-        contacts = _times_transposed(self.inverse_law, right.contacts)
-        answer = equations.on_velocity(-equations.slope * dofs, _times_transposed(equations.by_rate, contacts))
+        contacts = times_transposed(self.inverse_law, right.contacts)
+        answer = equations.on_velocity(-equations.slope * dofs, times_transposed(equations.by_rate, contacts))
         velocity = self._in_order(self.factors.solve_transposed, right.velocity + answer)
-        moved = _times_transposed(self.inverse_law, equations.rates(velocity))
+        moved = times_transposed(self.inverse_law, equations.rates(velocity))
         return Changes(velocity, dofs + self.inverse_own * velocity[equations.places], contacts + moved)
 
     def _in_order(self, solve, right: Array) -> Array:
         return solve(right[self.order])[np.argsort(self.order)]
-
-
-def _refined(apply, solve, right: Changes) -> Changes:
-    """The solution of the equations, by proximal iterations that begin with that of the regularised ones."""
-    x = solve(right)
-    for _ in range(_PROXIMAL_ITERATIONS - 1):
-        missing = jax.tree.map(jnp.subtract, right, apply(x))
-        x = jax.tree.map(jnp.add, x, solve(missing))
-    return x
-
-
-def _times(blocks: Array, vectors: Array) -> Array:
-    """Blocks [K, 3, 3] times vectors, [K, 3]."""
-    return jnp.sum(blocks * vectors[:, None], axis=2)
-
-
-def _times_transposed(blocks: Array, vectors: Array) -> Array:
-    """Transposed blocks [K, 3, 3] times vectors, [K, 3]."""
-    return jnp.sum(blocks * vectors[:, :, None], axis=1)
-
-
-def _product(blocks: Array, others: Array) -> Array:
-    """Blocks [K, 3, 3] times others, [K, 3, S]."""
-    return jnp.sum(blocks[:, :, :, None] * others[:, None], axis=2)

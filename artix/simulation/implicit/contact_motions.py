@@ -27,12 +27,13 @@ from artix.constraints.contact_points import (
     motions_by,
 )
 from artix.contact.link_contacts import LinkContacts
+from artix.contact.selection import looked_up
 from artix.contact.shape_pairs import ShapePairs
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial
-from artix.math.arrays import matmul
+from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State
-from artix.simulation.implicit.members import in_columns, joined, side_by_side
+from artix.simulation.implicit.members import in_columns, side_by_side
 from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
@@ -50,11 +51,8 @@ def contact_reaches(
             parts.append((in_columns(direction, sizes, k), reach))
     if touches.between is not None:
         parts.append(_between_links(articulations, kins, touches.pairs, touches.between))
-    if len(parts) == 1:
-        return parts[0]
-    counts = [len(direction) for direction, _ in parts]
     directions, reaches = zip(*parts, strict=True)
-    return jnp.concatenate(directions), side_by_side(reaches, counts)
+    return joined(directions), side_by_side(reaches, [len(direction) for direction in directions])
 
 
 def contact_directions(articulations: Sequence[Articulation], states: Sequence[State], touches: Touches) -> Array:
@@ -119,8 +117,7 @@ def _relative(pairs: ShapePairs, between: LinkContacts) -> Array | np.ndarray:
     if count == candidates:
         return pairs.moves
     number = between.choice.candidate
-    same = number[:, None] == jnp.arange(candidates, dtype=number.dtype)
-    return jnp.sum(jnp.where(same[:, :, None], jnp.asarray(pairs.moves, number.dtype), 0), axis=1)
+    return looked_up(pairs.moves, number, number.dtype)
 
 
 def _grouped(

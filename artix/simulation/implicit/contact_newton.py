@@ -16,9 +16,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import lu_factorize
+from artix.simulation.implicit.blocks import inverses, product, times
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, contact_imbalance, contact_rates
 
 Array = jax.Array
@@ -41,11 +41,9 @@ def newton_change(contacts: ContactRows, impulse: Array, motions: Array) -> Arra
     missing = jax.vmap(contact_imbalance)(rows, impulse, rates)
     by_impulse, by_rate = law_derivatives(rows, impulse, rates)
     # For each contact: (by_impulse - regularisation) change + by_rate (change of its rates) = -missing
-    own = jnp.moveaxis(by_impulse - _REGULARIZATION * jnp.eye(3, dtype=impulse.dtype), 0, -1)
-    inverse = jnp.moveaxis(spatial.inverse(own), -1, 0)
-    answer = jnp.sum(inverse[:, :, :, None] * by_rate[:, None], axis=2)
-    stiffness = jnp.sum(answer[:, :, :, None] * rows.reach[:, None], axis=2)
-    alone = -jnp.sum(inverse * missing[:, None], axis=2)
+    inverse = inverses(by_impulse - _REGULARIZATION * jnp.eye(3, dtype=impulse.dtype))
+    stiffness = product(product(inverse, by_rate), rows.reach)
+    alone = -times(inverse, missing)
     size = len(motions)
     if impulse.size <= size:  # Solve for the impulses themselves.
         by_impulses = matmul(links.coupling, rows.reach.reshape(-1, size).T)
@@ -58,20 +56,7 @@ def newton_change(contacts: ContactRows, impulse: Array, motions: Array) -> Arra
     return alone - jnp.sum(stiffness * moved, axis=2)
 
 
-def answers_to_rates(by_rate: Array, rates: Array) -> Array:
-    """Derivatives of the laws by the contacts' rates, [K, 3, 3], times changes of the rates, [3 K, R]."""
-    count = len(by_rate)
-    return jnp.sum(by_rate[:, :, :, None] * rates.reshape(count, 1, 3, -1), axis=2).reshape(3 * count, -1)
-
-
 def law_derivatives(rows: ContactRow, impulse: Array, rate: Array) -> tuple[Array, Array]:
     """Derivatives of :func:`contact_imbalance` by the impulses, softness included, and by the rates, [K, 3, 3] each."""
     by_impulse, by_rate = jax.vmap(jax.jacfwd(contact_imbalance, (1, 2)))(rows, impulse, rate)
     return by_impulse.at[:, :, 2].add(by_rate[:, :, 2] * rows.softness[:, None]), by_rate
-
-
-def block_diagonal(blocks: Array) -> Array:
-    """Blocks [K, 3, 3] on the diagonal of a matrix [3 K, 3 K]."""
-    count = len(blocks)
-    onto = jnp.eye(count, dtype=blocks.dtype)
-    return (blocks[:, :, None] * onto[:, None, :, None]).reshape(3 * count, 3 * count)

@@ -11,9 +11,10 @@ import numpy as np
 
 from artix.constraints.contact_points import contact_frames, contact_points
 from artix.contact.ground_contacts import GroundContacts
+from artix.contact.selection import looked_up
 from artix.kinematics.solve import Kinematics, kinematics, link_centers
 from artix.math import spatial
-from artix.math.arrays import matmul
+from artix.math.arrays import matmul, square_root
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.report import ContactReport, LinkContactReport
 from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates
@@ -39,6 +40,12 @@ class _Done(NamedTuple):
 
     def part(self, which: slice) -> _Done:
         return _Done(*(array[which] for array in self))
+
+    def reported(self) -> dict[str, Array]:
+        """What both kinds of reports contain."""
+        shared = self._asdict()
+        missed = shared.pop("imbalance")
+        return shared | {"residual": jnp.max(jnp.abs(missed), initial=0)}
 
 
 def contact_reports(
@@ -100,8 +107,7 @@ def _done(touches: Touches, rows: ContactRows, impulse: Array, velocity: Array, 
     pull = jnp.sum(impulse[:, :2] ** 2, axis=1)
     touching = impulse[:, 2] > 0
     sticks = touching & (pull < (held * (1 - _BORDER)) ** 2)
-    square = jnp.sum(rates[:, :2] ** 2, axis=1)
-    slip = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    slip = square_root(jnp.sum(rates[:, :2] ** 2, axis=1))
     return _Done(force, impulse, slip, sticks, touching & ~sticks, imbalance)
 
 
@@ -121,14 +127,9 @@ def _ground_report(
         point=(place + kin.reference[:, None]).T,
         normal=contacts.normal,
         gap=contacts.gap,
-        force=done.force,
-        impulse=done.impulse,
-        slip=done.slip,
-        sticks=done.sticks,
-        slides=done.slides,
+        **done.reported(),
         link_force=on_links[:, :3],
         omitted=found.omitted,
-        residual=jnp.max(jnp.abs(done.imbalance), initial=0),
     )
     return report, on_links
 
@@ -138,13 +139,8 @@ def _link_report(
 ) -> tuple[LinkContactReport, list[Array]]:
     contacts, pairs = touches.between, touches.pairs
     assert contacts is not None
-    of_pair = contacts.pair[:, None] == jnp.arange(len(pairs), dtype=contacts.pair.dtype)
-
-    def looked_up(table: np.ndarray) -> Array:
-        """The entries [K, 2] of a table of pairs, [P, 2]."""
-        return jnp.sum(jnp.where(of_pair[:, :, None], jnp.asarray(table, jnp.int32), 0), axis=1, dtype=jnp.int32)
-
-    links, sizes = looked_up(pairs.links), [one.topology.num_links for one in articulations]
+    geometries, links = (looked_up(table, contacts.pair, jnp.int32) for table in (pairs.numbers, pairs.links))
+    sizes = [one.topology.num_links for one in articulations]
     numbers = jnp.arange(sum(sizes), dtype=jnp.int32)[:, None]
     onto = (numbers == links[:, 0]).astype(done.force.dtype) - (numbers == links[:, 1]).astype(done.force.dtype)
     moment = spatial.cross(contacts.point.T, done.force.T).T
@@ -157,18 +153,13 @@ def _link_report(
         turning = own[:, 3:] - spatial.cross(centers, own[:, :3].T).T
         wrenches.append(jnp.concatenate([own[:, :3], turning], axis=1))
     report = LinkContactReport(
-        geometries=looked_up(pairs.numbers),
+        geometries=geometries,
         links=links,
         point=contacts.point + kins[0].reference,
         normal=contacts.normal,
         gap=contacts.gap,
-        force=done.force,
-        impulse=done.impulse,
-        slip=done.slip,
-        sticks=done.sticks,
-        slides=done.slides,
+        **done.reported(),
         link_force=at_reference[:, :3],
         omitted=contacts.omitted,
-        residual=jnp.max(jnp.abs(done.imbalance), initial=0),
     )
     return report, wrenches

@@ -25,12 +25,10 @@ import jax.numpy as jnp
 
 from artix.evaluation.devices import match_varying_axes, scan
 from artix.math.arrays import matmul
-from artix.math.gaussian_elimination import lu_factorize_regularized
-from artix.simulation.implicit.contact_newton import answers_to_rates, block_diagonal
+from artix.math.gaussian_elimination import lu_factorize_regularized, refined
+from artix.simulation.implicit.blocks import block_diagonal, product
 
 Array = jax.Array
-
-_PROXIMAL_ITERATIONS = 3
 
 
 class ActingBounds(NamedTuple):
@@ -52,7 +50,7 @@ class ActingBounds(NamedTuple):
         if self.by_contact is None:
             return matrix
         by_impulse, by_rate = self.by_contact
-        answers = answers_to_rates(by_rate, by_row[count:])
+        answers = product(by_rate, by_row[count:].reshape(len(by_rate), 3, -1)).reshape(by_row[count:].shape)
         own = jnp.pad(block_diagonal(by_impulse), ((0, 0), (count, 0)))
         return jnp.concatenate([matrix, -answers - own])
 
@@ -80,19 +78,16 @@ def _eliminated_changes(acting: ActingBounds, missing: Array) -> Array:
     matrix = acting.matrix()
     factors = lu_factorize_regularized(jax.lax.stop_gradient(matrix))
 
+    def needed(x: Array) -> Array:
+        return matmul(matrix, x)
+
     def solve(_, b: Array) -> Array:
-        x = factors.solve(b)
-        for _ in range(_PROXIMAL_ITERATIONS - 1):
-            x = x + factors.solve(b - matmul(matrix, x))
-        return x
+        return refined(needed, factors.solve, b)
 
     def solve_transposed(_, b: Array) -> Array:
-        x = factors.solve_transposed(b)
-        for _ in range(_PROXIMAL_ITERATIONS - 1):
-            x = x + factors.solve_transposed(b - matmul(x, matrix))
-        return x
+        return refined(lambda x: matmul(x, matrix), factors.solve_transposed, b)
 
-    return jax.lax.custom_linear_solve(lambda x: matmul(matrix, x), missing, solve, solve_transposed)
+    return jax.lax.custom_linear_solve(needed, missing, solve, solve_transposed)
 
 
 def _padded(diagonal: Array, rows: Array) -> Array:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
-from artix.simulation.common.step_start import HIGHEST
 from artix.simulation.implicit.dof_rows import LOCKED, approach_speed, finite_or_zero, stopping_impulse
 from artix.simulation.implicit.system import ERROR_REDUCTION
 
@@ -35,7 +35,7 @@ def distance_rows(articulation: Articulation, loops: LoopClosures, response: Arr
     """The rows of all distances, for a response [nv, nv] under the hard relations."""
     direction = loops.rows.jacobian[loops.distances]
     lower_gap, upper_gap = distance_gaps(articulation, loops)
-    effect = jnp.matmul(direction, response.T, precision=HIGHEST)
+    effect = matmul(direction, response.T)
     mobility = jnp.sum(direction * effect, axis=1)
     free = mobility > LOCKED * jnp.finfo(dt.dtype).eps * jnp.max(jnp.abs(response))
     drift = dt * loops.rows.bias[loops.distances]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import take
+from artix.math.arrays import joined, take
 from artix.model.articulation import Articulation, State
 from artix.model.joint_features import JointFrictions
 from artix.simulation.common.control import room
@@ -20,7 +20,7 @@ from artix.simulation.common.drives import DriveRow, exceeds_bounds, within_enve
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.step_start import StepStart
 from artix.simulation.common.sweep import Sweep, implicit_sweep
-from artix.simulation.implicit.members import joined, side_by_side
+from artix.simulation.implicit.members import side_by_side
 from artix.simulation.implicit.system import Acting, Response, drive_impulses, return_time, unlimited_velocity
 
 Array = jax.Array

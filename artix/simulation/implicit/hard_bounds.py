@@ -8,17 +8,16 @@ import jax
 import jax.numpy as jnp
 
 from artix.kinematics.configuration import integrate
-from artix.math.arrays import matmul
+from artix.math.arrays import joined, matmul
 from artix.model.articulation import State
 from artix.simulation.common.loop_closures import closure_errors
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.step_start import HIGHEST
 from artix.simulation.implicit.bounds import AllBounded, Bounded
 from artix.simulation.implicit.contact_bounds import Touching, contact_rows
 from artix.simulation.implicit.distance_rows import distance_rows
 from artix.simulation.implicit.dof_rows import all_bound_rows
 from artix.simulation.implicit.laws import Bounds, Impulses
-from artix.simulation.implicit.members import dof_places, in_columns, joined, parted
+from artix.simulation.implicit.members import dof_places, in_columns, parted
 from artix.simulation.implicit.sweeps import sweep_over_bounds
 from artix.simulation.implicit.system import ImplicitSystem, Prepared, Response
 
@@ -58,7 +57,7 @@ def close_loops(part: Prepared, end: State, displacement: Array) -> tuple[State,
         return end, displacement
     back = hard.back[:, -len(loops.held) :]
     for _ in range(_CLOSING_STEPS):
-        correction = -jnp.matmul(back, closure_errors(part.articulation, end, loops), precision=HIGHEST)
+        correction = -matmul(back, closure_errors(part.articulation, end, loops))
         end, displacement = integrate(part.articulation, end, correction), displacement + correction
     return end, displacement
 
@@ -97,7 +96,7 @@ def _loop_impulses(parts: Sequence[Prepared], bounds: Bounds, impulses: Impulses
         return [given[:0]] * len(parts)
     across = jnp.add(*impulses.distances)
     given = given.at[dof_places([one.at_start.topology for one in parts])].set(impulses.dofs.total)
-    given = given + jnp.matmul(across, distances.direction, precision=HIGHEST)
+    given = given + matmul(across, distances.direction)
     if contacts is not None:
         given = given + matmul(contacts.on_links(impulses.contacts), contacts.links.direction)
     spans = iter(parted(across, [len(one.loops.distances) for one in parts if one.loops is not None]))

@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.factorization import inverse_of_unsymmetric
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.mimic import mimic_directions, mimic_errors
-from artix.simulation.common.step_start import HIGHEST, StepStart
+from artix.simulation.common.step_start import StepStart
 
 Array = jax.Array
 
@@ -43,12 +44,12 @@ class HardRows(NamedTuple):
 
     def missing(self, velocity: Array, target: Array) -> Array:
         """The difference [H] between a target and the relations' velocities for a generalised velocity [nv]."""
-        return target - _matmul(self.direction, velocity)
+        return target - matmul(self.direction, velocity)
 
     def held(self, velocity: Array, target: Array) -> Array:
         """Corrects a generalised velocity [nv] to a target [H]."""
         for _ in range(_PROXIMAL_ITERATIONS):
-            velocity = velocity + _matmul(self.back, self.missing(velocity, target))
+            velocity = velocity + matmul(self.back, self.missing(velocity, target))
         return velocity
 
     def impulses(self, velocity: Array, target: Array) -> Array:
@@ -57,15 +58,15 @@ class HardRows(NamedTuple):
         for _ in range(_PROXIMAL_ITERATIONS):
             # Rates that no impulse can change, such as those out of a planar linkage's plane, miss their targets only
             # by rounding. The regularised inverse would turn that into forces: 5 N across a four-bar linkage of 3 kg.
-            missing = _matmul(self.direction, _matmul(self.back, self.missing(velocity, target)))
-            total = total + _matmul(self.solve, missing)
-            velocity = velocity + _matmul(self.back, missing)
+            missing = matmul(self.direction, matmul(self.back, self.missing(velocity, target)))
+            total = total + matmul(self.solve, missing)
+            velocity = velocity + matmul(self.back, missing)
         return total
 
     def response_within(self, response: Array) -> Array:
         """The response [nv, nv] to impulses under the relations."""
         for _ in range(_PROXIMAL_ITERATIONS):
-            response = response - _matmul(self.back, _matmul(self.direction, response))
+            response = response - matmul(self.back, matmul(self.direction, response))
         return response
 
 
@@ -106,13 +107,9 @@ def hard_rows(
     if not directions:
         return None
     direction, target, correction = map(jnp.concatenate, (directions, targets, corrections))
-    effect = _matmul(response, direction.T)
-    coupling = _matmul(direction, effect)
+    effect = matmul(response, direction.T)
+    coupling = matmul(direction, effect)
     largest = jnp.max(jnp.abs(coupling))
     regularization = jnp.where(largest > 0, _REGULARIZATION * jnp.finfo(dt.dtype).eps * largest, 1)
     solve = inverse_of_unsymmetric(coupling + regularization * jnp.eye(len(coupling), dtype=dt.dtype))
-    return HardRows(direction, target, target + correction, solve, _matmul(effect, solve))
-
-
-def _matmul(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision=HIGHEST)
+    return HardRows(direction, target, target + correction, solve, matmul(effect, solve))

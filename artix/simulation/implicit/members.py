@@ -13,15 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.math.arrays import joined
 from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
-
-
-def joined(parts: Sequence[Any]) -> Any:
-    """Concatenates arrays, or pytrees of them, along their first axes."""
-    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
 
 def in_columns(array: Array, sizes: Sequence[int], number: int) -> Array:

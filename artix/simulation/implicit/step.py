@@ -14,7 +14,7 @@ from artix.dynamics.newton_euler import gravity_wrenches
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.configuration import integrate
 from artix.kinematics.velocities import generalized_velocity
-from artix.math.arrays import matmul
+from artix.math.arrays import chosen, matmul
 from artix.model.articulation import Articulation, State
 from artix.model.padded_topology import Tree
 from artix.simulation.common.contact_memory import ContactMemory
@@ -147,7 +147,7 @@ def _floating_end(
 def where_free(tree: Tree, floating: _T, fixed: _T) -> _T:
     """Chooses by the base of the articulation, which is data for padded articulations."""
     free = tree.base_is_free
-    return floating if free is None else jax.tree.map(lambda x, y: jnp.where(free, x, y), floating, fixed)
+    return floating if free is None else chosen(free, floating, fixed)
 
 
 def contact_memory(solved: Solved) -> ContactMemory:

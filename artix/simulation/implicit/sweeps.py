@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation.devices import scan
-from artix.math.arrays import matmul, take
+from artix.math.arrays import chosen, matmul, take
 from artix.math.tangents import is_zero
 from artix.model.padded_topology import Tree
 from artix.simulation.common.contact_memory import ContactMemory
@@ -67,33 +67,11 @@ def sweep_over_bounds(
     start, given = velocity if order is None else velocity[order], None
     if remembered is not None:
         given = remembered.impulse, take(remembered.joint_friction, dof_order(trees))
-    found = _sweeps_with_jvp(sweeps, in_order(order, bounds), start, dt, given)
+    found = _sweeps(sweeps, in_order(order, bounds), start, dt, given)
     return found if order is None else found._replace(velocity=jnp.zeros_like(velocity).at[order].set(found.velocity))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _sweeps_with_jvp(
-    sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None
-) -> Swept:
-    return _sweeps(sweeps, bounds, velocity, dt, remembered)
-
-
-@functools.partial(_sweeps_with_jvp.defjvp, symbolic_zeros=True)
-def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
-    """The tangent does not depend on the start of the sweeps."""
-    found = _sweeps_with_jvp(sweeps, *primals)
-    bounds, velocity, dt, _ = primals
-    d_bounds, d_velocity, d_dt, _ = tangents
-    d_velocity = jnp.zeros_like(velocity) if is_zero(d_velocity) else d_velocity
-    if not is_zero(d_bounds.dofs.effect):
-        d_velocity = d_velocity + matmul(found.impulses.dofs.total, d_bounds.dofs.effect)
-    if bounds.distances is not None and not is_zero(d_bounds.distances.effect):
-        d_velocity = d_velocity + matmul(jnp.add(*found.impulses.distances), d_bounds.distances.effect)
-    if bounds.contacts is not None:
-        d_velocity = d_velocity + change_by_effects(bounds.contacts, d_bounds.contacts, found.impulses.contacts)
-    return found, followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
-
-
 def _sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remembered: _Remembered | None) -> Swept:
     def swept(now: Swept, count: int) -> Swept:
         return scan(lambda now, _: (_swept_once(sweeps, bounds, dt, now), None), now, length=count)[0]
@@ -105,10 +83,26 @@ def _sweeps(sweeps: Sweeps, bounds: Bounds, velocity: Array, dt: Array, remember
         # After an impact, the last impulses are far too large, and few sweeps cannot undo them.
         cold = _started(bounds, velocity, None)
         is_nearer = _missed(bounds.contacts, start) <= _missed(bounds.contacts, cold)
-        start = jax.tree.map(functools.partial(jnp.where, is_nearer), start, cold)
+        start = chosen(is_nearer, start, cold)
     if bounds.contacts is None or not sweeps.newton_steps:
         return swept(start, sweeps.repetitions)
     return _alternated(sweeps, bounds, dt, swept(start, max(sweeps.repetitions - sweeps.newton_steps, _MIN_SWEEPS)))
+
+
+@functools.partial(_sweeps.defjvp, symbolic_zeros=True)
+def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
+    """The tangent does not depend on the start of the sweeps."""
+    found = _sweeps(sweeps, *primals)
+    bounds, velocity, dt, _ = primals
+    d_bounds, d_velocity, d_dt, _ = tangents
+    d_velocity = jnp.zeros_like(velocity) if is_zero(d_velocity) else d_velocity
+    if not is_zero(d_bounds.dofs.effect):
+        d_velocity = d_velocity + matmul(found.impulses.dofs.total, d_bounds.dofs.effect)
+    if bounds.distances is not None and not is_zero(d_bounds.distances.effect):
+        d_velocity = d_velocity + matmul(jnp.add(*found.impulses.distances), d_bounds.distances.effect)
+    if bounds.contacts is not None:
+        d_velocity = d_velocity + change_by_effects(bounds.contacts, d_bounds.contacts, found.impulses.contacts)
+    return found, followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
 
 
 def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
@@ -122,14 +116,14 @@ def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
         corrections = bounds.dofs.response * left.change
         found = found._replace(corrections=found.corrections.at[: len(corrections)].set(corrections))
         is_better = left.size <= _IMPROVED**2 * best[1]
-        best = jax.tree.map(functools.partial(jnp.where, is_better), (found, left.size), best)
+        best = chosen(is_better, (found, left.size), best)
     found, size = best
     if sweeps.newton_steps:
         found = _swept_over_contacts(bounds.contacts, found)
     if bounds.contacts.each.smoothing is not None:  # Smoothed contacts push before they touch.
         return found
     converged = size <= _CONVERGED**2
-    return jax.tree.map(functools.partial(jnp.where, converged), found, without_added_energy(bounds, found))
+    return chosen(converged, found, without_added_energy(bounds, found))
 
 
 def _alternated(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
@@ -140,7 +134,7 @@ def _alternated(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swep
         found = _contacts_improved(sweeps, bounds, dt, found)
         missed = _missed(bounds.contacts, found)
         # A Newton step can fail to improve; such a step is not accepted.
-        best = jax.tree.map(functools.partial(jnp.where, missed <= best[1]), (found, missed), best)
+        best = chosen(missed <= best[1], (found, missed), best)
     return _swept_over_contacts(bounds.contacts, best[0])
 
 

@@ -26,7 +26,7 @@ from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.displacements import has_all_displacements
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial, struct
-from artix.math.arrays import matmul
+from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.control import Commands, position_error
@@ -34,7 +34,7 @@ from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.springs import Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, StepStart, inverse_with
 from artix.simulation.implicit.hard_rows import HardRows, hard_rows
-from artix.simulation.implicit.members import joined, side_by_side
+from artix.simulation.implicit.members import side_by_side
 
 Array = jax.Array
 
@@ -206,7 +206,7 @@ def missing_impulse(articulation: Articulation, state: State, acting: Acting, ch
         joints = joints + articulation.armature * change[base:]
     missing = dt * taken + jnp.pad(joints, (base, 0))
     for group in acting.springs:
-        missing = missing + dt * jnp.matmul(spring_efforts(group, velocity, dt), group.force, precision=HIGHEST)
+        missing = missing + dt * matmul(spring_efforts(group, velocity, dt), group.force)
     return missing
 
 
@@ -240,7 +240,7 @@ def unlimited_velocity(articulation: Articulation, state: State, at_start: StepS
     velocity = generalized_velocity(articulation, state)
     missing = missing_impulse(articulation, state, acting, None)
     if any(group.transmitted is not None for group in acting.springs):
-        return velocity - jnp.matmul(inverse_of_unsymmetric(matrix + jnp.diag(diagonal)), missing, precision=HIGHEST)
+        return velocity - matmul(inverse_of_unsymmetric(matrix + jnp.diag(diagonal)), missing)
     if acting.springs:
         return velocity - solve(factorize_dense(matrix, diagonal), missing)
     product = at_start.mass_product._replace(added=diagonal)

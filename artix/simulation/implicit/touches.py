@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 
 from artix.constraints.contact_points import Contacts
 from artix.contact.ground_contacts import GroundContacts
 from artix.contact.link_contacts import LinkContacts
 from artix.contact.shape_pairs import ShapePairs
 from artix.math import struct
+from artix.math.arrays import joined
 
 Array = jax.Array
 
@@ -64,5 +64,4 @@ class Touches(struct.PyTreeNode):
         return self._joined("relaxation_time")
 
     def _joined(self, name: str) -> Array:
-        parts = [getattr(part, name) for part in (*self.grounds, self.between) if part is not None]
-        return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
+        return joined([getattr(part, name) for part in (*self.grounds, self.between) if part is not None])

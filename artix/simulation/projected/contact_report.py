@@ -1,4 +1,4 @@
-"""Reports on the contacts of a step with ``"pgs"`` or ``"tgs"``, and the friction anchors after it."""
+"""Reports on the contacts of a step with ``"pgs"`` or ``"tgs"``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import spatial
-from artix.math.arrays import matmul
+from artix.math.arrays import matmul, square_root
 from artix.simulation.common.report import ContactReport
 from artix.simulation.common.step_start import StepStart
 from artix.simulation.projected.contact_rows import ContactRows, Touching
 from artix.simulation.projected.contact_sweep import ContactImpulses
-from artix.simulation.projected.friction_anchors import Anchored, FrictionAnchors, kept
+from artix.simulation.projected.friction_anchors import pair_of_contacts
 
 Array = jax.Array
 
@@ -46,10 +46,7 @@ def contact_report(
       change: change of the generalised velocity by all impulses, [nv].
       dt: length of the step [s].
     """
-    contacts = touching.found.contacts
-    pair = np.zeros(len(contacts.links), int)
-    for p, numbers in enumerate(rows.patches):
-        pair[list(numbers)] = p
+    contacts, pair = touching.found.contacts, pair_of_contacts(rows.patches)
     index = np.array(contacts.links, int)
     frame = at_start.frame.take(index)
     place = spatial.rotate(frame.rotation, contacts.point.T) + frame.position
@@ -59,7 +56,6 @@ def contact_report(
     pull = share[:, None] * jnp.sum(impulses.friction, axis=1)[pair]
     force = (jnp.sum(pull[:, :, None] * tangents[pair], axis=1) + impulses.normal[:, None] * contacts.normal) / dt
     rate = rows.friction.free_rate[:, 0] + jnp.sum(rows.friction.direction[:, 0] * change, axis=-1)
-    square = jnp.sum(rate**2, axis=1)[pair]
     touches, slips = impulses.normal > 0, impulses.slips[pair]
     response = jnp.concatenate([rows.normal.response, jnp.ravel(rows.friction.response)])
     moves = response > 0
@@ -73,23 +69,10 @@ def contact_report(
         gap=contacts.gap,
         force=force,
         impulse=jnp.concatenate([pull, impulses.normal[:, None]], axis=1),
-        slip=jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0),
+        slip=square_root(jnp.sum(rate**2, axis=1)[pair]),
         sticks=touches & ~slips,
         slides=touches & slips,
         link_force=contact_wrenches(rows, impulses, dt, links)[:, :3],
         omitted=touching.found.omitted,
         residual=jnp.max(jnp.abs(missed), initial=0),
     )
-
-
-def anchors_after(
-    at_start: StepStart,
-    touching: Touching,
-    rows: ContactRows,
-    anchors: list[Anchored],
-    found_at: Array,
-    slips: Array,
-) -> FrictionAnchors:
-    """The friction anchors after a step."""
-    frames = [at_start.frame.take([link]) for link in rows.links]
-    return kept(anchors, slips, frames, touching.reference, found_at)

@@ -26,6 +26,7 @@ from artix.simulation.projected.friction_anchors import (
     Patch,
     anchored,
     carried,
+    pair_of_contacts,
     patches_of,
     present,
 )
@@ -102,10 +103,7 @@ class ContactRows(NamedTuple):
     @property
     def contact_links(self) -> np.ndarray:
         """The link of each contact, [K]."""
-        links = np.zeros(sum(map(len, self.patches)), int)
-        for link, numbers in zip(self.links, self.patches, strict=True):
-            links[list(numbers)] = link
-        return links
+        return np.array(self.links, int)[pair_of_contacts(self.patches)]
 
 
 #: Fraction of a penetration that one PGS sweep removes, and underrelaxation of friction, both as in PhysX.

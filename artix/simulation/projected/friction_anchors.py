@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import ground_contacts
@@ -93,6 +94,14 @@ def patches_of(topology: Topology, geometries: tuple[int, ...], surfaces: int) -
         tuple(reversed(numbers) if topology.geometries[geometry].type is GeometryType.BOX else numbers)
         for (_, geometry), numbers in pairs.items()
     )
+
+
+def pair_of_contacts(patches: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    """The pair of each contact, [K]."""
+    pair = np.zeros(sum(map(len, patches)), int)
+    for number, contacts in enumerate(patches):
+        pair[list(contacts)] = number
+    return pair
 
 
 class Patch(NamedTuple):

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation.devices import scan
+from artix.math.arrays import joined
 from artix.model.topology import Topology
 from artix.simulation.common.drives import DriveRow, within_envelope
 from artix.simulation.common.fixed_tendons import FixedTendonRow, fixed_tendon_impulses
@@ -248,7 +249,7 @@ def _sweep_dofs_and_contacts(
         solved.append(found)
         for pair in pairs:
             change, contacts = solve_pair(rows.contacts, pair, change, contacts, moved, sweep)
-    return change, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *solved), contacts
+    return change, joined(solved), contacts
 
 
 def _contact_corrections(rows: ContactRows, old: ContactImpulses, new: ContactImpulses) -> list[Array]:

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
-from artix.simulation.common.step_start import HIGHEST, StepStart
+from artix.simulation.common.step_start import StepStart
 from artix.simulation.common.sweep import Sweep
 from artix.simulation.projected.dof_laws import limit_impulses
 
@@ -46,7 +47,7 @@ class LoopRow(NamedTuple):
 def loop_rows(articulation: Articulation, at_start: StepStart, loops: LoopClosures) -> LoopRow:
     """The rows of all loop joints."""
     direction, error = loops.rows.jacobian, loops.rows.error
-    effect = jnp.matmul(direction, at_start.inverse_mass, precision=HIGHEST)
+    effect = matmul(direction, at_start.inverse_mass)
     response = jnp.sum(direction * effect, axis=1)
     moves = response > _FIXED * jnp.finfo(error.dtype).eps * jnp.max(response, initial=0)
     lower_gap, upper_gap = (

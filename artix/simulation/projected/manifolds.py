@@ -18,6 +18,7 @@ from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
 from artix.simulation.common.step_start import StepStart, static_topology
+from artix.simulation.projected.friction_anchors import pair_of_contacts
 
 Array = jax.Array
 
@@ -57,9 +58,7 @@ def manifolds(
       reference: the reference point in the world, [3].
       distance: the gap below which contacts count [m].
     """
-    contacts, pair = found.contacts, np.zeros(len(found.geometries), int)
-    for p, numbers in enumerate(patches):
-        pair[list(numbers)] = p
+    contacts, pair = found.contacts, pair_of_contacts(patches)
     now = at_start.frame.take(np.array(contacts.links, int))
     first = np.array([numbers[0] for numbers in patches])
     poses = jnp.concatenate([now.position + reference[:, None], now.rotation]).T[first]

@@ -29,9 +29,9 @@ from artix.simulation.common.step_start import (
     static_topology,
     world_inertias,
 )
-from artix.simulation.projected.contact_report import anchors_after, contact_report, contact_wrenches
+from artix.simulation.projected.contact_report import contact_report, contact_wrenches
 from artix.simulation.projected.contact_rows import ContactRows, Touching, contact_rows
-from artix.simulation.projected.friction_anchors import Anchored, FrictionAnchors
+from artix.simulation.projected.friction_anchors import Anchored, FrictionAnchors, kept
 from artix.simulation.projected.gauss_seidel import tendon_wrenches
 from artix.simulation.projected.iterations import Solution, iterate
 from artix.simulation.projected.positions import Configuration, to_state, with_drift_of
@@ -124,7 +124,8 @@ def physx_step(
         wrench = wrench + contact_wrenches(contacts, impulses, dt, links)
         last = solution.velocity_corrections[-(contacts.normal.gap.size + contacts.friction.error.size) :]
         found = contact_report(at_start, touching, contacts, impulses, last, solution.change, dt)
-        after = anchors_after(at_start, touching, contacts, anchors, found_at, impulses.slips)
+        frames = [at_start.frame.take([link]) for link in contacts.links]
+        after = kept(anchors, impulses.slips, frames, touching.reference, found_at)
     tendons = tendon_wrenches(rows, solution.impulses, dt, static_topology(at_start).num_links)
     joint_forces = incoming_joint_forces(articulation, at_start, end_frame, motion, link_acceleration, wrench, tendons)
     report = StepReport(
