@@ -126,8 +126,9 @@ def contacts_with_ground(
     if not touching:
         raise ValueError(
             f"{topology.name!r} has no geometry that can touch the ground; it has {len(topology.geometries)} shapes, "
-            "but sensors and shapes on a fixed root do not count; add shapes with ArticulationBuilder.add_geometry "
-            "(artix.builder_from_articulation turns a loaded robot into a builder)"
+            "but sensors and shapes on a fixed root do not count; load its collision meshes with meshes='hull', or add "
+            "shapes with ArticulationBuilder.add_geometry (artix.builder_from_articulation turns a loaded robot into a "
+            "builder)"
         )
     shapes = shapes_of(articulation, kin, touching)
     found = [
