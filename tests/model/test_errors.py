@@ -147,6 +147,19 @@ def test_gravity(gravity) -> None:
         ArticulationBuilder(gravity=gravity, name="robot")
 
 
+def test_links_by_name() -> None:
+    builder = two_links()
+    builder.add_frame("tool", "leg")
+    builder.add_link("leg", Joint.revolute(), name="foot", mass=1.0)
+    topology = builder.build().topology
+    leg = topology.link_index("leg")
+    assert topology.frame_links == (leg,)
+    assert topology.parent[topology.link_index("foot")] == leg
+    for add in (builder.add_link, lambda link, _: builder.add_frame("far", link)):
+        with pytest.raises(ValueError, match=r"there is no link 'arm'; choose from: .*leg, foot"):
+            add("arm", Joint.fixed())
+
+
 def test_an_articulation_without_links() -> None:
     with pytest.raises(ValueError, match="'robot': there is no link"):
         ArticulationBuilder(name="robot").build()
@@ -367,12 +380,11 @@ def test_a_refused_link_leaves_nothing_behind() -> None:
 
 def test_numbers_of_links_are_whole() -> None:
     builder = two_links()
-    for parent in (0.5, "base", True):
+    for parent in (0.5, True):
         with pytest.raises(ValueError, match=f"parent {parent!r} is not a link yet; links so far are 0 to 1"):
             builder.add_link(parent, Joint.revolute())
-        if parent != "base":
-            with pytest.raises(ValueError, match=f"link {parent} is not a link; there are 2"):
-                builder.add_geometry(parent, artix.Geometry.sphere(0.1))
+        with pytest.raises(ValueError, match=f"link {parent} is not a link; there are 2"):
+            builder.add_geometry(parent, artix.Geometry.sphere(0.1))
     with pytest.raises(ValueError, match=r"frame 'f': link 0.5 is not a link; there are 2"):
         builder.add_frame("f", 0.5)
     with pytest.raises(TypeError, match=r"geometry: expected artix\.Geometry, found str"):
