@@ -8,14 +8,14 @@ import numpy as np
 
 from artix.constraints.contact_points import Contacts
 from artix.contact.candidates import Candidates, Shapes, candidates_of, num_candidates, shapes_of
-from artix.contact.ground import Ground, Surface
+from artix.contact.ground import Ground, Surface, check_ground
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.selection import Choice, lowest
 from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial, struct
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_count, check_type, check_vector
+from artix.model.checks import check_count, check_vector
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -147,7 +147,7 @@ def contacts_with_ground(
 
 def _checked(articulation: Articulation, ground: Ground) -> Topology:
     """Checks the arguments and returns the topology."""
-    check_type("ground", ground, Ground)
+    check_ground(ground)
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise ValueError(
