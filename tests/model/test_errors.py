@@ -344,8 +344,13 @@ def test_a_batch_of_articulations(arm) -> None:
     "function", [artix.frame_pose, artix.frame_velocity, artix.frame_jacobian, artix.frame_jacobian_rate]
 )
 def test_frames_that_do_not_exist(arm, function) -> None:
-    with pytest.raises(KeyError, match="no link called 'hand'; choose from: link_0, link_1"):
+    with pytest.raises(KeyError, match="no link or frame called 'hand'; choose from: link_0, link_1"):
         function(*arm, "hand")
+    quadruped = artix.robots.load("quadruped")
+    framed = artix.builder_from_articulation(quadruped)
+    framed.add_frame("camera", "trunk")
+    with pytest.raises(KeyError, match=r"no link or frame called 'cam'; choose from: trunk, .*, camera"):
+        function(framed.build(), artix.neutral_state(quadruped), "cam")
 
 
 @pytest.mark.parametrize("function", [artix.frame_velocity, artix.frame_jacobian, artix.frame_jacobian_rate])
