@@ -90,7 +90,7 @@ class Change:
 #: Ends of the names of leaves that must not be negative.
 _NOT_NEGATIVE = (
     *("link_mass", "armature", "max_joint_force", "stiffness", "damping", "max_force", "static", "dynamic", "viscous"),
-    *("friction", "restitution", "size"),
+    *("friction", "restitution"),
 )
 
 _OPERATIONS: dict[str, Callable[[Any, Array], Array]] = {
