@@ -132,11 +132,16 @@ def _add_checking_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--repair", nargs="+", metavar="KIND", help="what to repair: inertia, or mimic in a URDF")
     strict_help = "reject physically impossible inertias instead of using them as given"
     command.add_argument("--strict", action="store_true", default=None, help=strict_help)
+    meshes_help = "what to make of collision meshes (default: they are left out)"
+    command.add_argument("--meshes", choices=("hull", "capsule"), help=meshes_help)
+    contact_help = "let all shapes touch each other that an MJCF or a USD stage allows to"
+    command.add_argument("--self-contact", action="store_true", default=None, help=contact_help)
 
 
 def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The reading options that the user gave."""
-    values = {name: getattr(options, name) for name in (*names, "root", "skip", "repair", "strict")}
+    always = ("root", "skip", "repair", "strict", "meshes", "self_contact")
+    values = {name: getattr(options, name) for name in (*names, *always)}
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -48,6 +48,7 @@ def summary(articulation: Articulation) -> str:
         (topology.frame_names, "additional frame"),
         ([shape for shape in topology.geometries if not shape.sensor], "shape"),
         ([shape for shape in topology.geometries if shape.sensor], "sensor"),
+        (topology.geometry_pairs, "contact pair"),
     )
     extras = [counted(len(names), noun) for names, noun in parts if names] + _joint_features(articulation)
     total = quantity(float(np.sum(np.asarray(articulation.link_mass, float))))

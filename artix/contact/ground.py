@@ -10,6 +10,7 @@ from artix.contact.height_field import HeightField
 from artix.contact.materials import Combination, check_combination
 from artix.contact.plane import Plane
 from artix.math import struct
+from artix.model.checks import check_type
 
 Surface: TypeAlias = "Plane | HeightField"
 
@@ -54,3 +55,11 @@ class Ground(struct.PyTreeNode):
     def astype(self, dtype: Any) -> Ground:
         """The ground with every array converted to ``dtype``."""
         return jax.tree.map(lambda leaf: leaf.astype(dtype), self)
+
+
+def check_ground(ground: Any) -> None:
+    """Raises ``TypeError`` for what is no ground, and says how to make one of a bare surface."""
+    if isinstance(ground, Plane | HeightField):
+        found = type(ground).__name__
+        raise TypeError(f"ground: expected artix.Ground, found {found}; make one of it with artix.Ground((surface,))")
+    check_type("ground", ground, Ground)

@@ -8,7 +8,7 @@ import numpy as np
 
 from artix.constraints.contact_points import Contacts
 from artix.contact.candidates import Candidates, Shapes, candidates_of, num_candidates, shapes_of
-from artix.contact.ground import Ground, Surface
+from artix.contact.ground import Ground, Surface, check_ground
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.selection import Choice, lowest
 from artix.evaluation import quantity
@@ -16,7 +16,7 @@ from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial, struct
 from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_count, check_type, check_vector
+from artix.model.checks import check_count, check_vector
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -127,8 +127,9 @@ def contacts_with_ground(
     if not touching:
         raise ValueError(
             f"{topology.name!r} has no geometry that can touch the ground; it has {len(topology.geometries)} shapes, "
-            "but sensors and shapes on a fixed root do not count; add shapes with ArticulationBuilder.add_geometry "
-            "(artix.builder_from_articulation turns a loaded robot into a builder)"
+            "but sensors and shapes on a fixed root do not count; load its collision meshes with meshes='hull', or add "
+            "shapes with ArticulationBuilder.add_geometry (artix.builder_from_articulation turns a loaded robot into a "
+            "builder)"
         )
     shapes = shapes_of(articulation, kin, touching)
     found = [
@@ -147,7 +148,7 @@ def contacts_with_ground(
 
 def _checked(articulation: Articulation, ground: Ground) -> Topology:
     """Checks the arguments and returns the topology."""
-    check_type("ground", ground, Ground)
+    check_ground(ground)
     topology = articulation.topology
     if not isinstance(topology, Topology):
         raise ValueError(

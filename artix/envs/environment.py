@@ -14,12 +14,11 @@ import jax.numpy as jnp
 import artix
 from artix.envs import random_numbers
 from artix.envs.control_step import Given, Moved, Start, Task, evaluated, observed, renewed, stepped, transition_of
-from artix.envs.randomization import Change, draw, with_drawn
+from artix.envs.randomization import Change, check_changes, draw, with_drawn
 from artix.envs.transition import EnvState, Outcome, Transition
 from artix.model.checks import check_count
 
 Array = jax.Array
-
 
 #: Entries of ``info`` that belong to the environment; all others are the task's memory.
 _OWN = ("truncation", "steps", "key", "randomized", "contact_memory", "final_obs")
@@ -67,8 +66,8 @@ class Environment:
         """Stores the arguments as attributes of the same names.
 
         Raises:
-          ValueError: ``dt`` is not a multiple of ``physics_dt``, a length is not positive, a leaf to randomise does not
-            exist, or there is a ground and the solver is not ``"implicit"``.
+          ValueError: ``dt`` is not a multiple of ``physics_dt``, a length is not positive, a change is one that
+            :func:`artix.envs.randomize` refuses, or there is a ground and the solver is not ``"implicit"``.
           TypeError: a length is no whole number.
         """
         if not 0 < physics_dt <= dt < math.inf or abs(dt / physics_dt - round(dt / physics_dt)) > 1e-6:
@@ -99,7 +98,8 @@ class Environment:
         # step, whether it needs one or not, so all control steps would take two physics steps more. Those of the
         # first control step find the impulses.
         self._no_contacts = None if ground is None else artix.ContactMemory.none(articulation, ground, most)
-        jax.eval_shape(lambda: self._drawn(jax.random.key(0)))  # refuses unknown leaves
+        check_changes(articulation, [change for change in randomization if not _is_of_ground(change)])
+        check_changes(ground, [_of_tree(change) for change in randomization if _is_of_ground(change)], "ground.")
 
     # Defined by tasks.
 

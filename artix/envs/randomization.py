@@ -87,6 +87,12 @@ class Change:
             raise ValueError(f"{where}: the mean time between draws must be positive [s]; found {self.when}")
 
 
+#: Ends of the names of leaves that must not be negative.
+_NOT_NEGATIVE = (
+    *("link_mass", "armature", "max_joint_force", "stiffness", "damping", "max_force", "static", "dynamic", "viscous"),
+    *("friction", "restitution"),
+)
+
 _OPERATIONS: dict[str, Callable[[Any, Array], Array]] = {
     "absolute": lambda entries, numbers: entries.set(numbers),
     "scale": lambda entries, numbers: entries.multiply(numbers),
@@ -116,8 +122,9 @@ def randomize(tree: _Tree, key: Array, changes: Sequence[Change]) -> _Tree:
       The robot or ground with new parameters. ``jax.vmap`` over keys makes a fleet.
 
     Raises:
-      ValueError: a leaf or an entry does not exist (the message lists the valid names), or the rows of a leaf in
-        ``also`` stand for something else than those of the change's own.
+      ValueError: a leaf or an entry does not exist (the message lists the valid names), the rows of a leaf in ``also``
+        stand for something else than those of the change's own, or bounds allow negative numbers where there are none,
+        such as masses.
 
     Examples:
       >>> from artix import envs
@@ -126,7 +133,40 @@ def randomize(tree: _Tree, key: Array, changes: Sequence[Change]) -> _Tree:
       >>> bool(jnp.allclose(heavier.link_mass, 1.5 * robot.link_mass))
       True
     """
+    check_changes(tree, changes)
     return with_drawn(tree, changes, draw(tree, key, changes))
+
+
+def check_changes(tree: Any, changes: Sequence[Change], prefix: str = "") -> None:
+    """Refuses changes of leaves and entries that do not exist, and bounds that make a mass or the like negative.
+
+    Normal distributions have no bounds, and traced leaves no known numbers; those are not checked.
+
+    Args:
+      tree: the robot or the ground.
+      changes: what to randomise, in order.
+      prefix: what the names of its leaves begin with in messages, such as ``"ground."``.
+
+    Raises:
+      ValueError: as for :func:`randomize`.
+    """
+    lowest: dict[str, np.ndarray] = {}
+    for change in changes:
+        leaf = leaf_of(tree, change.leaf, prefix)
+        index = _index(tree, change, leaf)
+        if change.distribution == "normal" or isinstance(leaf, jax.core.Tracer):
+            continue
+        values = lowest.setdefault(change.leaf, np.array(leaf))
+        low = change.range[0]
+        values[index] = {"absolute": low, "scale": values[index] * low, "add": values[index] + low}[change.operation]
+        if change.leaf.split(".")[-1] in _NOT_NEGATIVE and np.any(values < 0):
+            first = np.argwhere(values < 0)[0]
+            names = _row_names(tree, change.leaf)
+            where = f" for {names[first[0]]!r}" if names else ""
+            raise ValueError(
+                f"randomisation of {prefix}{change.leaf}: {change.operation!r} with bounds {change.range} makes it "
+                f"negative{where}, {values[tuple(first)]:.4g}; use other bounds, operation='scale', or fewer entries"
+            )
 
 
 def draw(tree: Any, key: Array, changes: Sequence[Change]) -> tuple[Array, ...]:
@@ -155,15 +195,21 @@ def with_drawn(tree: _Tree, changes: Sequence[Change], drawn: Sequence[Array]) -
     return tree
 
 
-def leaf_of(tree: Any, name: str) -> Array:
+def leaf_of(tree: Any, name: str, prefix: str = "") -> Array:
     """The array with this name in a robot or a ground.
+
+    Args:
+      tree: the robot or the ground.
+      name: name of the leaf.
+      prefix: what names begin with in messages.
 
     Raises:
       ValueError: there is none; the message lists the valid names.
     """
     names = leaf_names(tree)
     if name not in names:
-        raise ValueError(f"no leaf called {name!r} to randomise; choose from: {', '.join(names)}")
+        known = ", ".join(prefix + each for each in names)
+        raise ValueError(f"no leaf called {prefix + name!r} to randomise; choose from: {known}")
     for part in name.split("."):
         tree = tree[int(part)] if isinstance(tree, tuple) else getattr(tree, part)
     return tree
@@ -207,22 +253,29 @@ def _entry(tree: Any, change: Change, entry: int | str) -> int:
     """The row number for a name or a number."""
     if not isinstance(entry, str):
         return entry
-    topology: Any = getattr(tree, "topology", None)
-    rows = _rows_of(change.leaf)
-    if topology is None or rows is None:
+    names = _row_names(tree, change.leaf)
+    if names is None:
         raise ValueError(f"randomisation of {change.leaf}: its entries have no names; found {entry!r}; give its number")
-    names = {
+    if change.leaf in ("joint_parent_pose", "joint_child_pose") and entry in tree.topology.joint_names:
+        return tree.topology.joint_names.index(entry) + 1  # the root has no joint
+    if entry not in names:
+        raise ValueError(f"randomisation of {change.leaf}: no entry called {entry!r}; choose from: {', '.join(names)}")
+    return names.index(entry)
+
+
+def _row_names(tree: Any, leaf: str) -> tuple[str, ...] | None:
+    """The names of the rows of a leaf; ``None`` if they have none."""
+    topology: Any = getattr(tree, "topology", None)
+    rows = _rows_of(leaf)
+    if topology is None or rows is None:
+        return None
+    return {
         "links": topology.link_names,
         "DOFs": topology.dof_names,
         "frames": topology.frame_names,
         "shapes": tuple(each.name for each in topology.geometries),
         "followers": tuple(topology.dof_names[follower] for follower, _ in topology.mimic_dofs),
     }[rows]
-    if change.leaf in ("joint_parent_pose", "joint_child_pose") and entry in topology.joint_names:
-        return topology.joint_names.index(entry) + 1  # the root has no joint
-    if entry not in names:
-        raise ValueError(f"randomisation of {change.leaf}: no entry called {entry!r}; choose from: {', '.join(names)}")
-    return names.index(entry)
 
 
 def _rows_of(leaf: str) -> str | None:

@@ -220,7 +220,8 @@ def _traced(
         jaxpr, results = make_jaxpr()
         signature = signature_of(results)
         write_signature(key, results)
-    name = getattr(function, "__name__", "function").lstrip("_")
+    named = function.func if isinstance(function, functools.partial) else function
+    name = getattr(named, "__name__", "function").lstrip("_")
     program = Program(name, lambda: make_jaxpr()[0], argument_types, signature.types, len(types), key=key)
     if jaxpr is not None:
         program.jaxpr = jaxpr

@@ -94,6 +94,12 @@ class Articulation(struct.PyTreeNode):
     loop_joints: LoopJoints
     geometry: Geometries
 
+    def __repr__(self) -> str:
+        """One line, as the arrays of a robot would fill pages."""
+        tree, mass = self.topology, self.link_mass
+        batch = mass.shape[:-1] if isinstance(mass, jax.Array) else ()
+        return f"Articulation({tree!r}{f', batch of shape {batch}' if batch else ''})"
+
     @property
     def dtype(self):
         """The floating-point type of the parameters."""

@@ -77,7 +77,7 @@ class ArticulationBuilder:
 
     def add_link(
         self,
-        parent: int | None = None,
+        parent: int | str | None = None,
         joint: Joint | CompositeJoint | None = None,
         *,
         mass: float = 0.0,
@@ -94,7 +94,7 @@ class ArticulationBuilder:
         """Adds a link and the joint to its parent.
 
         Args:
-          parent: the parent's number as returned by this method; ``None`` for the root, which comes first.
+          parent: the parent's number as returned by this method, or its name; ``None`` for the root, which comes first.
           joint: the joint to the parent; ``None`` for the root. A composite joint first adds massless links of its own.
           mass: mass [kg], zero for a massless link.
           com_pose: mass frame in the link frame: position of the centre of mass [m], quaternion xyzw, shape [7].
@@ -142,6 +142,8 @@ class ArticulationBuilder:
         inertial = {"mass": mass, "com_pose": unit_pose(com_pose, f"{where}: com_pose"), "inertia": inertia}
         checked = {key: link_number(key, value, where) for key, value in numbers.items()}
         count = len(self._links)
+        if isinstance(parent, str):
+            parent = name_resolution.link_index([each.name for each in self._links], parent, where)
         try:
             for part in first_joints:
                 parent = self.add_link(parent, part, name=f"{name}:{part.name}")
@@ -187,12 +189,12 @@ class ArticulationBuilder:
             raise ValueError(f"{where}: the joint name {joint.name!r} is taken; give every joint its own name")
         return joint
 
-    def add_frame(self, name: str, link: int, pose: npt.ArrayLike = IDENTITY_POSE) -> None:
+    def add_frame(self, name: str, link: int | str, pose: npt.ArrayLike = IDENTITY_POSE) -> None:
         """Adds a named frame to a link.
 
         Args:
           name: the frame's name, unique among links and frames.
-          link: the link's number as returned by :meth:`add_link`.
+          link: the link's number as returned by :meth:`add_link`, or its name.
           pose: the frame in the link's frame, position [m] and quaternion xyzw, shape [7].
 
         Raises:
@@ -200,9 +202,8 @@ class ArticulationBuilder:
         """
         if name in self._names:
             raise ValueError(f"frame {name!r}: the name is taken; give every link and frame its own name")
-        if not (is_index(link) and 0 <= link < len(self._links)):
-            raise ValueError(f"frame {name!r}: link {link!r} is not a link; there are {len(self._links)}")
-        self._frames.append((name, link, unit_pose(pose, f"frame {name!r}: pose")))
+        index = name_resolution.link_index([each.name for each in self._links], link, f"frame {name!r}")
+        self._frames.append((name, index, unit_pose(pose, f"frame {name!r}: pose")))
         self._names.add(name)
 
     def add_geometry(self, link: int | str, geometry: Geometry, name: str | None = None) -> None:

@@ -188,8 +188,13 @@ class LinkTree:
         return read_only(np.concatenate(order), int)
 
 
+def link_unless_frame(tree: LinkTree, name: str) -> int:
+    """The index of a link, where a frame could be meant too; raises ``KeyError`` listing the links and the frames."""
+    return _find((*tree.link_names, *tree.frame_names), name, "link or frame")
+
+
 def _find(names: tuple[str, ...], name: str, kind: str) -> int:
     try:
         return names.index(name)
     except ValueError:
-        raise KeyError(f"no {kind} called {name!r}; choose from: {', '.join(names)}") from None
+        raise KeyError(f"no {kind} called {name!r}; choose from: {', '.join(names) or 'none'}") from None

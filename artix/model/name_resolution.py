@@ -66,6 +66,20 @@ def loop_joint(topology: Topology, joint: LoopJoint) -> LoopJointStructure:
     )
 
 
+def link_index(links: Sequence[str], link: int | str, where: str) -> int:
+    """The index of a link that a builder has, given its index or its name.
+
+    Raises:
+      ValueError: there is no such link; for a name, the message lists the links.
+    """
+    if isinstance(link, str) and link not in links:
+        raise ValueError(f"{where}: there is no link {link!r}; choose from: {', '.join(links) or 'none'}")
+    number = links.index(link) if isinstance(link, str) else link
+    if not (is_index(number) and 0 <= number < len(links)):
+        raise ValueError(f"{where}: link {link!r} is not a link; there are {len(links)}")
+    return number
+
+
 def geometry(links: Sequence[str], known: Sequence[str], link: int | str, name: str | None) -> tuple[str, int]:
     """The name of a new shape and the index of its link; refuses unknown links and names that are taken.
 
@@ -76,11 +90,7 @@ def geometry(links: Sequence[str], known: Sequence[str], link: int | str, name: 
       name: the shape's name, ``None`` for ``<link>:<k>``.
     """
     where = "geometry" if name is None else f"geometry {name!r}"
-    if isinstance(link, str) and link not in links:
-        raise ValueError(f"{where}: there is no link {link!r}; choose from: {', '.join(links) or 'none'}")
-    number = links.index(link) if isinstance(link, str) else link
-    if not (is_index(number) and 0 <= number < len(links)):
-        raise ValueError(f"{where}: link {link!r} is not a link; there are {len(links)}")
+    number = link_index(links, link, where)
     if name is None:
         free = (f"{links[number]}:{k}" for k in itertools.count())
         return next(candidate for candidate in free if candidate not in known), number

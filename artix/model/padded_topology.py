@@ -61,6 +61,9 @@ class PaddedTopology(struct.PyTreeNode):
     depth_first_dofs: Array
     mimic_dofs: Array
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.num_links} links, {self.num_dofs} DOFs)"
+
     @property
     def num_links(self) -> int:
         """Largest number of links."""

@@ -19,7 +19,7 @@ from artix.model.link_tree import LinkTree
 
 
 @jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Topology(LinkTree):
     """The static part of an articulation, hashed and compared by content.
 

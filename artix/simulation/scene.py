@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from artix.contact.ground import Ground
+from artix.contact.ground import Ground, check_ground
 from artix.evaluation import quantity
 from artix.math import struct
 from artix.model.articulation import State
@@ -238,7 +238,7 @@ def _arguments(
     check_type("scene", scene, Scene)
     check_type("options", options, SolverOptions)
     if ground is not None:
-        check_type("ground", ground, Ground)
+        check_ground(ground)
     given = {} if controls is None else by_member("controls", controls)
     return scene, by_member("states", states), given, as_time(scene.articulations[0], dt), options, ground
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from artix.contact.ground import Ground
+from artix.contact.ground import Ground, check_ground
 from artix.evaluation.devices import scan
 from artix.evaluation.quantity import one_operation, quantity
 from artix.kinematics.tree import of_live_dofs
@@ -284,7 +284,7 @@ def _time(articulation: Articulation, dt: float | Array, options: SolverOptions,
     """Checks what must be known outside of the program, and returns the length of the step."""
     check_type("options", options, SolverOptions)
     if ground is not None:
-        check_type("ground", ground, Ground)
+        check_ground(ground)
         check_rigid(articulation, ground, options)
     return as_time(articulation, dt, backward=options.solver == "rk4")
 

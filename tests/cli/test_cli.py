@@ -199,6 +199,27 @@ def test_info_and_check_of_an_mjcf(mjcf_file, capsys):
     assert "nothing called 'biceps' can be skipped" in capsys.readouterr().err
 
 
+def test_shapes_are_read_as_the_options_say(tmp_path, capsys):
+    xml, npz = str(tmp_path / "pair.xml"), str(tmp_path / "pair.npz")
+    vertices = " ".join(f"{0.1 * np.cos(k):.5f} {0.1 * np.sin(k):.5f} {0.01 * (k % 7)}" for k in range(40))
+    ball = '<geom type="sphere" size="0.1"/>'
+    (tmp_path / "pair.xml").write_text(f"""<mujoco>
+      <asset><mesh name="round" vertex="{vertices}"/></asset>
+      <worldbody><body name="trunk"><freejoint/><geom type="mesh" mesh="round"/>
+        <body name="left" pos="0 1 0"><joint axis="1 0 0"/>{ball}</body>
+        <body name="right" pos="0 -1 0"><joint axis="1 0 0"/>{ball}</body>
+      </body></worldbody></mujoco>""")
+    assert main(["check", xml, "--self-contact"]) == 0
+    assert "left out" in capsys.readouterr().out  # the mesh
+    assert main(["check", xml, "--self-contact", "--meshes", "hull"]) == 0
+    assert "left out" not in capsys.readouterr().out
+    assert main(["convert", xml, npz, "--self-contact", "--meshes", "capsule"]) == 0
+    assert main(["info", npz]) == 0
+    assert "3 shapes, 1 contact pair" in capsys.readouterr().out
+    assert main(["info", npz, "--meshes", "hull"]) == 1
+    assert "--meshes does not apply" in capsys.readouterr().err
+
+
 def test_convert_between_formats(tmp_path, capsys):
     xml, npz, urdf = (str(tmp_path / f"arm.{suffix}") for suffix in ("xml", "npz", "urdf"))
     assert main(["convert", "arm7", npz]) == 0

@@ -63,6 +63,22 @@ def test_a_vector_environment_of_gymnasium_begins_anew_in_the_same_step():
     assert obs in env.observation_space
 
 
+def test_gymnasium_is_told_what_is_wrong():
+    gymnasium = pytest.importorskip("gymnasium")
+    from artix.envs.adapters.gymnasium import GymnasiumEnv, GymnasiumVectorEnv
+
+    pole = envs.make("cart_pole")
+    single, vector = GymnasiumEnv(pole), GymnasiumVectorEnv(pole, 3)
+    for env in (single, vector):
+        with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
+            env.step(env.action_space.sample())
+    vector.reset(seed=0)
+    with pytest.raises(ValueError, match=r"expected actions of shape \(3, 1\), found \(1,\)"):
+        vector.step(np.zeros(1))
+    with pytest.raises(ValueError, match="num_envs must be at least 1; found 0"):
+        GymnasiumVectorEnv(pole, 0)
+
+
 def test_gymnasium_sees_parts_of_observations():
     pytest.importorskip("gymnasium")
     from artix.envs.adapters.gymnasium import GymnasiumEnv

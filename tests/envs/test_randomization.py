@@ -84,6 +84,8 @@ def test_places(robot):
         (lambda: Change("link_mass", "add", (0, 1), also=("link_inertia",)), "only factors"),
         (lambda: Change("link_mass", "add", (0, 1), when="always"), r"'reset', 'start' or a time.*'always'"),
         (lambda: Change("link_mass", "add", (0, 1), when=0.0), "must be positive"),
+        (lambda: Change("link_mass", "add", (-1, 1)), r"'add' with bounds \(-1, 1\) makes it negative for 'imu', -1"),
+        (lambda: Change("drive.damping", "absolute", (-1, 1), entries=(3,)), "negative for 'rear_right_hip_roll', -1"),
     ],
 )
 def test_what_is_refused(robot, change, message):
@@ -99,8 +101,10 @@ def test_one_number_has_no_entries():
 
 
 def test_an_environment_refuses_leaves_when_it_is_made():
-    with pytest.raises(ValueError, match=r"no leaf called 'surfaces.1.friction'.*surfaces.0.friction"):
+    with pytest.raises(ValueError, match=r"no leaf called 'ground\.surfaces\.1.*: ground\.surfaces\.0"):
         envs.make("quadruped_velocity", randomization=[Change("ground.surfaces.1.friction", "absolute", (0, 1))])
+    with pytest.raises(ValueError, match=r"ground\.surfaces\.0\.friction: 'add'.*negative, -0\.2"):
+        envs.make("quadruped_velocity", randomization=[Change("ground.surfaces.0.friction", "add", (-1, 1))])
 
 
 class _Cart(envs.Environment):

@@ -17,6 +17,7 @@ import pytest
 
 import artix
 from artix import ArticulationBuilder, Axis, Joint
+from artix.evaluation import compilation
 from tests.support.models import random_states, state_at, tree_of
 from tests.support.quantities import FUNCTIONS, QUANTITIES
 
@@ -239,6 +240,23 @@ def test_no_weak_types() -> None:
     jitted = jax.jit(functools.partial(artix.integrate, a))
     jitted(jitted(s, x), x)
     assert jitted._cache_size() == 1
+
+
+def test_what_is_left_to_xla_is_named_and_explained(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    robot = artix.robots.load("double_pendulum")
+    mass_matrix = artix.quantity(functools.partial(artix.mass_matrix, armature=True))
+    (equation,) = jax.make_jaxpr(lambda state: mass_matrix(robot, state))(artix.neutral_state(robot)).eqns
+    assert equation.params["program"].name == "mass_matrix"
+    monkeypatch.setattr(compilation, "_refused", set())
+    for name in ("mass_matrix", "step_and_report", "rollout"):
+        compilation.refuse(name, "TooManyOperations: 400,000 operations")
+    about_matrices, about_steps, about_rollouts = caplog.messages
+    assert "mass_matrix is evaluated by XLA" in about_matrices
+    assert "contacts" not in about_matrices
+    assert "select_geometry" in about_steps
+    assert "jax.lax.scan" in about_rollouts
 
 
 def main() -> None:

@@ -98,7 +98,14 @@ def test_the_examples_of_the_page_on_evaluation_run():
 @pytest.mark.parametrize(
     ("page", "shown"),
     [
-        ("environments", ["(64, 5) (64,) 0.02", "(8, 7) ['nan', 'reward/height', 'reward/jerk']"]),
+        (
+            "environments",
+            [
+                "(64, 5) (64,) 0.02",
+                "(8, 7) ['nan', 'reward/height', 'reward/jerk']",
+                "{'privileged_state': 119, 'state': 48}",
+            ],
+        ),
         ("sim_to_real", ["(32, 18)", "(43,)", "{'privileged_state': 154, 'state': 83}"]),
     ],
 )

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import artix
 from artix.math import struct
 
 
@@ -49,3 +50,14 @@ def test_options_of_dataclasses_go_with_the_class():
     assert Named(value=2.0).replace(value=3.0).value == 3.0
     with pytest.raises(TypeError, match="positional"):
         Named(1.0)
+
+
+def test_a_robot_prints_as_one_line():
+    robot = artix.robots.load("quadruped")
+    assert repr(robot.topology) == "Topology('quadruped', floating base, 18 links, 12 DOFs)"
+    assert repr(robot) == f"Articulation({robot.topology!r})"
+    batch = jax.vmap(lambda factor: robot.replace(link_mass=factor * robot.link_mass))(jnp.ones(3))
+    assert repr(batch) == f"Articulation({robot.topology!r}, batch of shape (3,))"
+    assert repr(jax.tree.map(lambda leaf: 0, robot)) == repr(robot)  # in_axes
+    padded = artix.Fleet([robot, artix.robots.load("arm7")], layout="padded").articulation
+    assert repr(padded) == "Articulation(PaddedTopology(18 links, 12 DOFs), batch of shape (2,))"

@@ -310,7 +310,9 @@ def test_refusals() -> None:
         artix.step_with_contact_memory(a, state, memory, None, 0.01, ground=ground)
     with pytest.raises(TypeError, match=r"solver='implicit' needs an artix.ContactMemory; found a NoneType"):
         artix.step_with_contact_memory(a, state, None, None, 0.01, ground=ground)
-    with pytest.raises(TypeError, match=r"ground: expected artix.Ground, found Plane"):
+    with pytest.raises(
+        TypeError, match=r"ground: expected artix.Ground, found Plane; make one of it with artix\.Ground"
+    ):
         artix.geometry_distances(a, state, artix.Plane.of())
     with pytest.raises(ValueError, match="repetitions must be at least 0; found -1"):
         artix.settled_contact_memory(a, state, None, 0.01, ground=ground, repetitions=-1)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.envs import Environment, autoreset
+from artix.model.checks import check_count
 
 try:
     import gymnasium
@@ -53,7 +54,13 @@ class GymnasiumEnv(gymnasium.Env):
         return _numpy(self._state.obs), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Takes a control step; see ``gymnasium.Env.step``. ``info`` has the environment's metrics."""
+        """Takes a control step; see ``gymnasium.Env.step``. ``info`` has the environment's metrics.
+
+        Raises:
+          gymnasium.error.ResetNeeded: there was no :meth:`reset`.
+          ValueError: the action has the wrong shape.
+        """
+        _check_started(self._state)
         self._state = state = self._step(self._state, jnp.asarray(action))
         truncated = bool(state.info["truncation"])
         terminated = bool(state.done) and not truncated
@@ -71,6 +78,10 @@ class GymnasiumVectorEnv(VectorEnv):
       environment: one environment.
       num_envs: number of environments.
 
+    Raises:
+      ValueError: ``num_envs`` is not positive.
+      TypeError: it is no whole number.
+
     Examples:
       >>> from artix import envs
       >>> from artix.envs.adapters.gymnasium import GymnasiumVectorEnv
@@ -84,6 +95,7 @@ class GymnasiumVectorEnv(VectorEnv):
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(self, environment: Environment, num_envs: int) -> None:
+        check_count("num_envs", num_envs)
         self.environment, self.num_envs = environment, num_envs
         self.single_observation_space = observation_space(environment)
         self.single_action_space = action_space(environment)
@@ -100,7 +112,15 @@ class GymnasiumVectorEnv(VectorEnv):
         return _numpy(self._state.obs), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Takes a control step in all environments; see ``gymnasium.vector.VectorEnv.step``."""
+        """Takes a control step in all environments; see ``gymnasium.vector.VectorEnv.step``.
+
+        Raises:
+          gymnasium.error.ResetNeeded: there was no :meth:`reset`.
+          ValueError: the actions have the wrong shape.
+        """
+        _check_started(self._state)
+        if np.shape(actions) != self.action_space.shape:
+            raise ValueError(f"expected actions of shape {self.action_space.shape}, found {np.shape(actions)}")
         self._state = state = self._step(self._state, jnp.asarray(actions))
         done, truncated = np.asarray(state.done) > 0, np.asarray(state.info["truncation"]) > 0
         info = {**_numpy(state.metrics), "final_obs": _numpy(state.info["final_obs"]), "_final_obs": done}
@@ -117,6 +137,11 @@ def observation_space(environment: Environment) -> spaces.Space:
 def action_space(environment: Environment) -> spaces.Box:
     """The action space of an environment: a box from -1 to 1."""
     return spaces.Box(-1.0, 1.0, (environment.action_size,), np.float32)
+
+
+def _check_started(state: Any) -> None:
+    if state is None:
+        raise gymnasium.error.ResetNeeded("call reset() before step()")
 
 
 def _numpy(tree: Any) -> Any:

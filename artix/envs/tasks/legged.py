@@ -52,7 +52,7 @@ class LeggedRobot(NamedTuple):
     imu: str
     """Name of the IMU's frame."""
     feet: tuple[str, ...]
-    """Names of the feet. Each foot's link and contact shape have the same name."""
+    """Names of the feet: of their contact shapes, and of a link or frame at each."""
     trunk: tuple[str, ...]
     """Names of sensor shapes that must not touch the ground."""
     default_position: Array

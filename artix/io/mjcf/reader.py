@@ -175,6 +175,7 @@ def check_mjcf(
     repair: Collection[str] = (),
     strict: bool = False,
     meshes: Meshes | None = None,
+    self_contact: bool = False,
 ) -> list[Issue]:
     """Lists all errors and warnings of an MJCF, by line; its content never makes this raise.
 
@@ -184,6 +185,7 @@ def check_mjcf(
       repair: repairs to apply, as for :func:`load_mjcf`.
       strict: as for :func:`load_mjcf`.
       meshes: as for :func:`load_mjcf`.
+      self_contact: as for :func:`load_mjcf`.
 
     Returns:
       The issues, none for a model without errors and warnings.
@@ -207,7 +209,7 @@ def check_mjcf(
       >>> print([issue.severity for issue in artix.io.check_mjcf(model)])
       []
     """
-    report, source = _read(path_or_text, skip, repair, strict, meshes)
+    report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     if source is not None:
         for root in _roots(source).values():
             _articulation(source, root, None, False, None)
@@ -229,7 +231,7 @@ def _read(
     repair: Collection[str],
     strict: bool,
     meshes: Meshes | None,
-    self_contact: bool = False,
+    self_contact: bool,
 ) -> tuple[Report, MjcfSource | None]:
     check_meshes(meshes)
     kinds = (skip,) if isinstance(skip, str) else tuple(skip)

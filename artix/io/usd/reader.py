@@ -133,6 +133,7 @@ def check_usd(
     repair: Collection[str] = (),
     strict: bool = False,
     meshes: Meshes | None = None,
+    self_contact: bool = False,
 ) -> list[Issue]:
     """Lists all errors and warnings of an articulation in USD, errors first; its content never makes this raise.
 
@@ -143,6 +144,7 @@ def check_usd(
       repair: repairs to apply, as for :func:`load_usd`.
       strict: as for :func:`load_usd`.
       meshes: as for :func:`load_usd`.
+      self_contact: as for :func:`load_usd`.
 
     Returns:
       The issues, none for a stage without errors and warnings.
@@ -160,7 +162,7 @@ def check_usd(
       >>> print([issue.severity for issue in artix.io.check_usd(path) if issue.severity == "error"])
       []
     """
-    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, meshes, None, False, None)
+    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, meshes, None, self_contact, None)
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
