@@ -230,10 +230,7 @@ def _scalars_of_transpose(program: Program, levels: Sequence[int], options: dict
 def refuse(what: str, why: str) -> None:
     """Logs, once, what is evaluated by XLA and why; without a reason nothing is logged."""
     if why.startswith(TooManyOperations.__name__):
-        if "rollout" in what:
-            why += "; a kernel has all steps of a rollout in a row: step in jax.lax.scan instead"
-        elif "step" in what:
-            why += "; fewer contacts make it smaller: select_geometry, SolverOptions(max_contacts_per_geometry=...)"
+        why += "; smaller ones have kernels: leave loops over steps to jax.lax.scan, and contacts out that do not matter"
     if why and what not in _refused:
         _refused.add(what)
         _log.warning("artix: %s is evaluated by XLA, not by a kernel: %s", what, why)

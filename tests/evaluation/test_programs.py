@@ -250,13 +250,10 @@ def test_what_is_left_to_xla_is_named_and_explained(
     (equation,) = jax.make_jaxpr(lambda state: mass_matrix(robot, state))(artix.neutral_state(robot)).eqns
     assert equation.params["program"].name == "mass_matrix"
     monkeypatch.setattr(compilation, "_refused", set())
-    for name in ("mass_matrix", "step_and_report", "rollout"):
-        compilation.refuse(name, "TooManyOperations: 400,000 operations")
-    about_matrices, about_steps, about_rollouts = caplog.messages
-    assert "mass_matrix is evaluated by XLA" in about_matrices
-    assert "contacts" not in about_matrices
-    assert "select_geometry" in about_steps
-    assert "jax.lax.scan" in about_rollouts
+    compilation.refuse("mass_matrix", "TooManyOperations: 400,000 operations")
+    compilation.refuse("mass_matrix", "TooManyOperations: 400,000 operations")
+    (message,) = caplog.messages  # said once
+    assert "mass_matrix is evaluated by XLA" in message and "jax.lax.scan" in message
 
 
 def main() -> None:
