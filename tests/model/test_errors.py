@@ -331,8 +331,13 @@ def test_a_batch_of_articulations(arm) -> None:
     "function", [artix.frame_pose, artix.frame_velocity, artix.frame_jacobian, artix.frame_jacobian_rate]
 )
 def test_frames_that_do_not_exist(arm, function) -> None:
-    with pytest.raises(KeyError, match="no link called 'hand'; choose from: link_0, link_1"):
+    with pytest.raises(KeyError, match=r"no link or frame called 'hand'; choose from: link_0, .*, tool"):
         function(*arm, "hand")
+
+
+def test_constraints_of_frames_that_do_not_exist(arm) -> None:
+    with pytest.raises(KeyError, match=r"no link or frame called 'hand'; choose from: link_0, .*, tool"):
+        artix.Constraints.of(arm[0], [artix.Constraint(frame_a="hand")])
 
 
 @pytest.mark.parametrize("function", [artix.frame_velocity, artix.frame_jacobian, artix.frame_jacobian_rate])
