@@ -340,6 +340,14 @@ def test_constraints_of_frames_that_do_not_exist(arm) -> None:
         artix.Constraints.of(arm[0], [artix.Constraint(frame_a="hand")])
 
 
+def test_a_mass_that_is_no_array(arm) -> None:
+    articulation, state = arm
+    heavy = articulation.replace(link_mass=2.0)
+    for function in (lambda: artix.mass_matrix(heavy, state), lambda: artix.step(heavy, state, None, 0.01)):
+        with pytest.raises(TypeError, match=r"articulation\.link_mass: expected an array, found float"):
+            function()
+
+
 @pytest.mark.parametrize("function", [artix.frame_velocity, artix.frame_jacobian, artix.frame_jacobian_rate])
 def test_axes_that_do_not_exist(arm, function) -> None:
     with pytest.raises(ValueError, match="axes must be 'world_aligned', 'local' or 'world'; found 'body'"):
