@@ -4,9 +4,11 @@ import dataclasses
 
 import flax.struct
 import jax
+import jax.export
 import jax.numpy as jnp
 import pytest
 
+import artix
 from artix.math import struct
 
 
@@ -49,3 +51,13 @@ def test_options_of_dataclasses_go_with_the_class():
     assert Named(value=2.0).replace(value=3.0).value == 3.0
     with pytest.raises(TypeError, match="positional"):
         Named(1.0)
+
+
+def test_exported_programs_take_and_return_states():
+    arm = artix.robots.load("double_pendulum")
+    state, control = artix.neutral_state(arm), artix.Control(joint_force=jnp.ones(2, arm.dtype))
+    step = jax.jit(lambda state, control: artix.step(arm, state, control, 0.01))
+    program = jax.export.deserialize(jax.export.export(step)(state, control).serialize())
+    found, wanted = program.call(state, control), step(state, control)
+    assert isinstance(found, artix.State)
+    assert jnp.allclose(found.joint_velocity, wanted.joint_velocity, rtol=1e-5)
