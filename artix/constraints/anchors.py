@@ -102,6 +102,11 @@ def solved_anchor_rows(articulation: Articulation, state: State, kin: Kinematics
     if not anchors.structure:
         empty = jnp.zeros(0, articulation.dtype)
         return AnchorRows(empty, empty, jnp.zeros((0, articulation.topology.nv), articulation.dtype), empty)
+    last = max(max(each.link_a, each.link_b) for each in anchors.structure)
+    if last >= articulation.topology.num_links:
+        raise ValueError(
+            f"constraints: there is no link {last} in this articulation; make them of it by artix.Constraints.of(...)"
+        )
     sides = anchor_sides(articulation, state, kin, anchors)
     error, velocity, bias = relative_motion(anchors, *sides)
     return AnchorRows(error, velocity, anchor_jacobian(articulation, kin, anchors, *sides), bias)

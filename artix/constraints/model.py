@@ -18,7 +18,7 @@ from artix.math import struct
 from artix.model.articulation import Articulation
 from artix.model.checks import check_type
 from artix.model.joints import IDENTITY_POSE
-from artix.model.link_tree import link_unless_frame
+from artix.model.link_tree import frame_index
 from artix.model.topology import Topology
 from artix.model.validation import check_fields, is_index, unit_pose
 
@@ -187,8 +187,8 @@ def _end(articulation: Articulation, frame: str | None, pose: npt.ArrayLike) -> 
     pose = jnp.asarray(np.asarray(pose, float), articulation.dtype)
     if frame is None:
         return -1, pose
-    if frame not in topology.frame_names:
-        return link_unless_frame(topology, frame), pose
-    index = topology.frame_names.index(frame)
+    link, index = frame_index(topology, frame)
+    if index is None:
+        return link, pose
     placed = Placement.from_poses(articulation.frame_local_pose[index][None]) @ Placement.from_poses(pose[None])
-    return topology.frame_links[index], placed.poses()[0]
+    return link, placed.poses()[0]

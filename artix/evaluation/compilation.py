@@ -230,7 +230,9 @@ def _scalars_of_transpose(program: Program, levels: Sequence[int], options: dict
 def refuse(what: str, why: str) -> None:
     """Logs, once, what is evaluated by XLA and why; without a reason nothing is logged."""
     if why.startswith(TooManyOperations.__name__):
-        why += "; smaller ones have kernels: leave loops over steps to jax.lax.scan, and contacts out that do not matter"
+        why += (
+            "; smaller ones have kernels: leave loops over steps to jax.lax.scan, and contacts out that do not matter"
+        )
     if why and what not in _refused:
         _refused.add(what)
         _log.warning("artix: %s is evaluated by XLA, not by a kernel: %s", what, why)

@@ -167,7 +167,11 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
     # With their types, since 1 == True.
     static = tuple([(type(leaf), leaf) for leaf, is_one in zip(leaves, is_array, strict=True) if not is_one])
     config: Any = jax.config  # JAX declares its options from 0.12 on.
-    traced = _traced(function, structure, tuple(is_array), static, types, config.jax_enable_x64)
+    try:
+        traced = _traced(function, structure, tuple(is_array), static, types, config.jax_enable_x64)
+    except TypeError:
+        _check_hashable(function, args, kwargs)
+        raise
     program = traced.program.with_known(_known(arrays)) if is_staging() else traced.specialize(arrays)
     program = _with_switches(program)
     return Call(program, [arrays[index] for index in program.traced], traced.structure)
@@ -183,6 +187,18 @@ def _check_x64(function: Any, args: Any, kwargs: Any, arrays: Sequence[Any], dty
                 f"{function.__name__}: argument {_path_name(path)} has dtype {array.dtype}, but JAX's x64 mode is off; "
                 f'switch it on with jax.config.update("jax_enable_x64", True), or convert the argument to {dtype}'
             )
+
+
+def _check_hashable(function: Any, args: Any, kwargs: Any) -> None:
+    """Refuses arguments that are neither arrays nor can be compared with those of an earlier call."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path((args, kwargs))[0]:
+        try:
+            hash(leaf if not isinstance(leaf, _ARRAY_TYPES) else None)
+        except TypeError:
+            found = type(leaf).__name__
+            raise TypeError(
+                f"{function.__name__}: argument {_path_name(path)} is neither an array nor hashable; found {found}"
+            ) from None
 
 
 def _path_name(path: Sequence[Any]) -> str:

@@ -25,7 +25,7 @@ from artix.math import spatial
 from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.model.link_tree import link_unless_frame
+from artix.model.link_tree import frame_index
 from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 from artix.model.validation import is_index
@@ -292,11 +292,9 @@ def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple
         return _link(tree, frame).reshape(1), None
     if not isinstance(tree, Topology):
         raise KeyError(f"frame {frame!r}: the members of a fleet name their links differently; pass a link's index")
-    if frame not in tree.frame_names:
-        return jnp.asarray(link_unless_frame(tree, frame)).reshape(1), None
-    index = tree.frame_names.index(frame)
-    local = Placement.from_poses(articulation.frame_local_pose[index : index + 1])
-    return jnp.asarray(tree.frame_links[index]).reshape(1), local
+    link, index = frame_index(tree, frame)
+    local = None if index is None else Placement.from_poses(articulation.frame_local_pose[index : index + 1])
+    return jnp.asarray(link).reshape(1), local
 
 
 def _link(tree: Tree, index: int | Array) -> Array:

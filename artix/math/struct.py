@@ -5,10 +5,12 @@ The interface is that of ``flax.struct``, without importing flax, which takes as
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any, Self, dataclass_transform
 
 import jax
+import jax.export
 
 
 def field(*, pytree_node: bool = True, **options: Any) -> Any:
@@ -29,10 +31,22 @@ class PyTreeNode:
         super().__init_subclass__()
         dataclasses.dataclass(frozen=True, **options)(cls)
         is_node = {one.name: one.metadata.get("pytree_node", True) for one in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        jax.tree_util.register_dataclass(
-            cls, [name for name in is_node if is_node[name]], [name for name in is_node if not is_node[name]]
-        )
+        static = [name for name in is_node if not is_node[name]]
+        jax.tree_util.register_dataclass(cls, [name for name in is_node if is_node[name]], static)
+        if not static and cls.__module__.startswith("artix."):
+            _make_serializable(cls)
 
     def replace(self, **updates: Any) -> Self:
         """Returns a copy with some fields replaced."""
         return dataclasses.replace(self, **updates)  # type: ignore[type-var]
+
+
+def _make_serializable(cls: type) -> None:
+    """Lets ``jax.export`` write programs that take or return this class, which has nothing but arrays."""
+    with contextlib.suppress(ValueError):  # The module was loaded again: the first class has the name.
+        jax.export.register_pytree_node_serialization(
+            cls,
+            serialized_name=f"{cls.__module__}.{cls.__qualname__}",
+            serialize_auxdata=lambda _: b"",
+            deserialize_auxdata=lambda _: (),
+        )

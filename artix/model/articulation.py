@@ -102,7 +102,14 @@ class Articulation(struct.PyTreeNode):
 
     @property
     def dtype(self):
-        """The floating-point type of the parameters."""
+        """The floating-point type of the parameters.
+
+        Raises:
+          TypeError: ``link_mass`` is no array.
+        """
+        if not hasattr(self.link_mass, "dtype"):
+            found = f"found {type(self.link_mass).__name__}; make it one with jnp.asarray(...)"
+            raise TypeError(f"articulation.link_mass: expected an array, {found}")
         return self.link_mass.dtype
 
     def astype(self, dtype) -> Articulation:

@@ -95,8 +95,8 @@ def check_type(name: str, value: object, kind: type) -> None:
 
 def check_one(articulation: Articulation) -> None:
     """Raises ``ValueError`` if the articulation is a batch."""
-    mass = articulation.link_mass
-    check_vector("articulation.link_mass", mass, (articulation.topology.num_links,), mass.dtype, "L")
+    num_links, dtype = articulation.topology.num_links, articulation.dtype
+    check_vector("articulation.link_mass", articulation.link_mass, (num_links,), dtype, "L")
 
 
 def check_parameters(articulation: Articulation) -> None:

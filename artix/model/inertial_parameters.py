@@ -127,7 +127,7 @@ def log_cholesky_from_articulation(articulation: Articulation, links: Sequence[s
       KeyError: no link has one of the names.
       ValueError: a link has no mass or no extent in some direction, see :func:`log_cholesky_from_inertia`; the message
         names it. Or the articulation is a batch.
-      TypeError: the articulation belongs to a mixed fleet, whose padded links have no mass.
+      TypeError: ``links`` is one string, or the articulation belongs to a mixed fleet, whose padded links have no mass.
 
     Identity: ``with_log_cholesky(a, log_cholesky_from_articulation(a))`` has the dynamics of ``a``.
 
@@ -162,7 +162,8 @@ def with_log_cholesky(articulation: Articulation, theta: Array, links: Sequence[
     Raises:
       KeyError: no link has one of the names.
       ValueError: theta has the wrong shape, or the articulation is a batch.
-      TypeError: theta has another dtype than the articulation, or the articulation belongs to a mixed fleet.
+      TypeError: theta has another dtype than the articulation, ``links`` is one string, or the articulation belongs to
+        a mixed fleet.
 
     Identity: ``with_log_cholesky(a, log_cholesky_from_articulation(a))`` has the dynamics of ``a``.
 
@@ -226,4 +227,6 @@ def _topology_and_indices(articulation: Articulation, links: Sequence[str] | Non
     check_one(articulation)
     if links is None:
         return topology, np.arange(topology.num_links)
+    if isinstance(links, str):
+        raise TypeError(f"links: expected a sequence of names; found the string {links!r}: write [{links!r}]")
     return topology, np.array([topology.link_index(name) for name in links], int)

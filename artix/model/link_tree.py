@@ -188,9 +188,16 @@ class LinkTree:
         return read_only(np.concatenate(order), int)
 
 
-def link_unless_frame(tree: LinkTree, name: str) -> int:
-    """The index of a link, where a frame could be meant too; raises ``KeyError`` listing the links and the frames."""
-    return _find((*tree.link_names, *tree.frame_names), name, "link or frame")
+def frame_index(tree: LinkTree, name: str) -> tuple[int, int | None]:
+    """The link that a frame is fixed to, and the frame's index among the additional frames.
+
+    A link's name stands for its own frame, without an index; raises ``KeyError`` listing the known names.
+    """
+    if name in tree.frame_names:
+        frame = tree.frame_names.index(name)
+        return tree.frame_links[frame], frame
+    known = tree.link_names + tree.frame_names
+    return _find(known, name, "link or frame" if tree.frame_names else "link"), None
 
 
 def _find(names: tuple[str, ...], name: str, kind: str) -> int:

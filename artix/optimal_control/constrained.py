@@ -95,7 +95,8 @@ def solve_constrained(
     *Derivatives.* Reverse mode is implicit, as in :func:`solve`: it gives the derivatives of the trajectory, its cost
     and the multipliers by all arrays of the problem, with the active constraints kept. A few corrections of the
     multipliers at the solution carry them; their relative error is about the factor by which the violation has fallen.
-    They are right where the solution has converged and no constraint is about to become active or inactive.
+    They are right where the solution has converged and no constraint is about to become active or inactive. They need
+    float64: with the weights of the last iterations, the recursion fails in float32 for many problems, which gives NaN.
 
     Args:
       problem: the problem, with ``equality``, ``inequality``, ``final_equality`` or ``final_inequality``.

@@ -59,8 +59,9 @@ class Solution(NamedTuple):
       controls: [T, nu].
       gain: gain of the policy ``u = controls + gain difference(states, x)`` about the trajectory, [T, nu, ndx].
       cost: cost of the trajectory, [].
-      converged: whether, in the last iteration, the predicted decrease was at most ``tolerance (1 + cost)`` and the
-        gaps at most ``tolerance``, [] of bool; false if anything is not finite.
+      converged: whether, in the last iteration, the predicted decrease was at most ``tolerance (1 + cost)`` and the sum
+        of the gaps at most ``tolerance`` or ten rounding errors of all states, [] of bool; false if anything is not
+        finite.
       iterations: cost, gap, predicted decrease, step length and damping of each iteration.
 
     Examples:
@@ -115,7 +116,10 @@ def iterate(problem: Problem, states: Array, controls: Array, options: Options, 
     progress, (iterations, gains) = jax.lax.scan(body, start, length=options.iterations)
     last = progress.trajectory
     is_flat = iterations.decrease[-1] <= tolerance * (1 + jnp.abs(last.cost))
-    converged = is_flat & (iterations.gap[-1] <= tolerance) & jnp.isfinite(last.cost)
+    # Gaps are differences of states, which are rounded: single precision cannot close many of them further.
+    rounding = 10 * jnp.finfo(states.dtype).eps * jnp.sum(jnp.abs(last.states))
+    is_closed = iterations.gap[-1] <= jnp.maximum(tolerance, rounding)
+    converged = is_flat & is_closed & jnp.isfinite(last.cost)
     gain = jax.tree.map(lambda leaf: leaf[-1], gains)
     return Solution(last.states, last.controls, gain, last.cost, converged, iterations)
 

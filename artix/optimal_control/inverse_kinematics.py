@@ -78,8 +78,8 @@ def inverse_kinematics(
       targets: their world poses, position [m] and quaternion xyzw, shape [F, 7].
       seeds: S configurations to start from, each array with a leading axis [S]; ``jax.vmap`` of
         :func:`artix.random_state` makes random ones within the limits.
-      rotation_weight: weight of a radian relative to a metre [m]; 0 for positions only, which ignores
-        ``rotation_tolerance``.
+      rotation_weight: weight of a radian relative to a metre [m], one number for all frames; 0 for positions only,
+        which ignores ``rotation_tolerance``.
       iterations: number of iterations; there is no test of convergence.
       position_tolerance: distance [m] below which a target counts as reached.
       rotation_tolerance: angle [rad] below which it does.
@@ -119,6 +119,8 @@ def inverse_kinematics(
     for name, pose in poses.items():
         check_quaternion(name, pose)
     weight = jnp.asarray(rotation_weight, dtype)
+    if weight.ndim:
+        raise ValueError(f"rotation_weight: expected one number for all frames; found shape {weight.shape}")
     given, wanted = articulation, targets
     articulation, targets, seeds = without_derivatives((articulation, targets, seeds))
 

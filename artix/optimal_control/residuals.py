@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 import artix
 from artix.math.arrays import square_root
+from artix.optimal_control.checks import as_array
 
 Array = jax.Array
 
@@ -30,6 +31,8 @@ def frame_pose(articulation: artix.Articulation, state: artix.State, frame: str,
 
     Raises:
       KeyError: no link or frame has this name.
+      ValueError: ``target`` or an array of the state has the wrong shape.
+      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
 
     Identity: zero where ``target`` is ``artix.frame_pose(a, s, frame)``.
 
@@ -41,7 +44,7 @@ def frame_pose(articulation: artix.Articulation, state: artix.State, frame: str,
       True
     """
     pose = artix.frame_pose(articulation, state, frame)
-    return pose_difference(target, pose)
+    return pose_difference(as_array("target", target, (7,), pose.dtype, "position and quaternion xyzw"), pose)
 
 
 def pose_difference(start: Array, end: Array) -> Array:
@@ -67,6 +70,8 @@ def frame_position(articulation: artix.Articulation, state: artix.State, frame: 
 
     Raises:
       KeyError: no link or frame has this name.
+      ValueError: ``target`` or an array of the state has the wrong shape.
+      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
 
     Identity: the first three entries of :func:`frame_pose`.
 
@@ -77,7 +82,8 @@ def frame_position(articulation: artix.Articulation, state: artix.State, frame: 
       >>> print(optimal_control.frame_position(arm, state, "tool", target))
       [0.1 0.  0. ]
     """
-    return artix.frame_pose(articulation, state, frame)[:3] - target
+    position = artix.frame_pose(articulation, state, frame)[:3]
+    return position - as_array("target", target, (3,), position.dtype, "a position")
 
 
 def center_of_mass(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
@@ -92,8 +98,8 @@ def center_of_mass(articulation: artix.Articulation, state: artix.State, target:
       In world axes [m], shape [3].
 
     Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
+      ValueError: ``target`` or an array of the state has the wrong shape.
+      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -102,7 +108,8 @@ def center_of_mass(articulation: artix.Articulation, state: artix.State, target:
       >>> print(optimal_control.center_of_mass(robot, state, lower))
       [0.   0.   0.05]
     """
-    return artix.center_of_mass(articulation, state) - target
+    position = artix.center_of_mass(articulation, state)
+    return position - as_array("target", target, (3,), position.dtype, "a position")
 
 
 def centroidal_momentum(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
@@ -117,8 +124,8 @@ def centroidal_momentum(articulation: artix.Articulation, state: artix.State, ta
       The difference [kg m/s, kg m^2/s], in world axes, shape [6].
 
     Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
+      ValueError: ``target`` or an array of the state has the wrong shape.
+      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -126,7 +133,8 @@ def centroidal_momentum(articulation: artix.Articulation, state: artix.State, ta
       >>> print(optimal_control.centroidal_momentum(robot, artix.neutral_state(robot), forward))  # it is at rest
       [-5.  0.  0.  0.  0.  0.]
     """
-    return artix.centroidal_momentum(articulation, state) - target
+    momentum = artix.centroidal_momentum(articulation, state)
+    return momentum - as_array("target", target, (6,), momentum.dtype, "linear, then angular momentum")
 
 
 def posture(articulation: artix.Articulation, state: artix.State, nominal: artix.State) -> Array:

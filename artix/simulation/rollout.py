@@ -138,6 +138,7 @@ def _rollout(
     """Takes many steps of an articulation or a scene, with one of two ``steps``: without and with contact memory."""
     if num_steps is not None:
         check_count("num_steps", num_steps, 0)
+    _check_axes(control, num_steps)
     take_step, step_with_memory = steps
     memory = no_memory(model, ground, options)
     if isinstance(memory, ContactMemory) and (num_steps is not None or all(map(len, jax.tree.leaves(control)))):
@@ -154,6 +155,25 @@ def _rollout(
         return (end, remembered), end
 
     return scan(advance, (start, memory), None if num_steps is not None else control, length=num_steps)[1]
+
+
+def _check_axes(controls: Any, num_steps: int | None) -> None:
+    """Refuses controls for each step along with ``num_steps``, and constant ones without."""
+    for control in jax.tree.leaves(controls, is_leaf=lambda each: isinstance(each, Control)):
+        if not isinstance(control, Control):
+            continue
+        for name, axes in (
+            ("joint_force", 1),
+            ("drive_target", 1),
+            ("drive_target_velocity", 1),
+            ("external_force", 2),
+        ):
+            shape = getattr(getattr(control, name), "shape", None)
+            if shape is not None and len(shape) == axes + (num_steps is not None):
+                fix = "no axis over the steps: add one, or give num_steps"
+                if num_steps is not None:
+                    fix = "an axis over the steps: leave num_steps out, or give one control for all steps"
+                raise ValueError(f"control.{name}: shape {shape} has {fix}")
 
 
 def settled_contact_memory(

@@ -134,3 +134,16 @@ def test_errors_have_finite_derivatives() -> None:
     forward, reverse = both(jnp.asarray(poses))
     assert np.all(np.isfinite(forward))
     np.testing.assert_allclose(jnp.einsum("i,bij->bj", weights, forward), reverse, atol=1e-9)
+
+
+def test_constraints_of_another_robot() -> None:
+    long, short = (tree_of(["revolute_twist"] * n, list(range(n)), fixed_base=True) for n in (3, 1))
+    constraints = artix.Constraints.of(long, [artix.Constraint(frame_a=long.topology.link_names[3])])
+    with pytest.raises(ValueError, match="constraints: there is no link 3 in this articulation"):
+        artix.constraint_jacobian(short, artix.neutral_state(short), constraints)
+
+
+def test_descriptors_are_no_constraints() -> None:
+    robot = tree_of(["revolute_twist"], [0], fixed_base=True)
+    with pytest.raises(TypeError, match=r"delassus_matrix: argument 2\.0 is neither an array nor hashable; found Cons"):
+        artix.delassus_matrix(robot, artix.neutral_state(robot), [artix.Constraint(frame_a="link_1")])  # type: ignore[arg-type]

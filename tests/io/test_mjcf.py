@@ -125,6 +125,8 @@ def test_coordinates_work_in_batches_and_refuse_another_model():
     assert states.joint_velocity.shape == (3, 6)
     with pytest.raises(ValueError, match="no joint called 'shoulder'"):
         artix.MujocoCoordinates(robot, mujoco.MjModel.from_xml_string("<mujoco/>"))
+    with pytest.raises(TypeError, match=r"model: expected a mujoco\.MjModel, found str"):
+        artix.MujocoCoordinates(robot, "robot.xml")
 
 
 def test_coordinates_refuse_wrong_shapes_and_zero_quaternions():

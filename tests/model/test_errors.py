@@ -345,13 +345,26 @@ def test_a_batch_of_articulations(arm) -> None:
     "function", [artix.frame_pose, artix.frame_velocity, artix.frame_jacobian, artix.frame_jacobian_rate]
 )
 def test_frames_that_do_not_exist(arm, function) -> None:
-    with pytest.raises(KeyError, match="no link or frame called 'hand'; choose from: link_0, link_1"):
+    with pytest.raises(KeyError, match=r"no link or frame called 'hand'; choose from: link_0, .*, tool"):
         function(*arm, "hand")
     quadruped = artix.robots.load("quadruped")
     framed = artix.builder_from_articulation(quadruped)
     framed.add_frame("camera", "trunk")
     with pytest.raises(KeyError, match=r"no link or frame called 'cam'; choose from: trunk, .*, camera"):
         function(framed.build(), artix.neutral_state(quadruped), "cam")
+
+
+def test_constraints_of_frames_that_do_not_exist(arm) -> None:
+    with pytest.raises(KeyError, match=r"no link or frame called 'hand'; choose from: link_0, .*, tool"):
+        artix.Constraints.of(arm[0], [artix.Constraint(frame_a="hand")])
+
+
+def test_a_mass_that_is_no_array(arm) -> None:
+    articulation, state = arm
+    heavy = articulation.replace(link_mass=2.0)
+    for function in (lambda: artix.mass_matrix(heavy, state), lambda: artix.step(heavy, state, None, 0.01)):
+        with pytest.raises(TypeError, match=r"articulation\.link_mass: expected an array, found float"):
+            function()
 
 
 @pytest.mark.parametrize("function", [artix.frame_velocity, artix.frame_jacobian, artix.frame_jacobian_rate])

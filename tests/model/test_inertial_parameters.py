@@ -161,6 +161,8 @@ def test_refusals_of_articulations_name_the_link() -> None:
         artix.log_cholesky_from_articulation(arm)
     with pytest.raises(KeyError, match="no link called 'nose'"):
         artix.log_cholesky_from_articulation(arm, ["nose"])
+    with pytest.raises(TypeError, match=r"links: .* found the string 'hand': write \['hand'\]"):
+        artix.log_cholesky_from_articulation(arm, "hand")
     with pytest.raises(ValueError, match=r"theta: expected shape \(1, 10\)"):
         artix.with_log_cholesky(arm, jnp.zeros(10), ["hand"])
     fleet = artix.Fleet([arm, artix.robots.load("cart_pole")])

@@ -4,6 +4,7 @@ import dataclasses
 
 import flax.struct
 import jax
+import jax.export
 import jax.numpy as jnp
 import pytest
 
@@ -61,3 +62,13 @@ def test_a_robot_prints_as_one_line():
     assert repr(jax.tree.map(lambda leaf: 0, robot)) == repr(robot)  # in_axes
     padded = artix.Fleet([robot, artix.robots.load("arm7")], layout="padded").articulation
     assert repr(padded) == "Articulation(PaddedTopology(18 links, 12 DOFs), batch of shape (2,))"
+
+
+def test_exported_programs_take_and_return_states():
+    arm = artix.robots.load("double_pendulum")
+    state, control = artix.neutral_state(arm), artix.Control(joint_force=jnp.ones(2, arm.dtype))
+    step = jax.jit(lambda state, control: artix.step(arm, state, control, 0.01))
+    program = jax.export.deserialize(jax.export.export(step)(state, control).serialize())
+    found, wanted = program.call(state, control), step(state, control)
+    assert isinstance(found, artix.State)
+    assert jnp.allclose(found.joint_velocity, wanted.joint_velocity, rtol=1e-5)

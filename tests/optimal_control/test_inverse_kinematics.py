@@ -146,3 +146,13 @@ def test_seeds_that_are_not_finite():
     assert traced(spoiled).solved
     with pytest.raises(ValueError, match=r"seeds\.root_pose: expected"):
         optimal_control.inverse_kinematics(arm, ["tool"], goal, seeds.replace(root_pose=seeds.root_pose[0]))
+
+
+def test_one_weight_for_all_rotations():
+    arm = artix.robots.load("arm7")
+    seeds = jax.tree.map(lambda leaf: leaf[None], artix.neutral_state(arm))
+    targets = jnp.zeros((2, 7), arm.dtype).at[:, 6].set(1.0)
+    with pytest.raises(ValueError, match=r"rotation_weight: expected one number for all frames; found shape \(2,\)"):
+        optimal_control.inverse_kinematics(
+            arm, ["tool", "hand"], targets, seeds, rotation_weight=jnp.array([0.3, 0.0], arm.dtype)
+        )

@@ -29,6 +29,24 @@ def everything(knot: optimal_control.Knot) -> jax.Array:
     )
 
 
+@pytest.mark.parametrize(
+    ("residual", "size"),
+    [
+        (lambda *args: optimal_control.frame_pose(*args[:2], "tool", args[2]), 7),
+        (lambda *args: optimal_control.frame_position(*args[:2], "tool", args[2]), 3),
+        (optimal_control.center_of_mass, 3),
+        (optimal_control.centroidal_momentum, 6),
+    ],
+)
+def test_wrong_targets_are_refused(residual, size):
+    arm = artix.robots.load("arm7")
+    state = artix.neutral_state(arm)
+    with pytest.raises(ValueError, match=rf"target: expected shape \[{size}\], .*; found \(2,\)"):
+        residual(arm, state, jnp.zeros(2, arm.dtype))
+    with pytest.raises(TypeError, match=r"target: expected an array .* found NoneType"):
+        residual(arm, state, None)
+
+
 @pytest.mark.slow
 def test_gradients_and_matrices_of_all_residuals_are_those_of_differences():
     a = tree_of(["spherical_012", "revolute_swing1", "prismatic_y"], [0, 0, 2], fixed_base=False)

@@ -129,6 +129,21 @@ def test_constraints_are_those_of_a_quadratic_program():
     assert warm.violation[0] < 1e-7 < 1e-3 < found.violation[0]
 
 
+def test_multiple_shooting_converges_in_single_precision():
+    """Rounding of many states leaves gaps above the tolerance."""
+    problem = slider_problem().replace(start=jnp.array([1000.0, 0.0]))
+    problem = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, problem)
+    controls, states = jnp.ones((120, 1), jnp.float32), jnp.full((121, 2), 3.0, jnp.float32)
+    find = jax.jit(
+        lambda count: optimal_control.solve(problem, controls, states, iterations=count, multiple_shooting=True),
+        static_argnums=0,
+    )
+    assert not find(1).converged
+    found = find(6)
+    assert found.converged
+    assert found.iterations.gap[-1] > 1e-6
+
+
 OPTIONS = {
     "ddp": {"hessian": "exact"},
     "parallel": {"riccati": "parallel"},

@@ -256,7 +256,7 @@ KINEMATICS = [
         "`computeJointKinematicRegressor`, `computeFrameKinematicRegressor`",
         GETTER,
         "`frame_kinematic_regressor(a, s, frame, offset, axes=...)`",
-        "blocks in link order",
+        "blocks in link order, without the root's",
         lambda a, s, x: [artix.frame_kinematic_regressor(a, s, *_frame(x), axes=axes) for axes in AXES],
         _kinematic_regressors,
     ),

@@ -574,6 +574,10 @@ def test_refused_arguments() -> None:
         artix.step(articulation, state, Control(drive_target=jnp.zeros(1, "float32")), 0.01)
     with pytest.raises(ValueError, match="give num_steps, or a control with a leading axis"):
         artix.rollout(articulation, state, None, 0.01)
+    for shape, num_steps, message in [((10, 1), 10, "an axis .* leave num_steps out"), ((1,), None, "no axis .* give")]:
+        control = Control(joint_force=jnp.zeros(shape))
+        with pytest.raises(ValueError, match=r"control\.joint_force: shape \(.*\) has " + message):
+            artix.rollout(articulation, state, control, 0.01, num_steps=num_steps)
     with pytest.raises(ValueError, match="num_steps must be at least 0; found -1"):
         artix.rollout(articulation, state, None, 0.01, num_steps=-1)
     fleet = artix.Fleet([articulation, pendulum(2)], layout="padded")

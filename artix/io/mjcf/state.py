@@ -37,6 +37,7 @@ class MujocoCoordinates:
 
     Raises:
       ValueError: the model has no joint with the name of one of the articulation's joints, or one of another kind.
+      TypeError: ``model`` is no compiled model, or the articulation belongs to a mixed fleet.
 
     Examples:
       >>> import mujoco
@@ -57,6 +58,11 @@ class MujocoCoordinates:
         topology = static_topology(
             articulation, "MujocoCoordinates needs an articulation with a static topology, not one of a fleet"
         )
+        if not hasattr(model, "jnt_type"):
+            raise TypeError(
+                f"model: expected a mujoco.MjModel, found {type(model).__name__}; "
+                "compile a file by mujoco.MjModel.from_xml_path(...)"
+            )
         names = MjcfNames.of(model)
         self.articulation = articulation
         known = {name: joint for joint, name in enumerate(names.joints)}
