@@ -158,3 +158,12 @@ class State(struct.PyTreeNode):
     root_velocity: jax.Array
     joint_position: jax.Array
     joint_velocity: jax.Array
+
+    def astype(self, dtype) -> State:
+        """The same state, or batch of states, with every array in ``dtype``, as :meth:`artix.Articulation.astype`.
+
+        Raises:
+          TypeError: ``dtype`` is not a floating-point type.
+        """
+        check_floating(dtype)
+        return jax.tree.map(lambda leaf: device_array(leaf, dtype), self)

@@ -42,7 +42,7 @@ def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, mea
         raise ValueError(f"{name}: expected shape {shape} ({meaning}), found {found}{hint}")
     if value.dtype != dtype:
         raise TypeError(
-            f"{name}: expected dtype {dtype}, that of the articulation, found {value.dtype}; convert the array, or the "
+            f"{name}: expected dtype {dtype}, that of the articulation, found {value.dtype}; convert it, or the "
             "articulation with articulation.astype(...)"
         )
 
@@ -150,7 +150,7 @@ def check_state(articulation: Articulation, state: State, name: str = "state") -
     if dtype not in _DTYPES:
         raise TypeError(
             f"articulation: artix computes in float32 or float64, found {dtype}; convert it with "
-            "articulation.astype('float32'), and convert the state, too"
+            "articulation.astype('float32'), and the state likewise"
         )
     n = tree.num_dofs
     check_parameters(articulation)

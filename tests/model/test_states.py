@@ -81,3 +81,12 @@ def test_neutral_states_follow_the_batch_and_the_dtype(dtype: np.dtype) -> None:
     assert state.joint_position.shape == (2, 12)
     np.testing.assert_array_equal(state.root_pose, [[0, 0, 0, 0, 0, 0, 1]] * 2)
     assert {leaf.dtype for leaf in jax.tree.leaves(state)} == {dtype}
+
+
+def test_states_take_on_another_dtype():
+    robot = artix.robots.load("double_pendulum")
+    wide = artix.neutral_state(robot).astype(np.float64)
+    assert {leaf.dtype for leaf in jax.tree.leaves(wide)} == {np.dtype(np.float64)}
+    assert artix.mass_matrix(robot.astype(np.float64), wide).dtype == np.float64
+    with pytest.raises(TypeError, match="int32"):
+        wide.astype("int32")
