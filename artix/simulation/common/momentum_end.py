@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.inertia import inertia_rates, momentum_of_motion, reference_inertias
-from artix.dynamics.mass_matrix import generalized_momenta
 from artix.dynamics.momentum import about
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents, has_all_displacements
@@ -20,10 +19,9 @@ from artix.kinematics.solve import (
     kinematics,
     motion_rates,
     root_motion,
+    state_velocities,
 )
-from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial
-from artix.math.arrays import matmul
 from artix.math.tangents import directional_derivative
 from artix.model.articulation import Articulation, State
 from artix.model.padded_topology import Tree
@@ -109,18 +107,13 @@ def mass_and_momentum(articulation: Articulation, state: State) -> tuple[Inertia
 
 
 def _mass_and_momentum(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
-    kin = kinematics(articulation, state)
-    inertias, (_, momenta) = reference_inertias(articulation, kin), generalized_momenta(articulation, kin)
-    return Inertias(*(_total(part) for part in inertias)), _momentum(momenta, generalized_velocity(articulation, state))
+    tree, kin = articulation.topology, kinematics(articulation, state)
+    inertias = reference_inertias(articulation, kin)
+    return _summed(inertias, state_velocities(tree, kin, state))
 
 
-def _momentum(momenta: Array, velocity: Array) -> Array:
-    """The momentum [6, 1] of a generalised velocity [nv]: that of the composite body which each of its entries moves.
-
-    The mass matrix at the start of a step consists of the same momenta. To sum over single bodies instead would take a
-    quadruped 500 operations more.
-    """
-    return matmul(momenta, velocity)[:, None]
+def _summed(inertias: Inertias, velocity: Motion) -> tuple[Inertias, Array]:
+    return Inertias(*(_total(part) for part in inertias)), _carried(inertias, velocity)
 
 
 @jax.custom_jvp
@@ -132,19 +125,19 @@ def _mass_and_momentum_with_jvp(articulation: Articulation, state: State) -> tup
 def _mass_and_momentum_jvp(primals, tangents):
     (articulation, state), (d_articulation, d_state) = primals, tangents
     tree, kin = articulation.topology, kinematics(articulation, state)
-    inertias, (_, momenta) = reference_inertias(articulation, kin), generalized_momenta(articulation, kin)
-    motions, qd = dof_motions(tree, kin), state.joint_velocity
-    velocity = body_velocities(tree, motions, root_motion(tree, state.root_velocity), qd)
-    found = _mass_and_momentum(articulation, state)
+    inertias, motions = reference_inertias(articulation, kin), dof_motions(tree, kin)
+    root, qd = root_motion(tree, state.root_velocity), state.joint_velocity
+    velocity = body_velocities(tree, motions, root, qd)
+    found = _summed(inertias, velocity)
     by_parameters = directional_derivative(lambda a: _mass_and_momentum(a, state), articulation, d_articulation)
     moments, d_momentum = jax.tree.map(jnp.zeros_like, found) if by_parameters is None else by_parameters
     d_velocity = directional_derivative(
-        lambda now: generalized_velocity(articulation, state.replace(root_velocity=now[0], joint_velocity=now[1])),
+        lambda now: body_velocities(tree, motions, root_motion(tree, now[0]), now[1]),
         (state.root_velocity, qd),
         (d_state.root_velocity, d_state.joint_velocity),
     )
     if d_velocity is not None:
-        d_momentum = d_momentum + _momentum(momenta, d_velocity)
+        d_momentum = d_momentum + _carried(inertias, d_velocity)
     displacement = displacement_from_tangents(tree, state, d_state.root_pose, d_state.joint_position)
     if displacement is not None:
         moved = displaced_bodies(tree, kin, motions, displacement)
