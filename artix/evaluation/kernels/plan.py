@@ -11,6 +11,7 @@ import numpy as np
 
 from artix.evaluation.kernels.machine import KernelError
 from artix.evaluation.kernels.program_lists import ProgramLists
+from artix.evaluation.kernels.transposition import tile_columns
 from artix.evaluation.scalar_program import BYTES, Kind, Op, ScalarProgram
 
 _KINDS = {"bool": Kind.BOOL, "int32": Kind.INT32, "float32": Kind.FLOAT32, "float64": Kind.FLOAT64}
@@ -253,8 +254,9 @@ class Plan:
             argument = lists.operands[number][0]
             if lists.levels[number] and argument not in self.blocks:
                 shape, dtype, _ = self.program.arguments[argument]
-                entries = max(math.prod(shape), self.width)  # at least one square, which is transposed as a whole
-                self.blocks[argument] = self._allocate(entries * self.width * BYTES[kind_of(dtype)])
+                size = BYTES[kind_of(dtype)]
+                entries = max(math.prod(shape), tile_columns(size, self.width))
+                self.blocks[argument] = self._allocate(entries * self.width * size)
         self._allocate_kept()
         self._allocate_carried()
         for reference in self._results:
