@@ -42,14 +42,14 @@ def contact_rows(
     options: SolverOptions,
 ) -> ContactRows:
     """The rows of all contacts, for the responses of all articulations under their hard relations."""
-    direction, reach = contact_reaches(articulations, states, contacts)
+    direction, reach, groups = contact_reaches(articulations, states, contacts)
     effect, dt = response.effect(direction), acting[0].dt
     coupling = matmul(response.reading(direction), effect.T)
     if not any(
         group.transmitted is not None for one in acting for group in one.springs
     ):  # With PhysX's fixed tendons the response is not symmetric.
         coupling = jnp.where(np.tri(len(coupling), dtype=bool), coupling, coupling.T)
-    links = LinkMotions(direction, effect, coupling)
+    links = LinkMotions(direction, effect, coupling, groups)
     block = jnp.sum(matmul(reach, links.coupling)[:, :, None] * reach[:, None], axis=3)
     softness = _softness(contacts, dt)
     velocity = joined([generalized_velocity(*member) for member in zip(articulations, states, strict=True)])

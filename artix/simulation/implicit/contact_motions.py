@@ -12,7 +12,7 @@ many contacts there are. The same holds for two links that touch each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -33,26 +33,30 @@ from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial
 from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State
+from artix.simulation.implicit.contact_rows import num_motions
 from artix.simulation.implicit.members import in_columns, side_by_side
 from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
+_Grouped: TypeAlias = tuple[Array, Array, list[np.ndarray]]
 
 
 def contact_reaches(
     articulations: Sequence[Articulation], states: Sequence[State], touches: Touches
-) -> tuple[Array, Array]:
-    """Link motions per generalised velocity, [S, nv], and contact velocities per link motion, [K, 3, S]."""
+) -> tuple[Array, Array, tuple[tuple[int, ...], ...]]:
+    """Link motions per generalised velocity, [S, nv], contact velocities per motion, [K, 3, S], and links' contacts."""
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
     for k, ground in enumerate(touches.grounds):
         if ground is not None:
-            direction, reach = _on_ground(articulations[k], kins[k], ground)
-            parts.append((in_columns(direction, sizes, k), reach))
+            direction, reach, groups = _on_ground(articulations[k], kins[k], ground)
+            parts.append((in_columns(direction, sizes, k), reach, groups))
     if touches.between is not None:
         parts.append(_between_links(articulations, kins, touches.pairs, touches.between))
-    directions, reaches = zip(*parts, strict=True)
-    return joined(directions), side_by_side(reaches, [len(direction) for direction in directions])
+    directions, reaches, groups = zip(*parts, strict=True)
+    firsts = np.cumsum([0, *map(len, reaches)])
+    numbers = [tuple((first + which).tolist()) for first, own in zip(firsts, groups, strict=False) for which in own]
+    return joined(directions), side_by_side(reaches, [len(direction) for direction in directions]), tuple(numbers)
 
 
 def contact_directions(articulations: Sequence[Articulation], states: Sequence[State], touches: Touches) -> Array:
@@ -71,7 +75,7 @@ def contact_directions(articulations: Sequence[Articulation], states: Sequence[S
     return joined(parts)
 
 
-def _on_ground(articulation: Articulation, kin: Kinematics, contacts: Contacts) -> tuple[Array, Array]:
+def _on_ground(articulation: Articulation, kin: Kinematics, contacts: Contacts) -> _Grouped:
     numbers = np.array(contacts.links, int)
     place = contact_points(articulation, kin, numbers, contacts.point)
     links = np.array(list(dict.fromkeys(contacts.links)), int)
@@ -83,7 +87,7 @@ def _on_ground(articulation: Articulation, kin: Kinematics, contacts: Contacts) 
 
 def _between_links(
     articulations: Sequence[Articulation], kins: Sequence[Kinematics], pairs: ShapePairs, between: LinkContacts
-) -> tuple[Array, Array]:
+) -> _Grouped:
     relative = _relative(pairs, between)
     groups = [np.array([k]) for k in range(len(between.gap))]
     if isinstance(relative, np.ndarray):
@@ -122,8 +126,8 @@ def _relative(pairs: ShapePairs, between: LinkContacts) -> Array | np.ndarray:
 
 def _grouped(
     frames: Array, place: Array, groups: list[np.ndarray], motions: Callable[[Array], Array]
-) -> tuple[Array, Array]:
-    """The motions of groups of contacts, [S, nv], and the contacts' velocities per those, [K, 3, S].
+) -> _Grouped:
+    """The motions of groups of contacts, [S, nv], the contacts' velocities per those, [K, 3, S], and the groups.
 
     Args:
       frames: tangents and normals, [K, 3, 3].
@@ -133,7 +137,7 @@ def _grouped(
     """
     middle = jnp.stack([jnp.mean(place[:, which], axis=1) for which in groups], axis=1)
     moving = motions(middle)
-    sizes = [3 if len(which) == 1 else 6 for which in groups]
+    sizes = [num_motions(len(which)) for which in groups]
     direction: list[Array] = []
     reach: list[Array] = [frames[:0]] * len(frames)
     for k, which in enumerate(groups):
@@ -149,4 +153,4 @@ def _grouped(
             ]
         for contact, own in zip(which, local, strict=True):
             reach[contact] = jnp.pad(own, ((0, 0), (sum(sizes[:k]), sum(sizes[k + 1 :]))))
-    return jnp.concatenate(direction), jnp.stack(reach)
+    return jnp.concatenate(direction), jnp.stack(reach), groups

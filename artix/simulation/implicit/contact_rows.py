@@ -17,17 +17,20 @@ Alart and Curnier, *A mixed formulation for frictional contact problems prone to
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from artix.math import struct
 from artix.math.arrays import matmul
 
 Array = jax.Array
 
 
-class LinkMotions(NamedTuple):
+class LinkMotions(struct.PyTreeNode):
     """The S motions of touching links: three for a link with one contact, six for a link with several."""
 
     direction: Array
@@ -36,6 +39,8 @@ class LinkMotions(NamedTuple):
     """Changes of the coordinates per unit impulse, [S, nv]; see :mod:`artix.simulation.implicit.system`."""
     coupling: Array
     """Changes of the motions per unit impulse, [S, S]."""
+    groups: tuple[tuple[int, ...], ...] = struct.field(pytree_node=False)
+    """The contacts of each link, in the order of its motions."""
     start: Array | None = None
     """The motions at zero coordinates, [S]; ``None`` if the coordinates are the generalised velocity."""
 
@@ -43,6 +48,21 @@ class LinkMotions(NamedTuple):
         """The motions [S] for a generalised velocity or coordinates [nv]."""
         motions = matmul(self.direction, velocity)
         return motions if self.start is None else self.start + motions
+
+    def similar_links(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Contacts [G, m] and motions [G, 3 or 6] of links, together for G consecutive ones with m contacts each."""
+        found, first = [], 0
+        for count, alike in itertools.groupby(self.groups, len):
+            contacts, size = np.array(list(alike)), num_motions(count)
+            motions = first + np.arange(size * len(contacts)).reshape(-1, size)
+            found.append((contacts, motions))
+            first += motions.size
+        return found
+
+
+def num_motions(num_contacts: int) -> int:
+    """How many motions of a link with so many contacts matter."""
+    return 3 if num_contacts == 1 else 6
 
 
 class ContactRow(NamedTuple):
@@ -91,6 +111,19 @@ class ContactRows(NamedTuple):
     def on_links(self, impulse: Array) -> Array:
         """Converts impulses [K, 3] to impulses on the link motions, [S]."""
         return matmul(impulse.reshape(-1), self._reach)
+
+    def of_links(self, contacts: np.ndarray, motions: np.ndarray) -> ContactRows:
+        """The rows of links with contacts [G, m] and motions [G, s], with leading axes [G]; see ``LinkMotions``."""
+        links, each = self.links, jax.tree.map(lambda leaf: leaf[contacts], self.each)
+        own = LinkMotions(
+            direction=links.direction[motions],
+            effect=links.effect[motions],
+            coupling=links.coupling[motions[:, :, None], motions[:, None]],
+            groups=(tuple(range(contacts.shape[1])),),
+            start=None if links.start is None else links.start[motions],
+        )
+        reach = self.each.reach[contacts[:, :, None, None], np.arange(3)[:, None], motions[:, None, None]]
+        return ContactRows(own, each._replace(reach=reach))
 
     @property
     def _reach(self) -> Array:

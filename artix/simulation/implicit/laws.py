@@ -66,7 +66,7 @@ class Bounds(NamedTuple):
             links = contacts.links
             system = TreeSystem(matrix, response.weight, at_start, links.direction)
             reading, start = response.reading(links.direction), links.of(velocity)
-            contacts = contacts._replace(links=links._replace(direction=reading, start=start))
+            contacts = contacts._replace(links=links.replace(direction=reading, start=start))
         assert response.left is not None
         dofs = self.dofs._replace(reading=take(response.left, places, 0), start=take(velocity, places))
         return self._replace(dofs=dofs, contacts=contacts, system=system)
@@ -80,7 +80,7 @@ class Bounds(NamedTuple):
         if distances is not None:
             distances = distances._replace(effect=None, response=None)
         if contacts is not None:
-            links = contacts.links._replace(effect=None, coupling=None)
+            links = contacts.links.replace(effect=None, coupling=None)
             each = contacts.each._replace(block=None, sticking=None, tangential=None, normal=None)
             contacts = ContactRows(links, each)
         return Bounds(dofs, distances, contacts)

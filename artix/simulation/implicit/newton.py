@@ -86,7 +86,7 @@ def newton_step(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept, found: Re
         places=np.array(sweeps.places, int),
         own=1 + rise * row.response,
         slope=-rise,
-        contacts=contacts._replace(links=contacts.links._replace(direction=system.motion)),
+        contacts=contacts._replace(links=contacts.links.replace(direction=system.motion)),
         by_impulse=by_impulse,
         by_rate=by_rate,
     )

@@ -189,18 +189,30 @@ def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept, with_cont
 
 
 def _swept_over_contacts(rows: ContactRows, now: Swept) -> Swept:
-    """One sweep over the contacts."""
-    links, old = rows.links, now.impulses.contacts
+    """One sweep over the contacts, link by link."""
+    velocity, impulse = now.velocity, now.impulses.contacts
+    corrected = jnp.zeros_like(impulse)
+    for contacts, motions in rows.links.similar_links():
+        velocity, (new, moved) = scan(
+            _swept_over_link, velocity, (rows.of_links(contacts, motions), impulse[contacts])
+        )
+        impulse, corrected = impulse.at[contacts].set(new), corrected.at[contacts].set(moved)
+    corrections = jnp.concatenate([now.corrections[: len(now.corrections) - corrected.size], corrected.reshape(-1)])
+    return Swept(velocity, now.impulses._replace(contacts=impulse), corrections)
+
+
+def _swept_over_link(velocity: Array, inputs: tuple[ContactRows, Array]) -> tuple[Array, tuple[Array, Array]]:
+    """One sweep over the contacts of a link: the coordinates, and the impulses and what they correct, [m, 3] each."""
+    rows, old = inputs
+    links = rows.links
 
     def turn(motions: Array, inputs: tuple[ContactRow, Array]):
         row, old = inputs
         new = solve_contact_row(row, old, contact_rates(row, old, motions))
         return motions + matmul(links.coupling, matmul(new - old, row.reach)), (new, matmul(row.block, new - old))
 
-    _, (contacts, corrected) = scan(turn, links.of(now.velocity), (rows.each, old))
-    velocity = now.velocity + matmul(rows.on_links(contacts - old), links.effect)
-    corrections = jnp.concatenate([now.corrections[: len(now.corrections) - corrected.size], corrected.reshape(-1)])
-    return Swept(velocity, now.impulses._replace(contacts=contacts), corrections)
+    _, (new, corrected) = scan(turn, links.of(velocity), (rows.each, old))
+    return velocity + matmul(rows.on_links(new - old), links.effect), (new, corrected)
 
 
 def _contacts_improved(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept) -> Swept:
