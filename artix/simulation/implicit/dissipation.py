@@ -50,16 +50,15 @@ def without_added_energy(bounds: Bounds, now: Swept) -> Swept:
     # The share s that solves s work + s^2 twice / 2 = allowed.
     root = jnp.sqrt(jnp.where(excessive, work**2 + 2 * twice * allowed, 1))
     share = jnp.where(excessive, (root - work) / jnp.where(excessive, twice, 1), 1)
-    kept = BoundImpulses(dofs.drive, *(share * own for own in (dofs.friction, dofs.lower, dofs.upper, dofs.velocity)))
+    kept = BoundImpulses(dofs.drive, share * dofs.friction, share * dofs.limit)
     velocity = jnp.where(excessive, driven + share * change, now.velocity)
     return now._replace(velocity=velocity, impulses=Impulses(kept, spans, share * pushes))
 
 
 def _energy_of_limits(row: BoundRow, impulses: BoundImpulses) -> Array:
     """What returning into the limits takes, with the inertia that each DOF alone has."""
-    up, down = jnp.maximum(row.lower_velocity, 0), jnp.maximum(-row.upper_velocity, 0)  # zero without limits
-    lower = jnp.minimum(impulses.lower * up, 0.5 * up**2 / row.response)
-    return jnp.sum(lower + jnp.minimum(-impulses.upper * down, 0.5 * down**2 / row.response))
+    back = jnp.maximum(jnp.where(impulses.limit > 0, row.lower_velocity, -row.upper_velocity), 0)  # zero within them
+    return jnp.sum(jnp.minimum(jnp.abs(impulses.limit) * back, 0.5 * back**2 / row.response))
 
 
 def _energy_of_contact(row: ContactRow, impulse: Array) -> Array:

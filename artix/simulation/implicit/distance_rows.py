@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
-from artix.simulation.implicit.dof_rows import LOCKED, approach_speed, finite_or_zero, stopping_impulse
+from artix.simulation.implicit.dof_rows import LOCKED, approach_speed
 from artix.simulation.implicit.system import ERROR_REDUCTION
 
 Array = jax.Array
@@ -51,20 +51,13 @@ def distance_rows(articulation: Articulation, loops: LoopClosures, response: Arr
     )
 
 
-def solve_distance(row: DistanceRow, old: tuple[Array, Array], rate: Array) -> tuple[tuple[Array, Array], Array]:
-    """Solves one distance in a sweep: the impulses of its lower and upper bound, and the sum of their changes."""
-    lower = stopping_impulse(old[0], row.lower_velocity, rate, row.response, 1)
-    rate = rate + row.response * (lower - old[0])
-    upper = stopping_impulse(old[1], row.upper_velocity, rate, row.response, -1)
-    return (lower, upper), lower - old[0] + upper - old[1]
-
-
-def distance_imbalance(row: DistanceRow, found: tuple[Array, Array], rate: Array) -> Array:
+def distance_imbalance(row: DistanceRow, found: Array, rate: Array) -> Array:
     """The residual of a distance's law, as an impulse; zero without a bound that pushes."""
-    bound = jnp.where(found[1] != 0, finite_or_zero(row.upper_velocity), finite_or_zero(row.lower_velocity))
+    bound = jnp.where(found > 0, row.lower_velocity, 0)
+    bound = jnp.where(found < 0, row.upper_velocity, bound)
     return (bound - rate) * distance_slope(row, found)
 
 
-def distance_slope(row: DistanceRow, found: tuple[Array, Array]) -> Array:
+def distance_slope(row: DistanceRow, found: Array) -> Array:
     """Decrease of the residual of a distance per rate."""
-    return jnp.where((found[0] != 0) | (found[1] != 0), 1 / row.response, 0)
+    return jnp.where(found != 0, 1 / row.response, 0)

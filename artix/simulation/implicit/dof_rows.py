@@ -48,10 +48,9 @@ class BoundRow(NamedTuple):
     """1 if the solver's matrix contains the drive, 0 if the row has all of its impulse."""
     friction: JointFrictions
     lower_velocity: Array
-    """Smallest velocity that the lower limit allows."""
+    """The smallest velocity that its limits of position and speed allow; that of position counts if they disagree."""
     upper_velocity: Array
-    """Largest velocity that the upper limit allows."""
-    max_velocity: Array
+    """The largest."""
     reading: Array | None = None
     """Derivative of its velocity by the coordinates, [nv]; ``None`` if these are the generalised velocity."""
     start: Array | None = None
@@ -64,14 +63,13 @@ class BoundImpulses(NamedTuple):
     drive: Array
     """Impulse of the drive; for a drive in the matrix, the part that its bounds take away."""
     friction: Array
-    lower: Array
-    upper: Array
-    velocity: Array
+    limit: Array
+    """Impulse of the limits of position and speed, positive at the lower ones."""
 
     @property
     def total(self) -> Array:
         """Total impulse of the DOF."""
-        return self.drive + self.friction + self.lower + self.upper + self.velocity
+        return self.drive + self.friction + self.limit
 
 
 def bound_rows(articulation: Articulation, state: State, acting: Acting, free: Response, within: Response) -> BoundRow:
@@ -95,6 +93,9 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
         moves = response > LOCKED * jnp.finfo(dt.dtype).eps * unheld
         response, effect = jnp.where(moves, response, unheld), jnp.where(moves[:, None], effect, 0)
     drives = drive_impulses(articulation, state, acting)
+    largest = articulation.max_joint_velocity
+    least = -approach_speed(room(articulation.joint_lower_limit, q, -1), dt, return_time(dt))
+    most = approach_speed(room(articulation.joint_upper_limit, q, 1), dt, return_time(dt))
     rows = BoundRow(
         effect=effect,
         response=response,
@@ -105,9 +106,8 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
         push=drives.push,
         in_matrix=acting.in_matrix,
         friction=friction,
-        lower_velocity=-approach_speed(room(articulation.joint_lower_limit, q, -1), dt, return_time(dt)),
-        upper_velocity=approach_speed(room(articulation.joint_upper_limit, q, 1), dt, return_time(dt)),
-        max_velocity=articulation.max_joint_velocity,
+        lower_velocity=jnp.clip(-largest, least, most),
+        upper_velocity=jnp.clip(largest, least, most),
     )
     return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
 
@@ -175,15 +175,8 @@ def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Swee
     # Without friction a DOF at rest must not stick: its derivatives would be those of a locked DOF.
     friction = jnp.where((row.friction.static > 0) | (row.friction.dynamic > 0), friction, old.friction)
     velocity = velocity + row.response * (friction - old.friction)
-    free = velocity - row.response * old.velocity
-    limited = jnp.isfinite(row.max_velocity)
-    bound = finite_or_zero(row.max_velocity)
-    capped = jnp.where(limited, (jnp.clip(free, -bound, bound) - free) / row.response, 0)
-    velocity = velocity + row.response * (capped - old.velocity)
-    lower = stopping_impulse(old.lower, row.lower_velocity, velocity, row.response, 1)
-    velocity = velocity + row.response * (lower - old.lower)
-    upper = stopping_impulse(old.upper, row.upper_velocity, velocity, row.response, -1)
-    new = BoundImpulses(drive, friction, lower, upper, capped)
+    limit = limit_impulse(old.limit, row.lower_velocity, row.upper_velocity, velocity, row.response)
+    new = BoundImpulses(drive, friction, limit)
     return new, sum(after - before for after, before in zip(new, old, strict=True))  # type: ignore[return-value]
 
 
@@ -203,11 +196,10 @@ def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep:
     budget, friction = row.friction.dynamic * sweep.dt, found.friction
     sticks = _sticks(row, found, velocity, sweep)
     slides = jnp.where(sticks, 0, jnp.sign(friction)) * budget
-    held = sticks | (found.velocity != 0) | (found.lower != 0) | (found.upper != 0)
-    # If several bounds are active, the last that solve_bounds applies counts.
-    bound = jnp.where(found.velocity != 0, -jnp.sign(found.velocity) * finite_or_zero(row.max_velocity), 0)
-    bound = jnp.where(found.lower != 0, finite_or_zero(row.lower_velocity), bound)
-    bound = jnp.where(found.upper != 0, finite_or_zero(row.upper_velocity), bound)
+    held = sticks | (found.limit != 0)
+    # If friction and a limit hold it, the limit counts, which solve_bounds applies last.
+    bound = jnp.where(found.limit > 0, row.lower_velocity, 0)
+    bound = jnp.where(found.limit < 0, row.upper_velocity, bound)
     drive = found.drive + friction - slides
     wanted = _drive_impulse(row, velocity - row.response * drive, sweep)
     return jnp.where(held, (bound - velocity) / row.response, wanted - drive)
@@ -224,18 +216,14 @@ def with_change(row: BoundRow, found: BoundImpulses, velocity: Array, change: Ar
       sweep: the sweep.
     """
     budget, sticks = row.friction.static * sweep.dt, _sticks(row, found, velocity, sweep)
-    # As in bound_imbalance, the last bound that solve_bounds applies counts.
-    at_upper = found.upper != 0
-    at_lower = (found.lower != 0) & ~at_upper
-    capped = (found.velocity != 0) & ~at_upper & ~at_lower
-    stuck = sticks & ~capped & ~at_upper & ~at_lower
-    held = stuck | capped | at_upper | at_lower
+    limited = found.limit != 0
+    stuck = sticks & ~limited  # as in bound_imbalance
+    limit = found.limit + change
+    limit = jnp.where(found.limit > 0, jnp.maximum(limit, 0), jnp.minimum(limit, 0))
     return BoundImpulses(
-        drive=found.drive + jnp.where(held, 0, change),
+        drive=found.drive + jnp.where(stuck | limited, 0, change),
         friction=jnp.where(stuck, jnp.clip(found.friction + change, -budget, budget), found.friction),
-        lower=jnp.maximum(found.lower + jnp.where(at_lower, change, 0), 0),
-        upper=jnp.minimum(found.upper + jnp.where(at_upper, change, 0), 0),
-        velocity=found.velocity + jnp.where(capped, change, 0),
+        limit=jnp.where(limited, limit, 0),
     )
 
 
@@ -256,12 +244,7 @@ def _sticks(row: BoundRow, found: BoundImpulses, velocity: Array, sweep: Sweep) 
     return stops & ((row.friction.static > 0) | (row.friction.dynamic > 0))
 
 
-def finite_or_zero(bound: Array) -> Array:
-    """A bound, or zero without one."""
-    return jnp.where(jnp.isfinite(bound), bound, 0)
-
-
-def stopping_impulse(old: Array, bound: Array, velocity: Array, response: Array, sign: int) -> Array:
-    """The one-sided impulse that keeps the velocity on its side of a bound; zero for an infinite bound."""
-    needed = sign * (old + (finite_or_zero(bound) - velocity) / response)
-    return sign * jnp.where(jnp.isfinite(bound), jnp.maximum(needed, 0), 0)
+def limit_impulse(old: Array, lower: Array, upper: Array, velocity: Array, response: Array) -> Array:
+    """The impulse that keeps a velocity between two bounds, instead of an ``old`` one with which it is ``velocity``."""
+    free = velocity - response * old
+    return (jnp.clip(free, lower, upper) - free) / response

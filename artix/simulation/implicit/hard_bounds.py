@@ -94,7 +94,7 @@ def _loop_impulses(parts: Sequence[Prepared], bounds: Bounds, impulses: Impulses
     distances, contacts = bounds.distances, bounds.contacts
     if distances is None:
         return [given[:0]] * len(parts)
-    across = jnp.add(*impulses.distances)
+    across = impulses.distances
     given = given.at[dof_places([one.at_start.topology for one in parts])].set(impulses.dofs.total)
     given = given + matmul(across, distances.direction)
     if contacts is not None:

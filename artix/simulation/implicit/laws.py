@@ -90,8 +90,8 @@ class Impulses(NamedTuple):
     """The impulses of all rows. Derivatives are right for the total of each row."""
 
     dofs: BoundImpulses
-    distances: tuple[Array, Array]
-    """Impulses of the lower and upper bounds of distances, [D] each."""
+    distances: Array
+    """Impulses of distances, positive at the lower bounds, [D]."""
     contacts: Array
     """Impulses of contacts, two tangential ones and then the normal one, [K, 3]."""
 

@@ -118,9 +118,9 @@ def followed(sweeps: Sweeps, bounds: Bounds, dt, found: Swept, d_bounds: Bounds,
 
 def _tangent(found: Swept, velocity: Array, dofs: Array, distances: Array, contacts: Array) -> Swept:
     """The tangent of the result, from the changes of the velocity and of the impulses."""
-    zero, none = jnp.zeros_like(dofs), jnp.zeros_like(distances)
+    zero = jnp.zeros_like(dofs)
     # The equations determine only the total of a DOF's impulses, and nothing else is used.
-    impulses = Impulses(BoundImpulses(dofs, zero, zero, zero, zero), (distances, none), contacts)
+    impulses = Impulses(BoundImpulses(dofs, zero, zero), distances, contacts)
     return Swept(velocity, impulses, jnp.zeros_like(found.corrections))
 
 

@@ -24,8 +24,8 @@ from artix.simulation.implicit.contact_rows import (
     solve_contact_row,
 )
 from artix.simulation.implicit.dissipation import without_added_energy
-from artix.simulation.implicit.distance_rows import DistanceRow, solve_distance
-from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, solve_bounds
+from artix.simulation.implicit.distance_rows import DistanceRow
+from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, limit_impulse, solve_bounds
 from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, Swept, in_order, order_of
 from artix.simulation.implicit.members import dof_order
 from artix.simulation.implicit.newton import newton_step, residuals
@@ -99,7 +99,7 @@ def _sweeps_jvp(sweeps: Sweeps, primals, tangents):
     if not is_zero(d_bounds.dofs.effect):
         d_velocity = d_velocity + matmul(found.impulses.dofs.total, d_bounds.dofs.effect)
     if bounds.distances is not None and not is_zero(d_bounds.distances.effect):
-        d_velocity = d_velocity + matmul(jnp.add(*found.impulses.distances), d_bounds.distances.effect)
+        d_velocity = d_velocity + matmul(found.impulses.distances, d_bounds.distances.effect)
     if bounds.contacts is not None:
         d_velocity = d_velocity + change_by_effects(bounds.contacts, d_bounds.contacts, found.impulses.contacts)
     return found, followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
@@ -149,7 +149,7 @@ def _started(bounds: Bounds, velocity: Array, remembered: _Remembered | None) ->
     corrections = jnp.zeros(len(zero) + counts[0] + 3 * counts[1], zero.dtype)
 
     def started(velocity: Array, contacts: Array, friction: Array) -> Swept:
-        impulses = Impulses(BoundImpulses(zero, friction, zero, zero, zero), (none, none), contacts)
+        impulses = Impulses(BoundImpulses(zero, friction, zero), none, contacts)
         return Swept(velocity, impulses, corrections)
 
     if bounds.contacts is None or remembered is None:
@@ -170,10 +170,11 @@ def _swept_once(sweeps: Sweeps, bounds: Bounds, dt: Array, now: Swept, with_cont
         new, change = solve_bounds(row, old, own, sweeps.over(dt))
         return velocity + row.effect * change, (new, response * change)
 
-    def turn_distance(velocity: Array, inputs: tuple[DistanceRow, tuple[Array, Array]]):
+    def turn_distance(velocity: Array, inputs: tuple[DistanceRow, Array]):
         row, old = inputs
-        new, change = solve_distance(row, old, jnp.sum(row.direction * velocity))
-        return velocity + row.effect * change, (new, jnp.sum(row.direction * row.effect) * change)
+        rate = jnp.sum(row.direction * velocity)
+        new = limit_impulse(old, row.lower_velocity, row.upper_velocity, rate, row.response)
+        return velocity + row.effect * (new - old), (new, jnp.sum(row.direction * row.effect) * (new - old))
 
     velocity, (dofs, spans, contacts), _ = now
     corrections, count = [], 0 if bounds.contacts is None else contacts.size
