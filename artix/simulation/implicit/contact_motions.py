@@ -49,8 +49,8 @@ def contact_reaches(
     sizes, parts = [one.topology.nv for one in articulations], []
     for k, ground in enumerate(touches.grounds):
         if ground is not None:
-            direction, reach, groups = _on_ground(articulations[k], kins[k], ground)
-            parts.append((in_columns(direction, sizes, k), reach, groups))
+            direction, *others = _on_ground(articulations[k], kins[k], ground)
+            parts.append((in_columns(direction, sizes, k), *others))
     if touches.between is not None:
         parts.append(_between_links(articulations, kins, touches.pairs, touches.between))
     directions, reaches, groups = zip(*parts, strict=True)
