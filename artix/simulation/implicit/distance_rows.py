@@ -46,8 +46,8 @@ def distance_rows(articulation: Articulation, loops: LoopClosures, response: Arr
         direction=direction,
         effect=jnp.where(free[:, None], effect, 0),
         response=jnp.where(free, mobility, 1),
-        lower_velocity=-approach_speed(lower_gap, dt, time_constant) - drift,
-        upper_velocity=approach_speed(upper_gap, dt, time_constant) - drift,
+        lower_velocity=-approach_speed(lower_gap, lower_gap < jnp.inf, dt, time_constant) - drift,
+        upper_velocity=approach_speed(upper_gap, upper_gap < jnp.inf, dt, time_constant) - drift,
     )
 
 

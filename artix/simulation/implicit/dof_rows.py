@@ -94,8 +94,10 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
         response, effect = jnp.where(moves, response, unheld), jnp.where(moves[:, None], effect, 0)
     drives = drive_impulses(articulation, state, acting)
     largest = articulation.max_joint_velocity
-    least = -approach_speed(room(articulation.joint_lower_limit, q, -1), dt, return_time(dt))
-    most = approach_speed(room(articulation.joint_upper_limit, q, 1), dt, return_time(dt))
+    most, negative_least = (
+        approach_speed(room(limit, q, sign), jnp.isfinite(limit), dt, return_time(dt))
+        for limit, sign in ((articulation.joint_upper_limit, 1), (articulation.joint_lower_limit, -1))
+    )
     rows = BoundRow(
         effect=effect,
         response=response,
@@ -106,8 +108,8 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
         push=drives.push,
         in_matrix=acting.in_matrix,
         friction=friction,
-        lower_velocity=jnp.clip(-largest, least, most),
-        upper_velocity=jnp.clip(largest, least, most),
+        lower_velocity=jnp.clip(-largest, -negative_least, most),
+        upper_velocity=jnp.clip(largest, -negative_least, most),
     )
     return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
 
@@ -150,15 +152,14 @@ def _drive_row(articulation: Articulation, acting: Acting, response: Array, soft
     )
 
 
-def approach_speed(gap: Array, dt: Array, time_constant: Array) -> Array:
-    """The speed towards a bound at this distance that a step of length dt allows.
+def approach_speed(gap: Array, exists: Array, dt: Array, time_constant: Array) -> Array:
+    """The speed towards a bound at this distance that a step of length dt allows; infinite unless the bound ``exists``.
 
     It is negative beyond the bound: what lies beyond it over ``time_constant``, both times in s.
     """
-    finite = jnp.isfinite(gap)
-    distance = jnp.where(finite, gap, 0)
+    distance = jnp.where(exists, gap, 0)
     inside = jnp.maximum(distance / time_constant, -_MAX_RETURN_SPEED)
-    return jnp.where(finite, jnp.where(distance < 0, inside, distance / dt), jnp.inf)
+    return jnp.where(exists, jnp.where(distance < 0, inside, distance / dt), jnp.inf)
 
 
 def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Sweep) -> tuple[BoundImpulses, Array]:
