@@ -27,9 +27,10 @@ def check_pushes(pushes: Pushes) -> None:
     """Refuses pushes that cannot be drawn.
 
     Raises:
-      ValueError: the bounds of the speed are negative, reversed or not finite, or the mean time is not positive.
+      ValueError: the bounds of the speed are not two numbers, negative, reversed or not finite, or the mean time is
+        not positive.
     """
-    low, high = pushes.speed
+    low, high = pushes.speed if jnp.shape(pushes.speed) == (2,) else (math.nan, math.nan)
     if not 0 <= low <= high < math.inf:
         raise ValueError(f"pushes: expected bounds of the speed with 0 <= lower <= upper [m/s], found {pushes.speed}")
     if not pushes.mean_time > 0:
