@@ -198,6 +198,14 @@ def test_a_new_member_whose_links_have_other_parents_is_refused() -> None:
         artix.Fleet([chain, fork]).replace_member(1, other)
 
 
+def test_what_is_no_padding_is_refused_by_name() -> None:
+    arm = robots.load("arm7")
+    with pytest.raises(TypeError, match=r"expected topologies, found Articulation; .*arm\.topology"):
+        artix.Padding.covering([arm])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"padding must be an artix\.Padding; found 12"):
+        artix.Fleet([arm], padding=12)  # type: ignore[arg-type]
+
+
 def chains(**options) -> artix.Fleet:
     """Chains of one and of three revolute joints."""
     return artix.Fleet([tree_of(["revolute_twist"] * n, range(n), fixed_base=True) for n in (1, 3)], **options)
