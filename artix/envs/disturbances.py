@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
 from artix.envs import random_numbers
@@ -30,7 +31,7 @@ def check_pushes(pushes: Pushes) -> None:
       ValueError: the bounds of the speed are not two numbers, negative, reversed or not finite, or the mean time is
         not positive.
     """
-    low, high = pushes.speed if jnp.shape(pushes.speed) == (2,) else (math.nan, math.nan)
+    low, high = pushes.speed if np.shape(pushes.speed) == (2,) else (math.nan, math.nan)
     if not 0 <= low <= high < math.inf:
         raise ValueError(f"pushes: expected bounds of the speed with 0 <= lower <= upper [m/s], found {pushes.speed}")
     if not pushes.mean_time > 0:
