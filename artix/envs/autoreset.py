@@ -34,6 +34,15 @@ class _Autoreset(Environment):
         return chosen.replace(info=chosen.info | {"final_obs": end.obs})
 
 
+def check_environment(environment: Any) -> None:
+    """Raises ``TypeError`` for what is no environment, such as the name of a task, and says how to make one."""
+    if not all(hasattr(environment, name) for name in ("reset", "step", "action_size", "episode_length")):
+        raise TypeError(
+            f"environment: expected artix.envs.Environment, found {type(environment).__name__}; artix.envs.make(name) "
+            "makes that of a task"
+        )
+
+
 def autoreset(environment: Environment) -> Environment:
     """The environment with automatic resets.
 
@@ -49,6 +58,9 @@ def autoreset(environment: Environment) -> Environment:
       An environment whose attributes and methods, :meth:`Environment.begin` among them, are those of the given one,
       except ``reset`` and ``step``. The given one is its ``unwrapped``.
 
+    Raises:
+      TypeError: it lacks what an :class:`Environment` has, for instance the name of a task.
+
     Examples:
       >>> from artix import envs
       >>> environment = envs.autoreset(envs.make("cart_pole", episode_length=1))
@@ -57,4 +69,5 @@ def autoreset(environment: Environment) -> Environment:
       >>> float(end.done), float(end.info["truncation"]), int(end.info["steps"])
       (1.0, 1.0, 0)
     """
+    check_environment(environment)
     return environment if isinstance(environment, _Autoreset) else _Autoreset(environment)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
 from artix.envs import random_numbers
@@ -27,9 +28,10 @@ def check_pushes(pushes: Pushes) -> None:
     """Refuses pushes that cannot be drawn.
 
     Raises:
-      ValueError: the bounds of the speed are negative, reversed or not finite, or the mean time is not positive.
+      ValueError: the bounds of the speed are not two numbers, negative, reversed or not finite, or the mean time is
+        not positive.
     """
-    low, high = pushes.speed
+    low, high = pushes.speed if np.shape(pushes.speed) == (2,) else (math.nan, math.nan)
     if not 0 <= low <= high < math.inf:
         raise ValueError(f"pushes: expected bounds of the speed with 0 <= lower <= upper [m/s], found {pushes.speed}")
     if not pushes.mean_time > 0:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import artix
 from artix.envs import random_numbers
 from artix.envs.control_step import Given, Moved, Start, Task, evaluated, observed, renewed, stepped, transition_of
-from artix.envs.randomization import Change, check_changes, draw, with_drawn
+from artix.envs.randomization import Change, check_changes, check_type_of_changes, draw, with_drawn
 from artix.envs.transition import EnvState, Outcome, Transition
 from artix.model.checks import check_count
 
@@ -68,7 +68,7 @@ class Environment:
         Raises:
           ValueError: ``dt`` is not a multiple of ``physics_dt``, a length is not positive, a change is one that
             :func:`artix.envs.randomize` refuses, or there is a ground and the solver is not ``"implicit"``.
-          TypeError: a length is no whole number.
+          TypeError: a length is no whole number, or ``randomization`` is no sequence of changes.
         """
         if not 0 < physics_dt <= dt < math.inf or abs(dt / physics_dt - round(dt / physics_dt)) > 1e-6:
             raise ValueError(f"{name}: dt must be a multiple of physics_dt; found dt={dt}, physics_dt={physics_dt}")
@@ -81,6 +81,7 @@ class Environment:
                 f"next step's initial guess need contact impulses; found {solver_options.solver!r}; "
                 "artix.step has the other solvers"
             )
+        check_type_of_changes(randomization)
         if ground is None and any(map(_is_of_ground, randomization)):
             raise ValueError(f"{name}: there is no ground whose numbers could be randomised")
         self.name = name

@@ -20,8 +20,11 @@ def as_scales(scales: Mapping[str, float], known: Mapping[str, int]) -> dict[str
     """The scales as Python numbers; refuses noise on measurements that a task does not have.
 
     Raises:
+      TypeError: they are no mapping, for instance one number.
       ValueError: a name is not among ``known``, or a scale is negative or not finite.
     """
+    if not isinstance(scales, Mapping):
+        raise TypeError(f"noise_scales must map {', '.join(known)} to their largest errors; found {scales!r}")
     for name in scales:
         if name not in known:
             raise ValueError(f"no measurement called {name!r} to put noise on; choose from: {', '.join(known)}")

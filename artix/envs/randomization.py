@@ -17,6 +17,7 @@ import numpy as np
 
 from artix.envs import random_numbers
 from artix.model.articulation import PER_DOF, PER_LINK
+from artix.model.checks import check_key
 
 Array = jax.Array
 _Tree = TypeVar("_Tree")
@@ -42,8 +43,9 @@ class Change:
         draws.
 
     Raises:
-      ValueError: an option is unknown, a range is empty or not finite, log-uniform bounds are not positive, or ``also``
-        is given without ``"scale"`` or with ``components``.
+      ValueError: an option is unknown, a range is empty, not finite or not two numbers, log-uniform bounds are not
+        positive, or ``also`` is given without ``"scale"`` or with ``components``.
+      TypeError: ``entries``, ``components`` or ``also`` is a single name or number.
 
     Examples:
       >>> masses = envs.Change("link_mass", "scale", (0.8, 1.2), also=("link_inertia",))
@@ -70,6 +72,12 @@ class Change:
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{where}: {name} must be one of {', '.join(known)}; found {getattr(self, name)!r}")
+        for name in ("entries", "components", "also"):
+            value = getattr(self, name)
+            if isinstance(value, str | int):
+                raise TypeError(f"{where}: {name} must be a sequence; found {value!r}; write {name}=({value!r},)")
+        if np.shape(self.range) != (2,):
+            raise ValueError(f"{where}: expected a range of two numbers; found {self.range}")
         low, high = self.range
         if not np.all(np.isfinite(self.range)) or (high < 0 if self.distribution == "normal" else low > high):
             raise ValueError(
@@ -122,6 +130,7 @@ def randomize(tree: _Tree, key: Array, changes: Sequence[Change]) -> _Tree:
       The robot or ground with new parameters. ``jax.vmap`` over keys makes a fleet.
 
     Raises:
+      TypeError: ``key`` is not a random key, for instance a seed, or ``changes`` is not a sequence of changes.
       ValueError: a leaf or an entry does not exist (the message lists the valid names), the rows of a leaf in ``also``
         stand for something else than those of the change's own, or bounds allow negative numbers where there are none,
         such as masses.
@@ -133,8 +142,16 @@ def randomize(tree: _Tree, key: Array, changes: Sequence[Change]) -> _Tree:
       >>> bool(jnp.allclose(heavier.link_mass, 1.5 * robot.link_mass))
       True
     """
+    check_key(key)
+    check_type_of_changes(changes)
     check_changes(tree, changes)
     return with_drawn(tree, changes, draw(tree, key, changes))
+
+
+def check_type_of_changes(changes: Any) -> None:
+    """Raises ``TypeError`` unless these are changes in a sequence."""
+    if not isinstance(changes, Sequence) or not all(isinstance(change, Change) for change in changes):
+        raise TypeError(f"randomisation: expected a sequence of artix.envs.Change, found {changes!r}")
 
 
 def check_changes(tree: Any, changes: Sequence[Change], prefix: str = "") -> None:

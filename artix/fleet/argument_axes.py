@@ -16,6 +16,9 @@ from artix.fleet.padded_axes import Axis, Meanings, candidates
 Array = jax.Array
 Function: TypeAlias = Callable[..., Any]
 
+#: Meanings of all arguments that are tried before a function's first refusal is raised; each is one trace.
+MAX_TRIALS = 100
+
 #: For each argument, each axis and each kind: the meaning of the axis.
 _AxesOfLeaves: TypeAlias = tuple[tuple[tuple[Axis, ...], ...], ...]
 #: For each kind and each argument: its axes.
@@ -58,7 +61,7 @@ class _Trial(NamedTuple):
     def first_accepted(self, assignments: Iterable[_AxesOfLeaves]) -> _AxesOfLeaves:
         """The first meanings that the function accepts; raises what it raises for the very first if there are none."""
         refusals = []
-        for axes in assignments:
+        for axes in itertools.islice(assignments, MAX_TRIALS):  # Their number is exponential in that of the arguments.
             refusals.append(self.refusal(axes))
             if refusals[-1] is None:
                 return axes

@@ -50,7 +50,7 @@ class Fleet:
         compilation, and ``"padded"`` for more or if there is a ``padding``.
 
     Raises:
-      TypeError: a member is not an articulation.
+      TypeError: a member is not an articulation, or the padding no :class:`artix.Padding`.
       ValueError: there is no member, dtypes differ, a member lies on devices of other processes or does not fit the
         padding (the message names the maximum), or the layout is unknown or ``"kinds"`` with a padding, which is for
         members that are not known yet.
@@ -85,6 +85,8 @@ class Fleet:
         common_dtype(list(kinds.values()))
         if layout not in (None, "kinds", "padded"):
             raise ValueError(f"layout must be 'kinds' or 'padded'; found {layout!r}")
+        if not isinstance(padding, Padding | None):
+            raise TypeError(f"padding must be an artix.Padding; found {padding!r}; see artix.Padding.covering")
         if layout == "kinds" and padding is not None:
             raise ValueError("a fleet with a padding has layout='padded'; leave the padding out, or the layout")
         if padding is not None or len(set(topologies.values())) > MAX_KINDS:
@@ -132,6 +134,8 @@ class Fleet:
             compiled once per function object, so pass a named function rather than a new lambda each time.
           state: the fleet's state, leading axis N.
           *arguments: further arrays (or pytrees of them) with leading axis N; a number is the same for all members.
+            Both are traced, so what the function checks of their values, such as a negative time step or the number of
+            a link that does not exist, passes unnoticed here.
           **options: keyword arguments that are the same for all members, static and hashable.
 
         Returns:

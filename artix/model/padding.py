@@ -104,7 +104,17 @@ class Padding:
 
     @classmethod
     def covering(cls, topologies: Sequence[Topology]) -> Padding:
-        """The smallest padding that fits all topologies."""
+        """The smallest padding that fits all topologies.
+
+        Raises:
+          TypeError: one is no static topology, for instance an articulation.
+        """
+        for topology in topologies:
+            if not isinstance(topology, Topology):
+                raise TypeError(
+                    f"expected topologies, found {type(topology).__name__}; an articulation has one, "
+                    "artix.Padding.covering([arm.topology, quadruped.topology])"
+                )
         needs = [cls.of(topology)._sizes for topology in topologies]
         links = itertools.zip_longest(*(topology.parent[1:] for topology in topologies))
         parents = tuple(tuple(sorted({above for above in each if above is not None})) for each in links)

@@ -11,7 +11,7 @@ from artix.model.checks import check_vector
 from artix.model.couplings import LoopJointType
 from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
-from artix.physx.simulation import AnyArticulation
+from artix.physx.simulation import AnyArticulation, ArticulationSimulation, check_in_scene
 
 Array = jax.Array
 
@@ -274,9 +274,13 @@ def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
     return jnp.zeros(size, articulation.dtype).at[jnp.where(live, indices, size)].set(reduced, mode="drop")
 
 
-def check_cache(articulation: AnyArticulation, cache: ArticulationCache) -> None:
-    """Raises ``ValueError`` unless the cache was made for this articulation, as PhysX checks its version."""
-    if cache.version != _version(articulation.topology):
+def check_cache(simulation: ArticulationSimulation, cache: ArticulationCache) -> None:
+    """Raises ``ValueError`` unless the cache was made for this articulation, as PhysX checks its version.
+
+    Raises ``TypeError`` for what is no simulation.
+    """
+    check_in_scene(simulation)
+    if cache.version != _version(simulation.topology):
         raise ValueError(
             "cache: it was made for another articulation, or for this one before its links or joints changed; create a "
             "new one with artix.physx.create_cache(articulation)"

@@ -29,6 +29,7 @@ from artix.physx.gpu_layout import (
     check_simulation,
     check_state,
     get_articulation_gpu_api_max_counts,
+    of_type,
     to_transform,
 )
 from artix.physx.simulation import ArticulationSimulation
@@ -100,7 +101,8 @@ def compute_articulation_data(
 
     Raises:
       IndexError: an index is not a member of the fleet.
-      TypeError: the indices are not integers, or the state has another dtype than the fleet.
+      TypeError: the indices are not integers, ``operation`` is a type of data, or the state has another dtype than the
+        fleet.
       ValueError: the state or the simulation is not that of the fleet.
 
     Examples:
@@ -111,7 +113,8 @@ def compute_articulation_data(
       >>> print(blocks.shape)  # (7 + 6)^2 numbers each, those of the pole at the front
       (2, 169)
     """
-    operation, indices, articulation = ComputeType(operation), check_indices(fleet, indices), fleet.articulation
+    operation, indices = of_type(ComputeType, "operation", operation), check_indices(fleet, indices)
+    articulation = fleet.articulation
     if isinstance(state, ArticulationSimulation):
         check_simulation(fleet, state)
         articulation, state = state.articulation, state.state
@@ -135,7 +138,7 @@ def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, 
 
     Raises:
       IndexError: an index is not a member of the fleet.
-      TypeError: the indices are not integers.
+      TypeError: the indices are not integers, or ``operation`` is a type of data.
       ValueError: the data has another shape than the result for these indices.
 
     Examples:
@@ -148,7 +151,7 @@ def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, 
       (1, 13, 13) [[1.2   0.1  ]
        [0.1   0.067]]
     """
-    operation, indices = ComputeType(operation), check_indices(fleet, indices)
+    operation, indices = of_type(ComputeType, "operation", operation), check_indices(fleet, indices)
     maxima = get_articulation_gpu_api_max_counts(fleet)
     shape = _data_shape(operation, maxima, len(indices))
     if shape is not None and data.shape != shape:

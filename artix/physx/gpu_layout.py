@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,9 @@ from artix.fleet.arguments import widths_of_state
 from artix.fleet.fleet import Fleet
 from artix.model.articulation import State
 from artix.model.checks import check_vector
-from artix.physx.simulation import ArticulationSimulation
+from artix.physx.simulation import ArticulationSimulation, check_in_scene
+
+_Type = TypeVar("_Type", bound=enum.IntEnum)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +77,18 @@ def get_articulation_gpu_api_max_counts(fleet: Fleet) -> ArticulationGPUAPIMaxCo
     )
 
 
+def of_type(kind: type[_Type], name: str, value: Any) -> _Type:
+    """The enumerator, or its number, that an argument of this name stands for.
+
+    Raises:
+      TypeError: it belongs to another enumeration, where the same number means something else.
+      ValueError: there is no such number.
+    """
+    if isinstance(value, enum.IntEnum) and not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {kind.__name__}, found {value!r}")
+    return kind(value)
+
+
 def check_indices(fleet: Fleet, indices: npt.ArrayLike, *, distinct: bool = False) -> np.ndarray:
     """The indices of articulations as an array [nb], checked before anything is traced.
 
@@ -111,6 +127,7 @@ def check_state(fleet: Fleet, state: State) -> None:
 
 def check_simulation(fleet: Fleet, simulation: ArticulationSimulation) -> None:
     """Raises ``ValueError`` or ``TypeError`` unless the simulations are those of the fleet's members."""
+    check_in_scene(simulation)
     tree = fleet.articulation.topology
     expected, found = (fleet.num_members, tree.num_dofs), simulation.state.joint_position.shape
     links = simulation.state.root_pose.shape[:1] + simulation.report.link_velocity.shape[1:2]

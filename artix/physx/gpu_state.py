@@ -6,9 +6,8 @@ own links and DOFs are padding: zero when read (PhysX leaves them untouched), ig
 
 from __future__ import annotations
 
-import enum
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,13 @@ from artix.kinematics.links import link_poses, link_velocities
 from artix.model.articulation import State
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
-from artix.physx.gpu_layout import check_indices, check_simulation, get_articulation_gpu_api_max_counts, to_transform
+from artix.physx.gpu_layout import (
+    check_indices,
+    check_simulation,
+    get_articulation_gpu_api_max_counts,
+    of_type,
+    to_transform,
+)
 from artix.physx.gpu_tendons import read_tendons, write_tendons
 from artix.physx.motion import update_kinematic
 from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation
@@ -28,7 +33,6 @@ from artix.physx.sleeping import wake_if
 from artix.simulation.common.options import SolverOptions
 
 Array = jax.Array
-_Type = TypeVar("_Type", ReadType, WriteType)
 
 _TENDON_READS = range(ReadType.FIXED_TENDON, ReadType.SPATIAL_TENDON_ATTACHMENT + 1)
 _TENDON_WRITES = range(WriteType.FIXED_TENDON, WriteType.SPATIAL_TENDON_ATTACHMENT + 1)
@@ -66,13 +70,6 @@ def create_fleet_simulation(
     return jax.vmap(partial(create_simulation, options=options))(fleet.articulation, state)
 
 
-def _of_type(kind: type[_Type], data_type: Any) -> _Type:
-    """A type of data; those for reading and writing have the same numbers, so one is not taken for the other."""
-    if isinstance(data_type, enum.IntEnum) and not isinstance(data_type, kind):
-        raise TypeError(f"data_type: expected {kind.__name__}, found {data_type!r}")
-    return kind(data_type)
-
-
 def get_articulation_data(
     fleet: Fleet, simulation: ArticulationSimulation, indices: npt.ArrayLike, data_type: ReadType
 ) -> Any:
@@ -103,7 +100,7 @@ def get_articulation_data(
 
     Raises:
       IndexError: an index is not a member of the fleet.
-      TypeError: the indices are not integers, or ``data_type`` is one for writing.
+      TypeError: the indices are not integers, ``data_type`` is one for writing, or ``simulation`` is no simulation.
       ValueError: the simulation is not that of the fleet.
 
     Examples:
@@ -115,7 +112,7 @@ def get_articulation_data(
       >>> print(poses.shape, poses[0, 1])  # PxTransform: the quaternion first
       (1, 9, 7) [0. 0. 0. 1. 0. 0. 0.]
     """
-    data_type, indices = _of_type(ReadType, data_type), check_indices(fleet, indices)
+    data_type, indices = of_type(ReadType, "data_type", data_type), check_indices(fleet, indices)
     check_simulation(fleet, simulation)
     if data_type in _TENDON_READS:
         return read_tendons(fleet, simulation.articulation, indices, data_type.name)
@@ -155,7 +152,7 @@ def set_articulation_data(
       >>> print(scene.state.joint_position[1, :2])
       [0.2 0.2]
     """
-    data_type, indices = _of_type(WriteType, data_type), check_indices(fleet, indices, distinct=True)
+    data_type, indices = of_type(WriteType, "data_type", data_type), check_indices(fleet, indices, distinct=True)
     check_simulation(fleet, simulation)
     if data_type in _TENDON_WRITES:
         articulation = write_tendons(fleet, simulation.articulation, data, indices, data_type.name)

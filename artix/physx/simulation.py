@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -158,7 +158,7 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
 
     Raises:
       ValueError: an array has the wrong shape, or :func:`artix.step` does not support the articulation.
-      TypeError: an array has another dtype, or the solver needs a static topology.
+      TypeError: ``simulation`` is none, an array has another dtype, or the solver needs a static topology.
 
     Examples:
       >>> from artix import physx
@@ -171,6 +171,7 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
       >>> print(simulation.state.joint_position[0] < 0.5)  # it swings back
       True
     """
+    check_in_scene(simulation)
     before, control, articulation = simulation.state, simulation.control, simulation.articulation
     sleeps = is_sleeping(woken_by(control, simulation.sleep))
     end, report = step_and_report(articulation, before, control, dt, simulation.options)
@@ -181,6 +182,15 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
     report = jax.tree.map(lambda moving: jnp.where(sleeps, jnp.zeros_like(moving), moving), report)
     unloaded = jnp.zeros_like(simulation.external_force)
     return simulation.replace(state=state, sleep=sleep, report=report, external_force=unloaded)
+
+
+def check_in_scene(simulation: Any) -> None:
+    """Raises ``TypeError`` for what is no simulation, such as an articulation, and says how to make one."""
+    if not isinstance(simulation, ArticulationSimulation):
+        raise TypeError(
+            f"simulation: expected artix.physx.ArticulationSimulation, found {type(simulation).__name__}; make one "
+            "with artix.physx.create_simulation(articulation, state), or with create_fleet_simulation(fleet, state)"
+        )
 
 
 def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> State:

@@ -1,5 +1,6 @@
 """Adapters of environments to other libraries, used by those libraries. Libraries that are not installed are skipped."""
 
+import importlib
 import re
 import warnings
 from pathlib import Path
@@ -22,6 +23,30 @@ def _as_users_have_it():
 
 def cart_pole(episode_length=250):
     return envs.make("cart_pole", episode_length=episode_length)
+
+
+@pytest.mark.parametrize(
+    ("library", "adapter"),
+    [
+        ("gymnasium", "GymnasiumEnv"),
+        ("gymnasium", "GymnasiumVectorEnv"),
+        ("brax", "BraxEnvironment"),
+        ("rejax", "GymnaxEnvironment"),
+        ("skrl", "PlaygroundFleet"),
+    ],
+)
+def test_the_name_of_a_task_is_no_environment(library, adapter):
+    """As in ``gymnasium.make_vec``."""
+    if library == "gymnasium":  # The others need no library until they are used.
+        pytest.importorskip("gymnasium")
+    module = importlib.import_module(f"artix.envs.adapters.{library}")
+    more = {"num_envs": 2} if adapter in ("GymnasiumVectorEnv", "PlaygroundFleet") else {}
+    with pytest.raises(
+        TypeError, match=r"environment: expected artix\.envs\.Environment, found str; artix\.envs\.make"
+    ):
+        getattr(module, adapter)("cart_pole", **more)
+    with pytest.raises(TypeError, match=r"environment: expected artix\.envs\.Environment, found str"):
+        envs.autoreset("cart_pole")
 
 
 def test_gymnasium_finds_nothing_wrong():

@@ -7,7 +7,7 @@ import pytest
 
 import artix
 from artix import envs
-from artix.envs import Change, actuators, randomization
+from artix.envs import Change, actuators, disturbances, randomization
 
 KEYS = jax.random.split(jax.random.key(0), 4000)
 
@@ -78,6 +78,8 @@ def test_places(robot):
         (lambda: Change("link_mass", "scale", (1, 2), components=(0,)), r"components \(0,\) do not fit.*\(18,\)"),
         (lambda: Change("link_mass", "times", (1, 2)), r"operation must be one of absolute, scale, add.*'times'"),
         (lambda: Change("link_mass", "scale", (1, 2), distribution="gauss"), r"distribution must be one of uniform"),
+        (lambda: Change("link_mass", "scale", 1.5), "a range of two numbers; found 1.5"),
+        (lambda: Change("link_mass", "scale", (1, 2, 3)), "a range of two numbers"),
         (lambda: Change("link_mass", "scale", (2, 1)), "lower one first"),
         (lambda: Change("link_mass", "scale", (1, np.inf)), "finite"),
         (lambda: Change("link_mass", "scale", (0, 1), distribution="log_uniform"), "must be positive"),
@@ -91,6 +93,27 @@ def test_places(robot):
 def test_what_is_refused(robot, change, message):
     with pytest.raises(ValueError, match=message):
         envs.randomize(robot, KEYS[0], [change()])
+
+
+def test_single_values_in_place_of_several_are_refused_by_name(robot):
+    mass = Change("link_mass", "scale", (1, 2))
+    for given, message in (
+        (lambda: Change("link_mass", "scale", (1, 2), entries="trunk"), r"entries must be .*\('trunk',\)"),
+        (lambda: Change("link_com_pose", "add", (0, 1), components=0), r"components must be .*\(0,\)"),
+        (lambda: Change("link_mass", "scale", (1, 2), also="link_inertia"), r"also must be .*\('link_inertia',\)"),
+        (lambda: envs.randomize(robot, KEYS[0], mass), "a sequence of artix.envs.Change, found Change"),
+        (lambda: envs.randomize(robot, 0, [mass]), "key: expected a random key, found int"),
+        (lambda: envs.make("cart_pole", randomization=mass), "a sequence of artix.envs.Change, found Change"),
+        (lambda: envs.make("quadruped_velocity", noise_scales=0.1), "noise_scales must map linear_velocity, gyro"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            given()
+    for given, message in (
+        ({"pushes": disturbances.Pushes(speed=1.0)}, "pushes: expected bounds of the speed .*found 1.0"),
+        ({"action_delay": 0.01}, "action_delay needs 0 <= least <= largest .*found 0.01"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            envs.make("quadruped_velocity", **given)
 
 
 def test_one_number_has_no_entries():

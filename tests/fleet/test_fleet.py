@@ -19,6 +19,7 @@ import artix
 from artix import robots
 from artix.evaluation.compilation import kernels_are_on
 from artix.evaluation.kernels import available as kernels_available
+from artix.fleet.argument_axes import MAX_TRIALS
 from artix.fleet.kinds import kinds_of
 from tests.support.models import random_tree, tree_of
 
@@ -197,6 +198,14 @@ def test_a_new_member_whose_links_have_other_parents_is_refused() -> None:
         artix.Fleet([chain, fork]).replace_member(1, other)
 
 
+def test_what_is_no_padding_is_refused_by_name() -> None:
+    arm = robots.load("arm7")
+    with pytest.raises(TypeError, match=r"expected topologies, found Articulation; .*arm\.topology"):
+        artix.Padding.covering([arm])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"padding must be an artix\.Padding; found 12"):
+        artix.Fleet([arm], padding=12)  # type: ignore[arg-type]
+
+
 def chains(**options) -> artix.Fleet:
     """Chains of one and of three revolute joints."""
     return artix.Fleet([tree_of(["revolute_twist"] * n, range(n), fixed_base=True) for n in (1, 3)], **options)
@@ -229,6 +238,20 @@ def test_arguments_of_ambiguous_length_are_refused() -> None:
     # What does not matter need not be known.
     heights = fleet.evaluate(lambda a, state, _: artix.center_of_mass(a, state), states, goals)
     np.testing.assert_array_equal(heights, fleet.evaluate(artix.center_of_mass, states))
+
+
+def test_a_function_that_refuses_many_ambiguous_arguments_ends_soon() -> None:
+    """The scene of a PhysX fleet has so many arrays that their meanings could not all be tried."""
+    fleet, calls = chains(), []
+
+    def refuses(a, state, many):
+        calls.append(None)
+        raise ValueError("not these")
+
+    many = {k: jnp.zeros((2, 3)) for k in range(40)}
+    with pytest.raises(ValueError, match="not these"):
+        fleet.evaluate(refuses, fleet.neutral_state(), many)
+    assert len(calls) <= MAX_TRIALS
 
 
 @pytest.mark.parametrize("name", ["integrate", "difference", "generalized_velocity", "with_generalized_velocity"])

@@ -241,6 +241,17 @@ def test_states_and_data_of_another_fleet_are_refused(fleet: artix.Fleet) -> Non
             physx.unpack_articulation_data(pair, jnp.zeros((*blocks, size + 1)), [0, 1], operation)
 
 
+def test_a_type_of_data_is_no_operation(fleet: artix.Fleet) -> None:
+    """``JOINT_POSITION`` has the number of ``UPDATE_KINEMATIC``."""
+    read, state = physx.ArticulationGPUAPIReadType.JOINT_POSITION, fleet.neutral_state()
+    for refused in (
+        lambda: physx.compute_articulation_data(fleet, state, [0], read),  # type: ignore[arg-type]
+        lambda: physx.unpack_articulation_data(fleet, jnp.zeros(1), [0], read),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError, match="operation: expected ArticulationGPUAPIComputeType, found <Art"):
+            refused()
+
+
 def test_enumeration_has_the_values_of_physx() -> None:
     assert [entry.value for entry in ComputeType] == list(range(11))
     assert ComputeType.MASS_MATRICES == 5

@@ -426,3 +426,16 @@ def test_a_cache_of_another_articulation_is_refused(scene) -> None:
         physx.pack_joint_data(simulation, jnp.zeros(4))
     with pytest.raises(ValueError, match="reduced: expected shape"):
         physx.unpack_joint_data(simulation, jnp.zeros(4))
+
+
+def test_an_articulation_is_no_simulation() -> None:
+    pole = artix.robots.load("cart_pole")
+    cache, fleet = physx.create_cache(pole), artix.Fleet([pole])
+    for refused in (
+        lambda: physx.simulate(pole, 0.01),  # type: ignore[arg-type]
+        lambda: physx.compute_mass_matrix(pole, cache),  # type: ignore[arg-type]
+        lambda: physx.apply_cache(pole, cache, Flag.ALL),  # type: ignore[arg-type]
+        lambda: physx.get_articulation_data(fleet, fleet.neutral_state(), [0], 0),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError, match=r"simulation: expected .*, found (Articulation|State); make one with"):
+            refused()

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.envs import Environment, EnvState, autoreset, random_numbers
+from artix.envs.autoreset import check_environment
 
 Array = jax.Array
 
@@ -36,6 +37,7 @@ class BraxEnvironment:
     backend = "artix"
 
     def __init__(self, environment: Environment) -> None:
+        check_environment(environment)
         self.environment = environment
         self.observation_size, self.action_size = environment.observation_size, environment.action_size
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.envs import Environment, autoreset
+from artix.envs.autoreset import check_environment
 from artix.model.checks import check_count
 
 try:
@@ -41,6 +42,7 @@ class GymnasiumEnv(gymnasium.Env):
     metadata = {"render_modes": []}  # noqa: RUF012, as gymnasium declares it
 
     def __init__(self, environment: Environment) -> None:
+        check_environment(environment)
         self.environment = environment
         self.observation_space = observation_space(environment)
         self.action_space = action_space(environment)
@@ -80,7 +82,7 @@ class GymnasiumVectorEnv(VectorEnv):
 
     Raises:
       ValueError: ``num_envs`` is not positive.
-      TypeError: it is no whole number.
+      TypeError: it is no whole number, or ``environment`` is no environment.
 
     Examples:
       >>> from artix import envs
@@ -95,6 +97,7 @@ class GymnasiumVectorEnv(VectorEnv):
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(self, environment: Environment, num_envs: int) -> None:
+        check_environment(environment)
         check_count("num_envs", num_envs)
         self.environment, self.num_envs = environment, num_envs
         self.single_observation_space = observation_space(environment)

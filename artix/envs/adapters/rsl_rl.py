@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.envs import Environment, autoreset
+from artix.envs.autoreset import check_environment
 
 
 class RslRlVecEnv:
@@ -26,6 +27,7 @@ class RslRlVecEnv:
     """
 
     def __init__(self, environment: Environment, num_envs: int, *, seed: int = 0) -> None:
+        check_environment(environment)
         try:
             import torch
             from tensordict import TensorDict

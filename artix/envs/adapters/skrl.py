@@ -7,6 +7,7 @@ from typing import Any
 import jax
 
 from artix.envs import Environment, EnvState, autoreset, random_numbers
+from artix.envs.autoreset import check_environment
 
 Array = jax.Array
 
@@ -30,6 +31,7 @@ class PlaygroundFleet:
     """
 
     def __init__(self, environment: Environment, num_envs: int) -> None:
+        check_environment(environment)
         self.environment, self.num_envs = environment, num_envs
         self.action_size = environment.action_size
         self._again = autoreset(environment)

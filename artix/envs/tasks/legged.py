@@ -136,8 +136,10 @@ class LeggedVelocity(Environment):
         commands.check_commands(velocity_commands)
         if pushes is not None:
             disturbances.check_pushes(pushes)
-        if action_delay is not None and not 0 <= action_delay[0] <= action_delay[1] < math.inf:
-            raise ValueError(f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}")
+        if action_delay is not None:
+            least, largest = action_delay if np.shape(action_delay) == (2,) else (math.nan, math.nan)
+            if not 0 <= least <= largest < math.inf:
+                raise ValueError(f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}")
         self.robot = robot
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
