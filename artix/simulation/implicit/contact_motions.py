@@ -124,9 +124,7 @@ def _relative(pairs: ShapePairs, between: LinkContacts) -> Array | np.ndarray:
     return looked_up(pairs.moves, number, number.dtype)
 
 
-def _grouped(
-    frames: Array, place: Array, groups: list[np.ndarray], motions: Callable[[Array], Array]
-) -> _Grouped:
+def _grouped(frames: Array, place: Array, groups: list[np.ndarray], motions: Callable[[Array], Array]) -> _Grouped:
     """The motions of groups of contacts, [S, nv], the contacts' velocities per those, [K, 3, S], and the groups.
 
     Args:

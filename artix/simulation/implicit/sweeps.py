@@ -194,9 +194,7 @@ def _swept_over_contacts(rows: ContactRows, now: Swept) -> Swept:
     velocity, impulse = now.velocity, now.impulses.contacts
     corrected = jnp.zeros_like(impulse)
     for contacts, motions in rows.links.similar_links():
-        velocity, (new, moved) = scan(
-            _swept_over_link, velocity, (rows.of_links(contacts, motions), impulse[contacts])
-        )
+        velocity, (new, moved) = scan(_swept_over_link, velocity, (rows.of_links(contacts, motions), impulse[contacts]))
         impulse, corrected = impulse.at[contacts].set(new), corrected.at[contacts].set(moved)
     corrections = jnp.concatenate([now.corrections[: len(now.corrections) - corrected.size], corrected.reshape(-1)])
     return Swept(velocity, now.impulses._replace(contacts=impulse), corrections)
