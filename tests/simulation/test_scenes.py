@@ -352,6 +352,8 @@ REFUSED = {
     "twice": ({"a": "ball", "b": "ball"}, [("a/shape", "b/shape"), ("b/shape", "a/shape")], ValueError, "given twice"),
     "cylinder": ({"a": "ball", "b": "can"}, [("a/shape", "b/shape")], ValueError, "'b/shape' is a cylinder"),
     "dtypes": ({"a": "ball", "b": "ball32"}, (), TypeError, "one dtype"),
+    "number": ({0: "ball"}, (), TypeError, "members: names are strings; found 0"),
+    "no name": ({"": "ball"}, (), ValueError, "a member has an empty name"),
 }
 
 
