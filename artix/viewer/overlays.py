@@ -58,15 +58,15 @@ def force_arrows(motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, 
       ValueError: the leading axes differ from those of the states, or points and forces have different shapes.
     """
     leading = (motion.num_frames, motion.num_robots)
-    is_report = isinstance(contacts, ContactReport | LinkContactReport)
-    given = (contacts.point, contacts.force) if is_report else contacts
-    points, forces = (np.asarray(one, float) for one in given)
+    if isinstance(contacts, ContactReport | LinkContactReport):
+        contacts = (contacts.point, contacts.force)
+    points, forces = (np.asarray(one, float) for one in contacts)
     if motion.num_robots == 1 and points.ndim == 3:
         points, forces = points[:, None], forces[:, None]
     if motion.num_frames == 1 and points.ndim == 2:
         points, forces = points[None, None], forces[None, None]
     if points.shape[:2] != leading or points.shape[3:] != (3,) or forces.shape != points.shape:
-        shapes = " and ".join(str(np.shape(one)) for one in given)
+        shapes = " and ".join(str(np.shape(one)) for one in contacts)
         raise ValueError(
             f"contacts: point and force must have shape [T, K, 3] or [T, N, K, 3] with T, N = {leading} as the states; "
             f"found {shapes}"
