@@ -63,3 +63,10 @@ def check_ground(ground: Any) -> None:
         found = type(ground).__name__
         raise TypeError(f"ground: expected artix.Ground, found {found}; make one of it with artix.Ground((surface,))")
     check_type("ground", ground, Ground)
+    if not isinstance(ground.surfaces, tuple | list):
+        found = type(ground.surfaces).__name__
+        raise TypeError(f"ground.surfaces: expected a tuple of surfaces, found {found}; write artix.Ground((surface,))")
+    for k, surface in enumerate(ground.surfaces):
+        if not isinstance(surface, Plane | HeightField):
+            found = type(surface).__name__
+            raise TypeError(f"ground.surfaces[{k}]: expected artix.Plane or artix.HeightField, found {found}")

@@ -135,7 +135,7 @@ class Geometry:
     @classmethod
     def box(cls, half_extents: Sequence[float], **options) -> Geometry:
         """A box with these half edge lengths [m], shape [3]."""
-        return cls(type=GeometryType.BOX, size=tuple(half_extents), **options)
+        return cls(type=GeometryType.BOX, size=tuple(np.atleast_1d(half_extents)), **options)
 
     @classmethod
     def cylinder(cls, radius: float, half_length: float, **options) -> Geometry:

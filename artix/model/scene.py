@@ -52,8 +52,8 @@ class Scene(struct.PyTreeNode):
             pairs (:func:`artix.select_geometry_pairs`) act as well.
 
         Raises:
-          ValueError: there is no member, a name has a slash, a shape is unknown or cannot touch, both shapes of a pair
-            belong to one member, or a pair is given twice.
+          ValueError: there is no member, a name is empty or has a slash, a shape is unknown or cannot touch, both
+            shapes of a pair belong to one member, or a pair is given twice.
           TypeError: the members are not articulations by name, one is padded, or dtypes differ.
         """
         if not isinstance(members, Mapping):
@@ -62,7 +62,11 @@ class Scene(struct.PyTreeNode):
         if not names:
             raise ValueError("a scene needs at least one articulation")
         for name, member in members.items():
+            if not isinstance(name, str):
+                raise TypeError(f"members: names are strings; found {name!r}")
             check_type(f"members[{name!r}]", member, Articulation)
+            if not name:
+                raise ValueError("a member has an empty name; links and shapes are called 'member/link' after it")
             if "/" in name:
                 raise ValueError(f"the member's name {name!r} has a slash, which separates it from those of its shapes")
             static_topology(member, f"{name!r} is padded; put the articulation that was padded into the scene")

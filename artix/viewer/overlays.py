@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 import artix
-from artix import Articulation, ContactReport, Fleet, Ground, State
+from artix import Articulation, ContactReport, Fleet, Ground, LinkContactReport, State
 from artix.viewer.motions import Motion
 from artix.viewer.transforms import rotate, transform
 
 #: Contacts from the report of a step, or points and forces in world axes.
-ContactsToShow: TypeAlias = ContactReport | tuple[npt.ArrayLike, npt.ArrayLike]
+ContactsToShow: TypeAlias = ContactReport | LinkContactReport | tuple[npt.ArrayLike, npt.ArrayLike]
 #: Contact candidates within this distance of the ground support the robot [m].
 TOUCHING = 0.005
 
@@ -58,14 +58,15 @@ def force_arrows(motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, 
       ValueError: the leading axes differ from those of the states, or points and forces have different shapes.
     """
     leading = (motion.num_frames, motion.num_robots)
-    given = (contacts.point, contacts.force) if isinstance(contacts, ContactReport) else contacts
-    points, forces = (np.asarray(one, float) for one in given)
+    if isinstance(contacts, ContactReport | LinkContactReport):
+        contacts = (contacts.point, contacts.force)
+    points, forces = (np.asarray(one, float) for one in contacts)
     if motion.num_robots == 1 and points.ndim == 3:
         points, forces = points[:, None], forces[:, None]
     if motion.num_frames == 1 and points.ndim == 2:
         points, forces = points[None, None], forces[None, None]
     if points.shape[:2] != leading or points.shape[3:] != (3,) or forces.shape != points.shape:
-        shapes = " and ".join(str(np.shape(one)) for one in given)
+        shapes = " and ".join(str(np.shape(one)) for one in contacts)
         raise ValueError(
             f"contacts: point and force must have shape [T, K, 3] or [T, N, K, 3] with T, N = {leading} as the states; "
             f"found {shapes}"

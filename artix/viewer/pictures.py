@@ -88,7 +88,7 @@ def draw_scene(
       Red, green, blue and opacity from 0 to 1, shape [height, width, 4].
 
     Raises:
-      ValueError: a frame does not exist.
+      ValueError: a frame does not exist, or the size is not two positive numbers.
 
     Examples:
       >>> from artix import viewer
@@ -100,6 +100,8 @@ def draw_scene(
     count = scene.num_frames
     if not frames or not all(-count <= frame < count for frame in frames):
         raise ValueError(f"frames must be numbers from {-count} to {count - 1}; found {list(frames)}")
+    if len(size) != 2 or min(size) < 1:
+        raise ValueError(f"size must be a width and a height of at least one pixel; found {size}")
     chosen = [frame % count for frame in frames]
     view = camera or Camera.around(scene.corners(chosen), aspect=size[0] / size[1])
     parts = list[Triangles]()

@@ -144,12 +144,12 @@ def make_scene(
       layout: ``"grid"`` puts robots side by side, all on the floor where there is no ground. ``"overlaid"`` leaves
         them where they are, the first solid and the others translucent. By default a grid; overlaid on ground that is
         not level.
-      show: the layers to show, out of :data:`LAYERS`.
-      contacts: the contacts of each frame, as ``step_and_report`` returns them; leaves with leading axes [T], or [T, N]
-        for a batch. Alternatively a pair of arrays, points [m] and forces [N] in world axes, of shape [T, K, 3] or
-        [T, N, K, 3]; a fleet whose kinds have different numbers of contacts pads them with zeros to a common K. For a
-        scene, a dictionary by member. Forces are drawn as arrows; a force equal to the robot's weight is as long as the
-        robot.
+      show: the layers to show, or a single one, out of :data:`LAYERS`.
+      contacts: the ``contacts`` or ``link_contacts`` of each frame, as ``step_and_report`` returns them; leaves with
+        leading axes [T], or [T, N] for a batch. Alternatively a pair of arrays, points [m] and forces [N] in world
+        axes, of shape [T, K, 3] or [T, N, K, 3]; a fleet whose kinds have different numbers of contacts pads them with
+        zeros to a common K. For a scene, a dictionary by member. Forces are drawn as arrows; a force equal to the
+        robot's weight is as long as the robot.
       commands: commanded velocities, forward and left [m/s] and yaw [rad/s], in axes that turn with the heading: shape
         [T, 3], or [T, N, 3] for a batch, not for a scene. They are drawn as arrows above the robots.
 
@@ -168,6 +168,7 @@ def make_scene(
     """
     if not (np.isfinite(dt) and dt > 0.0):
         raise ValueError(f"dt must be a positive time [s]; found {dt}")
+    show = (show,) if isinstance(show, str) else show
     unknown = sorted(set(show) - set(LAYERS))
     if unknown:
         raise ValueError(f"show: unknown layers {unknown}; choose from: {', '.join(LAYERS)}")

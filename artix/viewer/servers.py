@@ -41,8 +41,8 @@ def open_server(host: str, port: int | None) -> Any:
       ImportError: viser is not installed.
     """
     viser = import_viser()
-    if port is not None and not 0 <= port < 2**16:
-        raise ValueError(f"port must be from 0 to 65535; found {port}")
+    if port is not None and not (isinstance(port, int) and 0 <= port < 2**16):
+        raise ValueError(f"port must be from 0 to 65535; found {port!r}")
     _check_host(host)
     if port != 0:
         port = _free_port(host, range(FIRST_PORT, FIRST_PORT + 100) if port is None else (port,))

@@ -447,6 +447,7 @@ def test_topologies_tell_shapes_apart() -> None:
         (lambda: G.sphere(-0.1), r"sphere: its size must be finite and not negative \[m\]; found \(-0.1,\)"),
         (lambda: G.box((0.1, np.nan, 0.1)), "box: its size must be finite"),
         (lambda: G(type="box", size=(0.1, 0.2)), "box: its size is 3 numbers"),
+        (lambda: G.box(0.1), r"box: its size is 3 numbers; found \(0.1,\)"),
         (lambda: G.capsule(0.1, 0.2, pose=(0, 0, 0, 0, 0, 0, 2)), "capsule: pose: the quaternion"),
         (lambda: G.sphere(0.1, friction=-1.0), "sphere: friction must be finite and not negative; found -1"),
         (lambda: G.sphere(0.1, restitution=1.5), r"sphere: restitution must lie in \[0, 1\]; found 1.5"),

@@ -314,6 +314,10 @@ def test_refusals() -> None:
         TypeError, match=r"ground: expected artix.Ground, found Plane; make one of it with artix\.Ground"
     ):
         artix.geometry_distances(a, state, artix.Plane.of())
+    with pytest.raises(TypeError, match=r"ground.surfaces: expected a tuple of surfaces, found Plane; write artix\.Gr"):
+        artix.step(a, state, None, 0.01, ground=Ground(artix.Plane.of()))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"ground.surfaces\[0\]: expected artix.Plane or artix.HeightField, found str"):
+        artix.step(a, state, None, 0.01, ground=Ground(("floor",)))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="repetitions must be at least 0; found -1"):
         artix.settled_contact_memory(a, state, None, 0.01, ground=ground, repetitions=-1)
     with pytest.raises(ValueError, match="contact_iterations must be at least 0"):

@@ -46,6 +46,34 @@ def momentum(scene: Scene, states: dict[str, State]) -> jax.Array:
     return total
 
 
+def test_a_grasp_that_has_converged_does_not_drift() -> None:
+    """Two flat pads on free fingers lift a cube, which friction alone keeps from drifting aside."""
+    builder = artix.ArticulationBuilder(fixed_base=True, name="gripper")
+    builder.add_link(name="base")
+    drive = artix.Drive(stiffness=2000.0, damping=200.0)
+    lift = artix.Joint.prismatic(artix.Axis.Z, drive=drive, parent_pose=(0.0, 0.0, 0.3, 0.0, 0.0, 0.0, 1.0))
+    palm = builder.add_link("base", lift, mass=0.5, inertia=(1e-3,) * 3, name="palm")
+    for side, name in ((-1, "left"), (1, "right")):
+        slide = artix.Joint.prismatic(artix.Axis.Y, parent_pose=(0.0, 0.06 * side, 0.0, 0.0, 0.0, 0.0, 1.0))
+        builder.add_link(palm, slide, mass=0.1, inertia=(1e-4,) * 3, name=name)
+        below = (0.0, 0.0, -0.27, 0.0, 0.0, 0.0, 1.0)
+        builder.add_geometry(name, Geometry.box((0.02, 0.01, 0.04), pose=below, friction=0.8, sensor=True), name=name)
+    held = cube()
+    pairs = [("gripper/left", "cube/shape"), ("gripper/right", "cube/shape")]
+    scene = Scene.of({"gripper": builder.build("float64"), "cube": held}, pairs)
+    states = scene.neutral_states() | {"cube": at(held, 0.0, 0.0, 0.03)}
+    heights = jnp.interp(0.005 * jnp.arange(120.0), jnp.array([0.0, 0.3, 1.0]), jnp.array([0.0, 0.0, 0.2]))
+    control = artix.Control(
+        joint_force=jnp.tile(jnp.array([0.0, 8.0, -8.0]), (120, 1)),
+        drive_target=jnp.stack([heights, 0 * heights, 0 * heights], axis=1),
+    )
+    options, ground = artix.SolverOptions(contact_iterations=6), Ground.flat(friction=0.5).astype("float64")
+    path = artix.scene_rollout(scene, states, {"gripper": control}, 0.005, options, ground=ground)
+    end = last(path)["cube"]
+    assert end.root_pose[2] > 0.06
+    assert jnp.abs(end.root_velocity[1]) < 1e-6
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.exhaustive)])
 def test_members_that_do_not_touch_step_as_by_themselves(dtype: str) -> None:
@@ -352,6 +380,8 @@ REFUSED = {
     "twice": ({"a": "ball", "b": "ball"}, [("a/shape", "b/shape"), ("b/shape", "a/shape")], ValueError, "given twice"),
     "cylinder": ({"a": "ball", "b": "can"}, [("a/shape", "b/shape")], ValueError, "'b/shape' is a cylinder"),
     "dtypes": ({"a": "ball", "b": "ball32"}, (), TypeError, "one dtype"),
+    "number": ({0: "ball"}, (), TypeError, "members: names are strings; found 0"),
+    "no name": ({"": "ball"}, (), ValueError, "a member has an empty name"),
 }
 
 

@@ -95,6 +95,7 @@ def test_states_of_wrong_shapes_are_refused_by_name(cart, quadruped):
     [
         ({"dt": 0.0}, "dt must be a positive time"),
         ({"show": ("bones",)}, r"unknown layers \['bones'\]"),
+        ({"show": "colision"}, r"unknown layers \['colision'\]"),
         ({"layout": "circle"}, "layout must be"),
         ({"commands": np.zeros((2, 3))}, "commands must have shape"),
         ({"show": ("support_polygon",)}, "support polygons need a ground"),
@@ -103,6 +104,32 @@ def test_states_of_wrong_shapes_are_refused_by_name(cart, quadruped):
 def test_bad_options_are_refused(cart, options, message):
     with pytest.raises(ValueError, match=message):
         viewer.make_scene(cart, artix.neutral_state(cart), **{"dt": 0.1, **options})
+
+
+def test_one_layer_can_be_named_alone(quadruped):
+    state = artix.neutral_state(quadruped)
+    alone, among = (viewer.make_scene(quadruped, state, 0.1, show=show) for show in ("frames", ("frames",)))
+    assert [segments.ends.shape for segments in alone.segments] == [segments.ends.shape for segments in among.segments]
+
+
+def test_pictures_without_pixels_are_refused(cart):
+    scene = viewer.make_scene(cart, artix.neutral_state(cart), 0.1)
+    with pytest.raises(ValueError, match=r"at least one pixel; found \(0, 10\)"):
+        viewer.draw_scene(scene, size=(0, 10))
+
+
+def test_forces_between_links_are_drawn():
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    builder.add_link(name="table")
+    builder.add_link(0, artix.Joint.prismatic(artix.Axis.Z), mass=1.0, inertia=(0.01, 0.01, 0.01), name="weight")
+    builder.add_geometry("table", artix.Geometry.box((1.0, 1.0, 0.1)), name="top")
+    builder.add_geometry("weight", artix.Geometry.sphere(0.1, position=(0.0, 0.0, 0.2)), name="ball")
+    builder.add_geometry_pair("ball", "top")
+    scale = builder.build()
+    state, report = artix.step_and_report(scale, artix.neutral_state(scale), None, 0.005)
+    (arrows,) = viewer.make_scene(scale, state, 0.1, contacts=report.link_contacts).arrows
+    np.testing.assert_allclose(arrows.starts[0], [[0.0, 0.0, 0.1]], atol=1e-4)
+    assert arrows.vectors[0, 0, 2] > 0.1
 
 
 @pytest.fixture(scope="module")
@@ -265,5 +292,7 @@ def test_foreign_addresses_and_impossible_ports_are_refused(cart, port):
     pytest.importorskip("viser")
     with pytest.raises(OSError, match=r"'203\.0\.113\.7' is not an address of this machine"):
         viewer.pose(cart, host="203.0.113.7", port=port)
+    with pytest.raises(ValueError, match="port must be from 0 to 65535; found 'http'"):
+        viewer.pose(cart, port="http")
     with pytest.raises(ValueError, match="port must be from 0 to 65535; found 99999"):
         viewer.pose(cart, port=99999)
