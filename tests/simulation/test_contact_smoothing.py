@@ -51,6 +51,27 @@ def test_slopes_before_touch() -> None:
     np.testing.assert_allclose(force(zero, SolverOptions()), 0, atol=1e-12)
 
 
+def test_flat_bodies_can_tilt_in_derivatives() -> None:
+    """Corners of a tilted box are not quite level; that all stick must not count as forbidding it to tilt further."""
+    builder = artix.ArticulationBuilder(fixed_base=False)
+    builder.add_link(mass=0.4, inertia=(6e-4, 6e-4, 6e-4), name="box")
+    builder.add_geometry("box", artix.Geometry.box((0.05, 0.05, 0.05), friction=0.5, stiffness=1000.0))
+    a, ground = builder.build("float64"), Ground.flat(friction=0.5).astype("float64")
+    sunk, tilt = 0.05 - 0.4 * G / 4000, 1e-3
+    pose = jnp.array([0.0, 0.0, sunk, 0.0, np.sin(tilt / 2), 0.0, np.cos(tilt / 2)])
+    state = artix.neutral_state(a).replace(root_pose=pose)
+    options = SolverOptions(contact_iterations=4)
+
+    @jax.jit
+    def velocity(forward):
+        pushed = state.replace(root_velocity=state.root_velocity.at[0].set(forward))
+        return artix.step(a, pushed, None, 0.005, options, ground=ground).root_velocity[0]
+
+    wanted = (velocity(1e-6) - velocity(-1e-6)) / 2e-6
+    assert 0.5 < wanted < 0.6
+    np.testing.assert_allclose(jax.jit(jax.grad(velocity))(0.0), wanted, rtol=0.05)
+
+
 @pytest.mark.parametrize("kind", ["pgs", "tgs"])
 def test_refusals(kind: str) -> None:
     with pytest.raises(ValueError, match="contact_smoothing needs solver='implicit'"):
