@@ -46,8 +46,11 @@ def momentum(scene: Scene, states: dict[str, State]) -> jax.Array:
     return total
 
 
-def test_a_grasp_that_has_converged_does_not_drift() -> None:
-    """Two flat pads on free fingers lift a cube, which friction alone keeps from drifting aside."""
+@pytest.mark.parametrize(
+    ("options", "drift"), [({}, 1e-4), pytest.param({"contact_iterations": 6}, 1e-6, marks=pytest.mark.slow)]
+)
+def test_a_grasp_does_not_drift(options: dict, drift: float) -> None:
+    """Two flat pads on free fingers lift a cube, which friction alone keeps from drifting aside [m/s]."""
     builder = artix.ArticulationBuilder(fixed_base=True, name="gripper")
     builder.add_link(name="base")
     drive = artix.Drive(stiffness=2000.0, damping=200.0)
@@ -67,11 +70,13 @@ def test_a_grasp_that_has_converged_does_not_drift() -> None:
         joint_force=jnp.tile(jnp.array([0.0, 8.0, -8.0]), (120, 1)),
         drive_target=jnp.stack([heights, 0 * heights, 0 * heights], axis=1),
     )
-    options, ground = artix.SolverOptions(contact_iterations=6), Ground.flat(friction=0.5).astype("float64")
-    path = artix.scene_rollout(scene, states, {"gripper": control}, 0.005, options, ground=ground)
+    ground = Ground.flat(friction=0.5).astype("float64")
+    path = artix.scene_rollout(
+        scene, states, {"gripper": control}, 0.005, artix.SolverOptions(**options), ground=ground
+    )
     end = last(path)["cube"]
     assert end.root_pose[2] > 0.06
-    assert jnp.abs(end.root_velocity[1]) < 1e-6
+    assert jnp.abs(end.root_velocity[1]) < drift
 
 
 @pytest.mark.slow

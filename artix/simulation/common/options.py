@@ -38,7 +38,8 @@ class SolverOptions:
         friction is ignored. 0 for stick and slip.
       contact_iterations: with contacts and ``"implicit"``, the number of Newton steps on the laws of all DOFs and
         contacts after the sweeps; the best iterate is kept, and one sweep over the contacts comes last. With tendons,
-        mimic or loop joints, each is on the laws of the contacts and part of one of the last sweeps instead.
+        mimic or loop joints, each is on the laws of the contacts and part of one of the last sweeps instead. ``None``
+        for 2, or 4 where members of a scene touch each other, since friction alone holds what is grasped.
       max_contacts_per_geometry: with a ground and ``"implicit"``, the largest number of contacts between one shape and
         one surface; the nearest are kept. ``None`` for all, which are 8 for a box.
       max_link_contacts: with ``"implicit"``, the largest number of contacts between links of one articulation; the
@@ -80,7 +81,7 @@ class SolverOptions:
     external_forces_every_iteration: bool = False
     substeps: int = 1
     smooth_friction: float = 0.0
-    contact_iterations: int = 2
+    contact_iterations: int | None = None
     max_contacts_per_geometry: int | None = None
     max_link_contacts: int | None = 8
     allowed_penetration: float = 1e-5
@@ -98,11 +99,9 @@ class SolverOptions:
             raise ValueError(
                 "tendon_law='virtual_work' needs solver='implicit' or 'rk4'; the other solvers follow PhysX"
             )
-        counts = {"position_iterations": 1, "velocity_iterations": 0, "substeps": 1, "contact_iterations": 0}
-        if self.max_contacts_per_geometry is not None:
-            counts["max_contacts_per_geometry"] = 1
-        if self.max_link_contacts is not None:
-            counts["max_link_contacts"] = 1
+        counts = {"position_iterations": 1, "velocity_iterations": 0, "substeps": 1}
+        optional = {"contact_iterations": 0, "max_contacts_per_geometry": 1, "max_link_contacts": 1}
+        counts |= {name: least for name, least in optional.items() if getattr(self, name) is not None}
         for name, least in counts.items():
             check_count(name, getattr(self, name), least)
         speeds = ("smooth_friction", "max_separation_speed", "restitution_threshold")
