@@ -17,8 +17,6 @@ _X = TypeVar("_X")
 #: Added to the diagonal of possibly singular matrices whose diagonal is about one, in units of rounding error.
 _REGULARIZATION = 30
 
-_PROXIMAL_ITERATIONS = 3
-
 
 class LuFactors(NamedTuple):
     """A matrix [n, n] as ``L U``, with ones on the diagonal of L."""
@@ -69,10 +67,10 @@ def lu_factorize_regularized(matrix: Array) -> LuFactors:
     return lu_factorize(matrix + added * jnp.eye(len(matrix), dtype=matrix.dtype))
 
 
-def refined(apply: Callable[[_X], _X], solve: Callable[[_X], _X], right: _X) -> _X:
+def refined(apply: Callable[[_X], _X], solve: Callable[[_X], _X], right: _X, iterations: int = 3) -> _X:
     """The solution x of ``apply(x) = right`` by proximal iterations, for a ``solve`` of regularised equations."""
     x = solve(right)
-    for _ in range(_PROXIMAL_ITERATIONS - 1):
+    for _ in range(iterations - 1):
         missing = jax.tree.map(jnp.subtract, right, apply(x))
         x = jax.tree.map(jnp.add, x, solve(missing))
     return x
