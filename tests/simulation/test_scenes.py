@@ -345,7 +345,7 @@ def test_gradients() -> None:
 
 @pytest.mark.slow
 def test_the_gradient_of_two_boxes_is_a_kernel() -> None:
-    """With all of their 24 contacts: 70,000 operations, of which the elimination along the tree is a small part."""
+    """With all of their 24 contacts: 86,000 operations, of which the elimination along the tree is a small part."""
     box, ground = cube("float32"), Ground.flat().astype("float32")
     scene = Scene.of({"low": box, "high": box}, [("high/shape", "low/shape")])
 
