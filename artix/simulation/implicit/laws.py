@@ -201,8 +201,8 @@ def order_of(trees: Sequence[Tree], options: SolverOptions) -> tuple[Array | Non
         places = base + np.arange(trees[0].num_dofs)
     static: Any = trees
     elimination = () if order is not None else tuple(elimination_order(static).tolist())
-    assert options.contact_iterations is not None
-    counts = (options.position_iterations, options.contact_iterations)
+    newton_steps = 2 if options.contact_iterations is None else options.contact_iterations
+    counts = (options.position_iterations, newton_steps)
     return order, Sweeps(tuple(places.tolist()), *counts, options.drive_limits_are_forces, elimination)
 
 

@@ -55,9 +55,9 @@ def solve_step(
 ) -> Solved:
     """Solves one step (see :func:`artix.step`) of articulations that contacts may couple."""
     parts = [_prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))]
-    if options.contact_iterations is None:
-        touch_each_other = len(parts) > 1 and touching is not None and touching.touches.between is not None
-        options = dataclasses.replace(options, contact_iterations=4 if touch_each_other else 2)
+    touch_each_other = len(parts) > 1 and touching is not None and touching.touches.between is not None
+    if touch_each_other and options.contact_iterations is None:
+        options = dataclasses.replace(options, contact_iterations=4)  # Friction alone holds what is grasped.
     within_bounds = bounded if all(part.is_plain for part in parts) else bounded_with_relations
     return Solved(parts, touching, within_bounds(parts, touching, options))
 
