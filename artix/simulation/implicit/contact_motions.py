@@ -54,8 +54,8 @@ def contact_reaches(
     if touches.between is not None:
         parts.append(_between_links(articulations, kins, touches.pairs, touches.between))
     directions, reaches, groups = zip(*parts, strict=True)
-    firsts = np.cumsum([0, *map(len, reaches)])
-    numbers = [tuple((first + which).tolist()) for first, own in zip(firsts, groups, strict=False) for which in own]
+    firsts = np.cumsum([0, *map(len, reaches[:-1])])
+    numbers = [tuple((first + which).tolist()) for first, own in zip(firsts, groups, strict=True) for which in own]
     return joined(directions), side_by_side(reaches, [len(direction) for direction in directions]), tuple(numbers)
 
 

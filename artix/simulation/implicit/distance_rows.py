@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
-from artix.simulation.implicit.dof_rows import LOCKED, approach_speed
+from artix.simulation.implicit.dof_rows import LOCKED, active_bound, approach_speed
 from artix.simulation.implicit.system import ERROR_REDUCTION
 
 Array = jax.Array
@@ -53,9 +53,7 @@ def distance_rows(articulation: Articulation, loops: LoopClosures, response: Arr
 
 def distance_imbalance(row: DistanceRow, found: Array, rate: Array) -> Array:
     """The residual of a distance's law, as an impulse; zero without a bound that pushes."""
-    bound = jnp.where(found > 0, row.lower_velocity, 0)
-    bound = jnp.where(found < 0, row.upper_velocity, bound)
-    return (bound - rate) * distance_slope(row, found)
+    return (active_bound(found, row.lower_velocity, row.upper_velocity) - rate) * distance_slope(row, found)
 
 
 def distance_slope(row: DistanceRow, found: Array) -> Array:

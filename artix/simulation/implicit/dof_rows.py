@@ -93,11 +93,10 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
         moves = response > LOCKED * jnp.finfo(dt.dtype).eps * unheld
         response, effect = jnp.where(moves, response, unheld), jnp.where(moves[:, None], effect, 0)
     drives = drive_impulses(articulation, state, acting)
+    lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
     largest = articulation.max_joint_velocity
-    most, negative_least = (
-        approach_speed(room(limit, q, sign), jnp.isfinite(limit), dt, return_time(dt))
-        for limit, sign in ((articulation.joint_upper_limit, 1), (articulation.joint_lower_limit, -1))
-    )
+    least = -approach_speed(room(lower, q, -1), jnp.isfinite(lower), dt, return_time(dt))
+    most = approach_speed(room(upper, q, 1), jnp.isfinite(upper), dt, return_time(dt))
     rows = BoundRow(
         effect=effect,
         response=response,
@@ -108,8 +107,8 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
         push=drives.push,
         in_matrix=acting.in_matrix,
         friction=friction,
-        lower_velocity=jnp.clip(-largest, -negative_least, most),
-        upper_velocity=jnp.clip(largest, -negative_least, most),
+        lower_velocity=jnp.clip(-largest, least, most),
+        upper_velocity=jnp.clip(largest, least, most),
     )
     return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
 
@@ -199,8 +198,7 @@ def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep:
     slides = jnp.where(sticks, 0, jnp.sign(friction)) * budget
     held = sticks | (found.limit != 0)
     # If friction and a limit hold it, the limit counts, which solve_bounds applies last.
-    bound = jnp.where(found.limit > 0, row.lower_velocity, 0)
-    bound = jnp.where(found.limit < 0, row.upper_velocity, bound)
+    bound = active_bound(found.limit, row.lower_velocity, row.upper_velocity)
     drive = found.drive + friction - slides
     wanted = _drive_impulse(row, velocity - row.response * drive, sweep)
     return jnp.where(held, (bound - velocity) / row.response, wanted - drive)
@@ -249,3 +247,8 @@ def limit_impulse(old: Array, lower: Array, upper: Array, velocity: Array, respo
     """The impulse that keeps a velocity between two bounds, instead of an ``old`` one with which it is ``velocity``."""
     free = velocity - response * old
     return (jnp.clip(free, lower, upper) - free) / response
+
+
+def active_bound(impulse: Array, lower: Array, upper: Array) -> Array:
+    """The bound of a velocity at which its :func:`limit_impulse` pushes; zero where none does."""
+    return jnp.where(impulse < 0, upper, jnp.where(impulse > 0, lower, 0))
