@@ -132,10 +132,11 @@ def moved_sides(articulation: Articulation, anchors: Anchors) -> tuple[Array, Ar
     return a, b
 
 
-def moves_links(tree: Tree, links: np.ndarray) -> Any:
+def moves_links(tree: Tree, links: np.ndarray | Array) -> Any:
     """Which entries of the generalised velocity move each link, -1 for the world, [K, nv]; static if the tree is."""
-    numpy = np if isinstance(tree, Topology) else jnp
-    joints = tree.dof_moves_body[:, tree.link_body[np.maximum(links, 0)]].T
+    numpy: Any = np if isinstance(tree, Topology) else jnp
+    existing = numpy.maximum(links, 0)
+    joints = tree.dof_moves_link[:, existing].T if numpy is np else take(jnp.asarray(tree.dof_moves_link), existing).T
     root = numpy.ones((len(links), tree.num_base_dofs), bool)
     return numpy.concatenate([root, joints], axis=1) & (links >= 0)[:, None]
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.constraints.contact_points import Contacts, contact_frames, contact_jacobian
 from artix.constraints.contact_solver import ContactMethod, solve_contact
@@ -187,7 +188,8 @@ def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[
     velocity = generalized_velocity(articulation, state) + dt * acceleration
     kin = kinematics(articulation, state)
     frames = contact_frames(contacts.normal)
-    jacobian = contact_jacobian(articulation, kin, contacts.links, contacts.point, frames).reshape(3 * count, -1)
+    links = np.array(contacts.links, int)
+    jacobian = contact_jacobian(articulation, kin, links, contacts.point, frames).reshape(3 * count, -1)
     factors = factorize(articulation, kin, many=True)
     responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
     delassus = jnp.triu(matmul(responses, jacobian.T))  # The other half is equal, and a kernel does not compute it.

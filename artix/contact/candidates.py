@@ -8,7 +8,6 @@ a plane, rolls smoothly, and stands on four points.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,28 +20,9 @@ from artix.kinematics.solve import Kinematics
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation
-from artix.model.geometry import GeometryStructure, GeometryType
-from artix.model.topology import Topology
+from artix.model.geometry import CANDIDATES, GeometryStructure, GeometryType
 
 Array = jax.Array
-
-_CORNERS = np.array(list(itertools.product((-1, 1), repeat=3)))
-_ENDS = np.array([[0, 0, -1], [0, 0, 1]])
-_QUARTERS = [(1, 0), (0, 1), (-1, 0), (0, -1)]
-_RIM = np.array([(x, y, end) for end in (-1, 1) for x, y in _QUARTERS])
-
-#: Candidates of each type of shape, in units of its size along x, y and z; see :func:`_offsets`.
-_PATTERNS = {
-    GeometryType.SPHERE: np.zeros((1, 3), int),
-    GeometryType.CAPSULE: _ENDS,
-    GeometryType.BOX: _CORNERS,
-    GeometryType.CYLINDER: _RIM,
-}
-
-
-def num_candidates(geometry: GeometryStructure) -> int:
-    """The number of candidates of a shape."""
-    return geometry.num_points or len(_PATTERNS[geometry.type])
 
 
 class Shapes(NamedTuple):
@@ -79,17 +59,16 @@ class Candidates(NamedTuple):
 def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int]) -> Shapes:
     """The shapes with these indices."""
     topology, arrays = articulation.topology, articulation.geometry
-    assert isinstance(topology, Topology)
     index = np.array(numbers, int)
     structures = tuple(topology.geometries[k] for k in numbers)
-    links = np.array([one.link for one in structures], int)
+    links = topology.geometry_links(numbers)
     local = Placement.from_poses(arrays.pose).take(index)
-    body = topology.link_body[links]
+    body = topology.bodies_of_links(links)
     placed = kin.placements.take(links) @ local
     turn = take(kin.rotation, body)
     position = take(kin.position, body) + spatial.apply(turn, placed.position)
     rotation = spatial.multiply(turn, spatial.rotation_matrix(placed.rotation))
-    counts = [num_candidates(one) for one in structures]
+    counts = [one.num_candidates for one in structures]
     first = np.concatenate([[0], np.cumsum([one.num_points for one in topology.geometries])])
     points = [np.arange(first[k], first[k + 1]) for k in numbers]
     return Shapes(
@@ -126,7 +105,7 @@ def _offsets(shapes: Shapes, normal: Array) -> tuple[Array, Array]:
             radii.append(jnp.broadcast_to(size[0], (shape.num_points,)))
             taken += shape.num_points
             continue
-        pattern = jnp.asarray(_PATTERNS[shape.type].T, size.dtype)
+        pattern = jnp.asarray(CANDIDATES[shape.type].T, size.dtype)
         zero = jnp.zeros_like(size[0])
         if shape.type is GeometryType.BOX:
             scale, radius = size, zero

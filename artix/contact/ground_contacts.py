@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.constraints.contact_points import Contacts
-from artix.contact.candidates import Candidates, Shapes, candidates_of, num_candidates, shapes_of
+from artix.contact.candidates import Candidates, Shapes, candidates_of, shapes_of
 from artix.contact.ground import Ground, Surface, check_ground
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.selection import Choice, lowest
@@ -20,6 +20,9 @@ from artix.model.checks import check_count, check_vector
 from artix.model.topology import Topology
 
 Array = jax.Array
+
+#: Distance of candidates that a member of a padded fleet does not have [m].
+_ABSENT = 1e6
 
 
 class GroundContacts(struct.PyTreeNode):
@@ -106,8 +109,13 @@ def geometry_distances(articulation: Articulation, state: State, ground: Ground)
       >>> print(artix.geometry_distances(robot, raised, artix.Ground.flat()))  # of the four feet [m]
       [0.06 0.06 0.06 0.06]
     """
-    topology = _checked(articulation, ground)
-    kin = kinematics(articulation, state)
+    _check_surfaces(articulation, ground)
+    topology, kin = articulation.topology, kinematics(articulation, state)
+    if not isinstance(topology, Topology):
+        raise ValueError(
+            "a padded fleet does not know its members' sensors: use artix.Fleet(members, layout='kinds'), or a single "
+            "articulation"
+        )
     if not topology.geometries:
         return jnp.zeros(0, articulation.dtype)
     shapes = shapes_of(articulation, kin, range(len(topology.geometries)))
@@ -120,13 +128,15 @@ def contacts_with_ground(
     articulation: Articulation, kin: Kinematics, ground: Ground, max_per_geometry: int | None = None
 ) -> GroundContacts:
     """:func:`ground_contacts` for known kinematics."""
-    topology = _checked(articulation, ground)
+    _check_surfaces(articulation, ground)
+    topology = articulation.topology
     if max_per_geometry is not None:
         check_count("max_per_geometry", max_per_geometry, hint="; to exclude a shape, make it a sensor")
-    touching = touching_shapes(topology)
+    touching = topology.touching_geometries
     if not touching:
+        name = repr(topology.name) if isinstance(topology, Topology) else "this padded fleet"
         raise ValueError(
-            f"{topology.name!r} has no geometry that can touch the ground; it has {len(topology.geometries)} shapes, "
+            f"{name} has no geometry that can touch the ground; it has {len(topology.geometries)} shapes, "
             "but sensors and shapes on a fixed root do not count; load its collision meshes with meshes='hull', or add "
             "shapes with ArticulationBuilder.add_geometry (artix.builder_from_articulation turns a loaded robot into a "
             "builder)"
@@ -146,15 +156,8 @@ def contacts_with_ground(
     )
 
 
-def _checked(articulation: Articulation, ground: Ground) -> Topology:
-    """Checks the arguments and returns the topology."""
+def _check_surfaces(articulation: Articulation, ground: Ground) -> None:
     check_ground(ground)
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise ValueError(
-            "the members of a padded fleet have no geometry: use artix.Fleet(members, layout='kinds'), a separate "
-            "fleet for each topology, or a single articulation"
-        )
     if not ground.surfaces:
         raise ValueError("the ground has no surface; for level ground, use artix.Ground.flat()")
     for k, surface in enumerate(ground.surfaces):
@@ -163,16 +166,6 @@ def _checked(articulation: Articulation, ground: Ground) -> Topology:
             check_vector(
                 f"ground.surfaces[{k}].{name}", getattr(surface, name), shape, articulation.dtype, "one surface"
             )
-    return topology
-
-
-def touching_shapes(topology: Topology) -> list[int]:
-    """The indices of the shapes that can touch: neither sensors nor shapes on a fixed root."""
-    return [
-        k
-        for k, one in enumerate(topology.geometries)
-        if not one.sensor and not (topology.fixed_base and topology.link_body[one.link] == 0)
-    ]
 
 
 def _touch(kin: Kinematics, shapes: Shapes, surface: Surface) -> tuple[Candidates, Array, Array]:
@@ -188,10 +181,12 @@ def _contacts_with(
 ) -> GroundContacts:
     """The contacts of shapes with one surface."""
     candidates, gap, normal = _touch(kin, shapes, surface)
-    owner = shapes.owner
+    topology, owner = articulation.topology, shapes.owner
+    if not isinstance(topology, Topology):
+        gap = jnp.where(topology.candidate_is_live, gap, _ABSENT)
     inward = spatial.apply_transposed(shapes.rotation[:, :, owner], normal)
     inward = spatial.rotate(shapes.local.rotation[:, owner], inward)
-    counts = [num_candidates(one) for one in shapes.structures]
+    counts = [one.num_candidates for one in shapes.structures]
     numbers = jnp.asarray(np.concatenate([np.arange(count) for count in counts]), gap.dtype)
     columns = jnp.concatenate([gap[None], candidates.link_point - candidates.radius * inward, normal, numbers[None]])
     if most is not None:
@@ -199,17 +194,18 @@ def _contacts_with(
         kept = [part if part.shape[1] <= most else lowest(part, most) for part in parts]
         owner = np.repeat(np.arange(len(kept)), [part.shape[1] for part in kept])
         columns = jnp.concatenate(kept, axis=1)
+    geometries = tuple(shapes.numbers[k] for k in owner)
     omitted = _count_touching(gap) - _count_touching(columns[0])
     contacts = Contacts(
-        links=tuple(shapes.structures[k].link for k in owner),
+        links=tuple(topology.geometry_links(geometries).tolist()) if isinstance(topology, Topology) else (),
         point=columns[1:4].T,
         normal=columns[4:7].T,
         gap=columns[0],
-        **_materials(articulation, ground, surface, np.array(shapes.numbers)[owner]),
+        **_materials(articulation, ground, surface, np.array(geometries)),
     )
     kept_counts = np.bincount(owner, minlength=len(counts)).tolist()
     choice = Choice(columns[7], tuple(zip(kept_counts, counts, strict=True)))
-    return GroundContacts(contacts, tuple(shapes.numbers[k] for k in owner), omitted, choice)
+    return GroundContacts(contacts, geometries, omitted, choice)
 
 
 def _count_touching(gap: Array) -> Array:

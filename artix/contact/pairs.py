@@ -85,7 +85,7 @@ def geometry_pair_distances(
     check_state(articulation, state)
     topology = articulation.topology
     if not isinstance(topology, Topology):
-        raise ValueError("the members of a padded fleet have no geometry; use a single articulation")
+        raise ValueError("the shapes of a padded fleet have no names; use a single articulation")
     pairs, kin = _numbers(topology, geometry_pairs), kinematics(articulation, state)
     if not pairs:
         none = jnp.zeros((0, 3), articulation.dtype)

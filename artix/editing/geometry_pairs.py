@@ -9,7 +9,7 @@ from artix.model.articulation import Articulation
 from artix.model.checks import static_topology
 from artix.model.geometry_pairs import candidate_pairs, checked_pairs
 
-_PADDED = "a padded articulation has no geometry; choose the pairs of the articulation that was padded"
+_PADDED = "the shapes of a padded articulation have no names; choose the pairs before it is padded"
 
 
 def select_geometry_pairs(articulation: Articulation, pairs: Sequence[tuple[str, str]]) -> Articulation:

@@ -39,7 +39,8 @@ def select_geometry(
       [('front_left_foot', False), ('front_right_foot', False), ('rear_left_foot', True)]
     """
     topology = static_topology(
-        articulation, "a padded articulation has no geometry; choose that of the articulation that was padded"
+        articulation,
+        "the shapes of a padded articulation have no names; choose those of the articulation it was made of",
     )
     for names in (touching, sensors):
         if isinstance(names, str):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
 from collections.abc import Sequence
 
 import jax
@@ -52,6 +53,16 @@ SIZE_NUMBERS = {
     GeometryType.BOX: 3,
     GeometryType.CYLINDER: 2,
     GeometryType.HULL: 1,
+}
+
+_QUARTERS = [(1, 0), (0, 1), (-1, 0), (0, -1)]
+
+#: Candidates of each type but hulls, in units of its size along x, y and z; those of a cylinder turn about z.
+CANDIDATES = {
+    GeometryType.SPHERE: np.zeros((1, 3), int),
+    GeometryType.CAPSULE: np.array([[0, 0, -1], [0, 0, 1]]),
+    GeometryType.BOX: np.array(list(itertools.product((-1, 1), repeat=3))),
+    GeometryType.CYLINDER: np.array([(x, y, end) for end in (-1, 1) for x, y in _QUARTERS]),
 }
 
 
@@ -188,6 +199,11 @@ class GeometryStructure:
     link: int
     num_points: int = 0
     sensor: bool = False
+
+    @property
+    def num_candidates(self) -> int:
+        """The number of points through which it makes contact."""
+        return self.num_points or len(CANDIDATES[self.type])
 
 
 class Geometries(struct.PyTreeNode):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -126,6 +127,10 @@ class LinkTree:
         return _find(tuple(shape.name for shape in self.geometries), name, "geometry")
 
     # --- degrees of freedom -------------------------------------------------------------------------------------
+
+    def geometry_links(self, geometries: Sequence[int]) -> np.ndarray:
+        """The links of shapes with these indices."""
+        return np.array([self.geometries[k].link for k in geometries], int)
 
     @cached_property
     def dof_link(self) -> np.ndarray:

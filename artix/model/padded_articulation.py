@@ -11,7 +11,6 @@ import numpy as np
 
 from artix.model.articulation import PER_DOF, PER_LINK, Articulation
 from artix.model.checks import static_topology
-from artix.model.geometry import Geometries
 from artix.model.joints import IDENTITY_POSE
 from artix.model.padded_arrays import padded
 from artix.model.padded_topology import pad_topology
@@ -21,7 +20,7 @@ from artix.model.padding import Padding
 def pad_articulation(articulation: Articulation, padding: Padding) -> Articulation:
     """The articulation with padded arrays and its topology as data; padded links are massless, padded limits zero.
 
-    Shapes on links are dropped, since their kinds and links are static but differ between the members of a fleet.
+    Of the shapes on links, those that can touch the ground remain.
 
     Raises:
       TypeError: the articulation is already padded.
@@ -53,7 +52,7 @@ def pad_articulation(articulation: Articulation, padding: Padding) -> Articulati
             "spatial_tendons", padding.spatial_tendons, **dict.fromkeys(of_attachments, padding.attachments)
         ),
         loop_joints=pad("loop_joints", padding.loop_joints),
-        geometry=jax.tree.map(lambda leaf: np.asarray(leaf, articulation.dtype), Geometries.of([])),
+        geometry=padding.places.fill(topology, articulation.geometry),
     )
 
 

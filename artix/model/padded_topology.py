@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from artix.math import struct
 from artix.math.arrays import take
+from artix.model.geometry import GeometryStructure
 from artix.model.padded_arrays import pack_bits, padded, unpack_bits
 from artix.model.padding import Padding
 from artix.model.topology import Topology
@@ -58,8 +60,9 @@ class PaddedTopology(struct.PyTreeNode):
     link_of_dof: Array
     dof_axis: Annotated[Array, "dofs"]
     dof_is_one_of_several: Annotated[Array, "dofs"]
-    depth_first_dofs: Array
     mimic_dofs: Array
+    link_of_geometry: Array
+    points_of_geometry: Array
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.num_links} links, {self.num_dofs} DOFs)"
@@ -114,12 +117,39 @@ class PaddedTopology(struct.PyTreeNode):
         """Which DOFs the member has, [n]."""
         return self.live_dofs[..., None] > np.arange(self.num_dofs, dtype=np.int32)
 
+    # --- shapes that can touch the ground ----------------------------------------------------------------------
+
+    @property
+    def geometries(self) -> tuple[GeometryStructure, ...]:
+        """Places for the shapes that can touch the ground; their links are :attr:`link_of_geometry`."""
+        return self.padding.places.structures
+
+    @property
+    def touching_geometries(self) -> tuple[int, ...]:
+        """All places: sensors, and shapes that are fixed to the world, have none."""
+        return tuple(range(len(self.link_of_geometry)))
+
+    def geometry_links(self, geometries: Sequence[int]) -> Array:
+        """The links of the shapes in these places, 0 where a member has none."""
+        return take(self.link_of_geometry, np.array(geometries, int))
+
+    @property
+    def candidate_is_live(self) -> Array:
+        """Which of their candidates the member has, [C]."""
+        sizes = [one.num_candidates for one in self.geometries]
+        numbers = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
+        return take(self.points_of_geometry, np.repeat(np.arange(len(sizes)), sizes)) > numbers
+
     # --- each link is a body ------------------------------------------------------------------------------------
 
     @property
     def link_body(self) -> np.ndarray:
         """The body of each link: itself."""
         return np.arange(self.num_links)
+
+    def bodies_of_links(self, links: Array | np.ndarray) -> Array | np.ndarray:
+        """The bodies of links with these indices: the same."""
+        return links
 
     @property
     def body_link(self) -> np.ndarray:
@@ -266,6 +296,7 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         result[..., topology.body_link] = of_bodies
         return result
 
+    link_of_geometry, points_of_geometry = padding.places.links_and_points(topology)
     body_dofs = np.where(topology.body_dofs == topology.num_dofs, dofs, topology.body_dofs)
     arrays: dict[str, Any] = {
         name: padded(np.asarray(getattr(topology, name)), [getattr(padding, size) for size in hint.__metadata__])
@@ -289,9 +320,8 @@ def pad_topology(topology: Topology, padding: Padding) -> PaddedTopology:
         "moves": pack_bits(padded(topology.dof_moves_link, (dofs, links))),
         "dofs_above": pack_bits(padded(topology.dof_ancestors, (dofs, dofs))),
         "link_of_dof": padded(topology.dof_link, (dofs,)),
-        "depth_first_dofs": np.concatenate([topology.depth_first_dofs, np.arange(topology.num_dofs, dofs)]).astype(
-            np.int32
-        ),
         "mimic_dofs": padded(np.array(topology.mimic_dofs, int).reshape(-1, 2), (padding.mimics, 2), fill=dofs),
+        "link_of_geometry": link_of_geometry,
+        "points_of_geometry": points_of_geometry,
     }
     return PaddedTopology(padding=padding, **arrays)

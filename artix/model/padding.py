@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from artix.model.padded_geometry import Places
 from artix.model.topology import Topology
 
 
@@ -30,6 +31,10 @@ class Padding:
       spatial_tendons: largest number of spatial tendons.
       attachments: largest total number of attachments of spatial tendons.
       loop_joints: largest number of loop joints.
+      geometry_pairs: largest number of pairs of shapes that collide with each other.
+      hull_points: largest number of points of each shape that can touch the ground but cylinders, in descending order:
+        a sphere has 1, a capsule 2, a box 8.
+      cylinders: largest number of cylinders that can touch the ground.
       parents: for each link but the root, the links that may be its parent; ``None`` for any within ``reach``. The
         fewer there are, the faster is the fleet; ``dataclasses.replace(padding, parents=None)`` admits more robots.
       floating: whether any member has a floating base; generalised vectors then have the root's six entries.
@@ -58,6 +63,9 @@ class Padding:
     spatial_tendons: int = 0
     attachments: int = 0
     loop_joints: int = 0
+    geometry_pairs: int = 0
+    hull_points: tuple[int, ...] = ()
+    cylinders: int = 0
     parents: tuple[tuple[int, ...], ...] | None = None
     floating: bool = True
     prismatic: bool = False
@@ -95,6 +103,8 @@ class Padding:
             spatial_tendons=len(topology.spatial_tendons),
             attachments=sum(len(tendon.links) for tendon in topology.spatial_tendons),
             loop_joints=len(topology.loop_joints),
+            geometry_pairs=len(topology.geometry_pairs),
+            **Places.of(topology)._asdict(),
             parents=tuple((above,) for above in topology.parent[1:]),
             floating=not topology.fixed_base,
             prismatic=topology.has_prismatic,
@@ -118,14 +128,14 @@ class Padding:
         needs = [cls.of(topology)._sizes for topology in topologies]
         links = itertools.zip_longest(*(topology.parent[1:] for topology in topologies))
         parents = tuple(tuple(sorted({above for above in each if above is not None})) for each in links)
-        return cls(**{key: max(need[key] for need in needs) for key in needs[0]}, parents=parents)
+        return cls(**{key: _largest([need[key] for need in needs]) for key in needs[0]}, parents=parents)
 
     def check_fits(self, topology: Topology) -> None:
         """Raises ``ValueError``, naming each size that is too small, unless the topology fits."""
         too_small = [
             f"{key}={value} (padding has {getattr(self, key)})"
             for key, value in Padding.of(topology)._sizes.items()
-            if value > getattr(self, key)
+            if _largest([value, getattr(self, key)]) != getattr(self, key)
         ]
         if too_small:
             raise ValueError(
@@ -140,6 +150,11 @@ class Padding:
                     f"{', '.join(map(str, self.parents[link - 1]))}; build the fleet with the padding of all robots "
                     "that will take part (artix.Padding.covering), or with dataclasses.replace(padding, parents=None)"
                 )
+
+    @property
+    def places(self) -> Places:
+        """The places for shapes."""
+        return Places(self.hull_points, self.cylinders)
 
     @cached_property
     def possible_ancestors(self) -> np.ndarray:
@@ -161,3 +176,10 @@ class Padding:
         sizes = dataclasses.asdict(self)
         del sizes["parents"]
         return sizes
+
+
+def _largest(sizes: Sequence[Any]) -> Any:
+    """The largest of several sizes; of tuples entry by entry."""
+    if isinstance(sizes[0], tuple):
+        return tuple(map(max, itertools.zip_longest(*sizes, fillvalue=0)))
+    return max(sizes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
+from typing import Any
 
 import jax
 import numpy as np
@@ -75,6 +76,19 @@ class Topology(LinkTree):
         for link, above in enumerate(self.parent):
             result.append(body[link] if link in body else result[above])
         return read_only(result, int)
+
+    def bodies_of_links(self, links: Any) -> Any:
+        """The bodies of links with these indices."""
+        return self.link_body[links]
+
+    @cached_property
+    def touching_geometries(self) -> tuple[int, ...]:
+        """The shapes that can touch the ground: neither sensors nor fixed to the world."""
+        return tuple(
+            k
+            for k, one in enumerate(self.geometries)
+            if not one.sensor and not (self.fixed_base and self.link_body[one.link] == 0)
+        )
 
     @cached_property
     def body_parent(self) -> np.ndarray:

@@ -322,3 +322,8 @@ def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
             "steps with tendons or loop joints need a static topology, and this articulation is padded: use a fleet "
             "with layout='kinds'"
         )
+    if padding.geometry_pairs:
+        raise TypeError(
+            "steps with contacts between links need a static topology, and this articulation is padded: use a fleet "
+            "with layout='kinds', or remove the pairs of shapes with artix.select_geometry_pairs(articulation, ())"
+        )

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from artix.contact.ground import Ground
-from artix.contact.ground_contacts import ground_contacts, touching_shapes
+from artix.contact.ground_contacts import ground_contacts
 from artix.contact.shape_pairs import ShapePairs
 from artix.math import struct
 from artix.math.arrays import device_array
@@ -86,7 +86,7 @@ def grounded(articulation: Articulation | Scene) -> tuple[int, ...]:
     """
     if not isinstance(articulation, Scene):
         return (0,)
-    found = tuple(k for k, tree in enumerate(articulation.topologies) if touching_shapes(tree))
+    found = tuple(k for k, tree in enumerate(articulation.topologies) if tree.touching_geometries)
     if not found:
         raise ValueError(
             f"no member of the scene ({', '.join(articulation.names)}) has geometry that can touch the ground; "

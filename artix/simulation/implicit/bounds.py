@@ -53,7 +53,7 @@ class AllBounded(NamedTuple):
     corrections: Array
     """The same for the velocity at the end."""
     impulses: Impulses
-    """Impulses of all bounds at the end of the step; those of DOFs in the order of the sweep."""
+    """Impulses of all bounds at the end of the step; those of DOFs in their order."""
 
 
 def bounded(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> AllBounded:

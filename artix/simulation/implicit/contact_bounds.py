@@ -11,7 +11,7 @@ import numpy as np
 from artix.contact.selection import Choice
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import struct
-from artix.math.arrays import joined, matmul, square_root
+from artix.math.arrays import joined, matmul, square_root, take
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
@@ -98,8 +98,9 @@ def _softness(contacts: Touches, dt: Array) -> Array:
 def _fall(articulations: Sequence[Articulation], contacts: Touches) -> Array:
     """The acceleration with which gravity closes the gaps, [K]. It is zero between links, which fall together."""
     falls = [
-        -jnp.sum(ground.normal * articulation.gravity, axis=1) * articulation.gravity_scale[np.array(ground.links, int)]
-        for articulation, ground in zip(articulations, contacts.grounds, strict=True)
+        -jnp.sum(ground.contacts.normal * articulation.gravity, axis=1)
+        * take(articulation.gravity_scale, articulation.topology.geometry_links(ground.geometries))
+        for articulation, ground in zip(articulations, contacts.found, strict=True)
         if ground is not None
     ]
     if contacts.between is not None:

@@ -19,13 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.constraints.contact_points import (
-    Contacts,
     contact_frames,
     contact_jacobian,
     contact_points,
     motions_at,
     motions_by,
 )
+from artix.contact.ground_contacts import GroundContacts
 from artix.contact.link_contacts import LinkContacts
 from artix.contact.selection import looked_up
 from artix.contact.shape_pairs import ShapePairs
@@ -47,7 +47,7 @@ def contact_reaches(
     """Link motions per generalised velocity, [S, nv], contact velocities per motion, [K, 3, S], and links' contacts."""
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
-    for k, ground in enumerate(touches.grounds):
+    for k, ground in enumerate(touches.found):
         if ground is not None:
             direction, *others = _on_ground(articulations[k], kins[k], ground)
             parts.append((in_columns(direction, sizes, k), *others))
@@ -63,10 +63,10 @@ def contact_directions(articulations: Sequence[Articulation], states: Sequence[S
     """Derivatives of the contact velocities (two tangents, normal) by the generalised velocity, [K, 3, nv]."""
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
-    for k, ground in enumerate(touches.grounds):
+    for k, ground in enumerate(touches.found):
         if ground is not None:
-            frames = contact_frames(ground.normal)
-            own = contact_jacobian(articulations[k], kins[k], ground.links, ground.point, frames)
+            links, contacts = articulations[k].topology.geometry_links(ground.geometries), ground.contacts
+            own = contact_jacobian(articulations[k], kins[k], links, contacts.point, contact_frames(contacts.normal))
             parts.append(in_columns(own, sizes, k))
     if touches.between is not None:
         between, frames = touches.between, contact_frames(touches.between.normal)
@@ -75,13 +75,14 @@ def contact_directions(articulations: Sequence[Articulation], states: Sequence[S
     return joined(parts)
 
 
-def _on_ground(articulation: Articulation, kin: Kinematics, contacts: Contacts) -> _Grouped:
-    numbers = np.array(contacts.links, int)
-    place = contact_points(articulation, kin, numbers, contacts.point)
-    links = np.array(list(dict.fromkeys(contacts.links)), int)
-    groups = [np.flatnonzero(numbers == link) for link in links]
+def _on_ground(articulation: Articulation, kin: Kinematics, ground: GroundContacts) -> _Grouped:
+    links, contacts = articulation.topology.geometry_links(ground.geometries), ground.contacts
+    place = contact_points(articulation, kin, links, contacts.point)
+    together = np.array(contacts.links or ground.geometries, int)  # By shapes where the links are data.
+    groups = [np.flatnonzero(together == one) for one in dict.fromkeys(together.tolist())]
+    of_groups = links[np.array([which[0] for which in groups], int)]
     return _grouped(
-        contact_frames(contacts.normal), place, groups, lambda middle: motions_at(articulation, kin, links, middle)
+        contact_frames(contacts.normal), place, groups, lambda middle: motions_at(articulation, kin, of_groups, middle)
     )
 
 

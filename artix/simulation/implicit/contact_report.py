@@ -14,7 +14,7 @@ from artix.contact.ground_contacts import GroundContacts
 from artix.contact.selection import looked_up
 from artix.kinematics.solve import Kinematics, kinematics, link_centers
 from artix.math import spatial
-from artix.math.arrays import matmul, square_root
+from artix.math.arrays import matmul, square_root, take
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.report import ContactReport, LinkContactReport
 from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates
@@ -115,11 +115,12 @@ def _ground_report(
     articulation: Articulation, kin: Kinematics, found: GroundContacts, done: _Done
 ) -> tuple[ContactReport, Array]:
     contacts = found.contacts
-    links = np.array(contacts.links, int)
+    links = articulation.topology.geometry_links(found.geometries)
     place = contact_points(articulation, kin, links, contacts.point)
-    lever = place - link_centers(articulation, kin)[:, links]
+    lever = place - take(link_centers(articulation, kin), links)
     wrench = jnp.concatenate([done.force, spatial.cross(lever, done.force.T).T], axis=1)
-    onto = jnp.asarray(links[None] == np.arange(articulation.topology.num_links)[:, None], wrench.dtype)
+    numbers = np.arange(articulation.topology.num_links, dtype=np.int32)[:, None]
+    onto = jnp.asarray(links[None] == numbers, wrench.dtype)
     on_links = matmul(onto, wrench)
     report = ContactReport(
         links=contacts.links,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import joined, take
+from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
 from artix.model.joint_features import JointFrictions
 from artix.simulation.common.control import room
@@ -73,7 +73,7 @@ class BoundImpulses(NamedTuple):
 
 
 def bound_rows(articulation: Articulation, state: State, acting: Acting, free: Response, within: Response) -> BoundRow:
-    """The rows of all DOFs in the order of the sweep.
+    """The rows of all DOFs.
 
     Args:
       articulation: the articulation.
@@ -97,7 +97,7 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
     largest = articulation.max_joint_velocity
     least = -approach_speed(room(lower, q, -1), jnp.isfinite(lower), dt, return_time(dt))
     most = approach_speed(room(upper, q, 1), jnp.isfinite(upper), dt, return_time(dt))
-    rows = BoundRow(
+    return BoundRow(
         effect=effect,
         response=response,
         drive=_drive_row(
@@ -110,7 +110,6 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
         lower_velocity=jnp.clip(-largest, least, most),
         upper_velocity=jnp.clip(largest, least, most),
     )
-    return jax.tree.map(lambda leaf: take(leaf, topology.depth_first_dofs, axis=0), rows)
 
 
 def all_bound_rows(

@@ -39,7 +39,7 @@ class TreeSystem(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The rows, in the order of the sweep."""
+    """All rows."""
 
     dofs: BoundRow
     """Rows of all DOFs."""
@@ -117,7 +117,7 @@ class Sweeps(NamedTuple):
     """Number of Newton steps on the laws of all rows after these sweeps."""
     drive_limits_are_forces: bool
     elimination: tuple[int, ...]
-    """The entries of the velocity from the leaves to the root; empty if trees are data."""
+    """The entries of the velocity from the leaves to the root."""
 
     def over(self, dt: Array) -> Sweep:
         """One sweep over a step of length ``dt``."""
@@ -192,22 +192,9 @@ def _law_derivatives(contacts: ContactRows, impulses: Impulses, velocity: Array)
     return law_derivatives(contacts.each, impulses.contacts, rates)
 
 
-def order_of(trees: Sequence[Tree], options: SolverOptions) -> tuple[Array | None, Sweeps]:
-    """The order of the velocity in the sweeps if it is data, and the static parameters of the sweeps."""
-    places, order = dof_places(trees), None
-    if not isinstance(places, np.ndarray):
-        base = trees[0].num_base_dofs
-        order = jnp.concatenate([np.arange(base, dtype=np.int32), jnp.asarray(places, np.int32)])
-        places = base + np.arange(trees[0].num_dofs)
-    static: Any = trees
-    elimination = () if order is not None else tuple(elimination_order(static).tolist())
+def sweeps_of(trees: Sequence[Tree], options: SolverOptions) -> Sweeps:
+    """The static parameters of the sweeps."""
+    places, elimination = (tuple(order(trees).tolist()) for order in (dof_places, elimination_order))
     newton_steps = 2 if options.contact_iterations is None else options.contact_iterations
     counts = (options.position_iterations, newton_steps)
-    return order, Sweeps(tuple(places.tolist()), *counts, options.drive_limits_are_forces, elimination)
-
-
-def in_order(order: Array | None, bounds: Bounds) -> Bounds:
-    """The bounds of a velocity in this order."""
-    # If the tree is data, there are only DOFs.
-    dofs = bounds.dofs
-    return bounds if order is None else bounds._replace(dofs=dofs._replace(effect=dofs.effect[:, order]))
+    return Sweeps(places, *counts, options.drive_limits_are_forces, elimination)

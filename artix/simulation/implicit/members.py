@@ -7,7 +7,6 @@ rows involve only its own velocities. For a single articulation, arrays are retu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ import numpy as np
 
 from artix.math.arrays import joined
 from artix.model.padded_topology import Tree
-from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -41,30 +39,17 @@ def parted(array: Array, sizes: Sequence[int]) -> list[Array]:
     return [array[ends[k] : ends[k + 1]] for k in range(len(sizes))]
 
 
-def dof_places(trees: Sequence[Tree]) -> Any:
-    """Indices of the DOFs in the joint generalised velocity, in sweep order; static unless a tree is data."""
-    if not all(isinstance(tree, Topology) for tree in trees):
-        (tree,) = trees
-        return tree.num_base_dofs + tree.depth_first_dofs
+def dof_places(trees: Sequence[Tree]) -> np.ndarray:
+    """Indices of the DOFs of all articulations in their joint generalised velocity, [n]."""
     first = np.cumsum([0, *(tree.nv for tree in trees)])
-    return np.concatenate(
-        [first[k] + tree.num_base_dofs + tree.depth_first_dofs for k, tree in enumerate(trees)]
-    ).astype(int)
+    return np.concatenate([np.arange(last - tree.num_dofs, last) for tree, last in zip(trees, first[1:], strict=True)])
 
 
-def dof_order(trees: Sequence[Tree]) -> Any:
-    """The same indices in the joint arrays [n] of all articulations."""
-    if len(trees) == 1:
-        return trees[0].depth_first_dofs
-    first = np.cumsum([0, *(tree.num_dofs for tree in trees)])
-    return np.concatenate([first[k] + tree.depth_first_dofs for k, tree in enumerate(trees)]).astype(int)
-
-
-def elimination_order(trees: Sequence[Topology]) -> np.ndarray:
+def elimination_order(trees: Sequence[Tree]) -> np.ndarray:
     """The entries of the velocity of all articulations, from the leaves to the root of each, [nv]."""
     found, first = [], 0
     for tree in trees:
-        dofs = tree.num_base_dofs + np.asarray(tree.depth_first_dofs, int)[::-1]
-        found.append(first + np.concatenate([dofs, np.arange(tree.num_base_dofs)]))
+        base = tree.num_base_dofs
+        found.append(first + np.concatenate([np.arange(tree.nv - 1, base - 1, -1), np.arange(base)]))
         first += tree.nv
-    return np.concatenate(found).astype(int)
+    return np.concatenate(found)

@@ -30,7 +30,6 @@ from artix.simulation.implicit.bounds import AllBounded, Bounded, bounded
 from artix.simulation.implicit.contact_bounds import Touching
 from artix.simulation.implicit.dof_rows import with_drives_chosen
 from artix.simulation.implicit.hard_bounds import bounded_with_relations, close_loops
-from artix.simulation.implicit.members import dof_order
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
 Array = jax.Array
@@ -158,6 +157,4 @@ def contact_memory(solved: Solved) -> ContactMemory:
     """The impulses of contacts and dry friction, from which the next step starts."""
     assert solved.touching is not None
     dofs, _, contacts = jax.lax.stop_gradient(solved.found.impulses)
-    order = dof_order([part.at_start.topology for part in solved.parts])
-    impulse = solved.touching.choice.recorded(contacts)
-    return ContactMemory(impulse, jnp.zeros_like(dofs.friction).at[order].set(dofs.friction))
+    return ContactMemory(solved.touching.choice.recorded(contacts), dofs.friction)

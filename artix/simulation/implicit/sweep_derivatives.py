@@ -24,8 +24,7 @@ from artix.simulation.implicit.laws import (
     acting_bounds,
     contact_equations,
     imbalances,
-    in_order,
-    order_of,
+    sweeps_of,
 )
 
 Array = jax.Array
@@ -50,12 +49,7 @@ def follow_bounds(
       change: tangents of both.
     """
     (bounds, dt), (d_bounds, d_dt) = now, change
-    order, sweeps = order_of(trees, options)
-    if order is None:
-        return followed(sweeps, bounds, dt, found, d_bounds, d_dt, d_velocity)
-    ordered = found._replace(velocity=found.velocity[order])
-    tangent = followed(sweeps, in_order(order, bounds), dt, ordered, d_bounds, d_dt, d_velocity[order])
-    return tangent._replace(velocity=jnp.zeros_like(d_velocity).at[order].set(tangent.velocity))
+    return followed(sweeps_of(trees, options), bounds, dt, found, d_bounds, d_dt, d_velocity)
 
 
 def follow_contacts(
@@ -79,7 +73,7 @@ def follow_contacts(
       change: as for :func:`follow_bounds`.
     """
     (bounds, dt), (d_bounds, d_dt) = now, change
-    sweeps = order_of(trees, options)[1]
+    sweeps = sweeps_of(trees, options)
 
     def missing(now: tuple[Bounds, Array]) -> Array:
         return imbalances(sweeps, found.impulses, now[0], found.velocity, now[1])

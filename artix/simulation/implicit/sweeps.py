@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation.devices import scan
-from artix.math.arrays import chosen, matmul, take
+from artix.math.arrays import chosen, matmul
 from artix.math.tangents import is_zero
 from artix.model.padded_topology import Tree
 from artix.simulation.common.contact_memory import ContactMemory
@@ -26,14 +26,13 @@ from artix.simulation.implicit.contact_rows import (
 from artix.simulation.implicit.dissipation import without_added_energy
 from artix.simulation.implicit.distance_rows import DistanceRow
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, limit_impulse, solve_bounds
-from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, Swept, in_order, order_of
-from artix.simulation.implicit.members import dof_order
+from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, Swept, sweeps_of
 from artix.simulation.implicit.newton import newton_step, residuals
 from artix.simulation.implicit.sweep_derivatives import change_by_effects, followed
 
 Array = jax.Array
 _Remembered: TypeAlias = tuple[Array, Array]
-"""Impulses of contacts [K, 3], and of the DOFs' friction in the order of the sweep [n]."""
+"""Impulses of contacts [K, 3], and of the DOFs' friction [n]."""
 
 #: Newton steps must leave less than this share of the residual. Rounding errors alone would make robots at rest jitter.
 _IMPROVED = 0.5
@@ -63,12 +62,8 @@ def sweep_over_bounds(
       options: how many sweeps.
       remembered: initial impulses, which only exist with contacts; zero if ``None``.
     """
-    order, sweeps = order_of(trees, options)
-    start, given = velocity if order is None else velocity[order], None
-    if remembered is not None:
-        given = remembered.impulse, take(remembered.joint_friction, dof_order(trees))
-    found = _sweeps(sweeps, in_order(order, bounds), start, dt, given)
-    return found if order is None else found._replace(velocity=jnp.zeros_like(velocity).at[order].set(found.velocity))
+    given = None if remembered is None else (remembered.impulse, remembered.joint_friction)
+    return _sweeps(sweeps_of(trees, options), bounds, velocity, dt, given)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

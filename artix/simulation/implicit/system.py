@@ -28,7 +28,6 @@ from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial, struct
 from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State
-from artix.model.topology import Topology
 from artix.simulation.common.control import Commands, position_error
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.springs import Springs, spring_efforts
@@ -216,7 +215,7 @@ def implicit_system(
     """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
     matrix, diagonal = _matrix(articulation, state, at_start, acting)
     topology, hard = at_start.topology, None
-    if isinstance(topology, Topology) and not (acting.springs or loops or len(topology.mimic_dofs)):
+    if not (acting.springs or loops or len(topology.mimic_dofs)):
         # It has the sparsity pattern of the mass matrix.
         response = Response(*split_inverse(topology, at_start.mass_product._replace(added=diagonal)))
     else:

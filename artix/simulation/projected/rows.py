@@ -47,7 +47,7 @@ def _dof_rows(
     articulation: Articulation, at_start: StepStart, joint_position: Array, motion: Array, commands: Commands
 ) -> DofRow:
     """The rows of all DOFs in the order of the sweep."""
-    topology = at_start.topology
+    topology = static_topology(at_start)
     base, n = topology.num_base_dofs, topology.num_dofs
     response = jnp.diagonal(at_start.inverse_mass)[base:]
     softened = 1 / (response + _constraint_force_mixing(articulation, at_start))
