@@ -270,6 +270,20 @@ def test_springs_pull_to_their_reference():
     np.testing.assert_allclose(robot.drive.target_position[dof], np.deg2rad(-30))
 
 
+def test_springs_of_ball_joints_are_reported_as_they_pull_differently(tmp_path):
+    text = """<mujoco><worldbody><body><joint name="wrist" type="ball" stiffness="2"/>
+    <inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/></body></worldbody></mujoco>"""
+    model, robot = mujoco.MjModel.from_xml_string(text), artix.load_mjcf(text)
+    data, angle = mujoco.MjData(model), 1.0
+    data.qpos[:] = [np.cos(angle / 2), np.sin(angle / 2), 0.0, 0.0]
+    mujoco.mj_forward(model, data)
+    state = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
+    torque = artix.vector_field(0.0, state, (robot, None)).joint_velocity[0]
+    np.testing.assert_allclose([data.qacc[0], torque], [-2 * angle, -4 * np.sin(angle / 2)], rtol=1e-6)
+    issues = [*artix.check_mjcf(text), *artix.save(robot, tmp_path / "again.xml")]
+    assert sum("2 sin(a/2)" in issue.message for issue in issues) == 2
+
+
 def test_tendons_have_the_lengths_of_mujoco():
     merged = mjcf(
         extra="""<tendon><fixed name="cable" stiffness="40" damping="3" springlength="0.3">
@@ -563,7 +577,7 @@ def test_an_issue_names_the_included_file_and_line(tmp_path):
     )
     path = tmp_path / "robot.xml"
     path.write_text(mjcf(extra='<include file="joints.xml"/>'), encoding="utf-8")
-    [issue] = [issue for issue in artix.check_mjcf(path) if issue.element != "<contact>"]
+    [issue] = [issue for issue in artix.check_mjcf(path) if issue.severity == "error"]
     assert (issue.file, issue.line, issue.element) == (str(tmp_path / "joints.xml"), 3, '<muscle name="m">')
     assert artix.load(path, skip="actuator").topology.num_dofs == 6
 

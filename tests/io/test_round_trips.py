@@ -280,7 +280,8 @@ EVERYTHING = mjcf(
 def test_mjcf_keeps_drives_and_couplings(tmp_path):
     robot = in_order(artix.load_mjcf(EVERYTHING))
     issues = artix.save(robot, tmp_path / "robot.xml")
-    assert [issue.message for issue in issues] == ["its ends are written as sites, which will be read as frames"] * 2
+    messages = [issue.message for issue in issues if issue.element != "joint 'wrist'"]  # A spring on a ball joint.
+    assert messages == ["its ends are written as sites, which will be read as frames"] * 2
     again = in_order(artix.load(tmp_path / "robot.xml"))
     kept = [again.topology.frame_names.index(name) for name in robot.topology.frame_names]
     assert differences(robot, again.replace(frame_local_pose=again.frame_local_pose[np.array(kept)])) == {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from artix.io.mjcf.bodies import BALL, FREE
+from artix.io.mjcf.bodies import BALL, BALL_SPRING, FREE
 from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.joint_features import Drive, JointFriction
 
@@ -103,9 +103,10 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
         message = "it has a spring and a servo, but only one drive" if driven else "its stiffness is negative"
         source.report_unsupported("spring", place, message)
         return drive
-    ball = model.jnt_type[joint] == BALL
-    rest = 0.0 if ball else float(model.qpos_spring[model.jnt_qposadr[joint]])
-    return Drive(stiffness=stiffness, target=rest)
+    if model.jnt_type[joint] == BALL:
+        source.report.warning(place, BALL_SPRING, "nothing, if the joint turns little: at 1 rad they differ by 4 %")
+        return Drive(stiffness=stiffness)
+    return Drive(stiffness=stiffness, target=float(model.qpos_spring[model.jnt_qposadr[joint]]))
 
 
 def _refuse_nonlinear(source: MjcfSource, kind: str, index: int, *fields: str, place=None) -> None:

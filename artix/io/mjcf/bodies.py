@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 WORLD = "world"
 FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
+#: How the torques of the springs of ball joints differ, for messages.
+BALL_SPRING = "MuJoCo's spring on a ball joint pulls by its angle a, artix's drive by 2 sin(a/2), as in PhysX"
 NOT_SAME, SAME_AS_BODY = 0, 1  # mjtSameFrame
 
 

@@ -11,7 +11,7 @@ from artix.io.common.names import Names
 from artix.io.common.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
 from artix.io.common.text import number, numbers
 from artix.io.common.unsupported import check_xml_names, unsupported_features, writable_topology
-from artix.io.mjcf.bodies import WORLD
+from artix.io.mjcf.bodies import BALL_SPRING, WORLD
 from artix.math.arrays import host_arrays
 from artix.model.articulation import Articulation
 from artix.model.joints import JointType
@@ -201,6 +201,8 @@ class BodyWriter:
         return {"limited": "true", "range": numbers(np.clip([low, high], -1e10, 1e10))}
 
     def _check_ball(self, name: str, frame: np.ndarray, limits: np.ndarray, dofs: slice) -> None:
+        if ball_spring(self.articulation, dofs):
+            self.warn(f"joint {name!r}", BALL_SPRING, "nothing, if the joint turns little: at 1 rad they differ by 4 %")
         if np.any(np.isfinite(limits)):
             message = "MJCF limits the angle of a ball joint, not its components; the limits are dropped"
             self.warn(f"joint {name!r}", message)
