@@ -401,6 +401,7 @@ def test_an_equality_of_two_joints_is_a_mimic_joint(equality, factor):
         ('<weld body1="ball" body2="base" anchor="0.1 0.2 0.3"/>', LoopJointType.FIXED),
         ('<weld body1="ball" relpose="0.3 0 0 0.5 0.5 0.5 0.5"/>', LoopJointType.FIXED),
         ('<weld site1="far" site2="mark"/>', LoopJointType.FIXED),
+        ('<weld site1="far" site2="mark" torquescale="0"/>', LoopJointType.SPHERICAL),
     ],
 )
 def test_connect_and_weld_are_loop_joints(equality, kind):

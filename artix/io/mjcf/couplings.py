@@ -169,7 +169,8 @@ def _add_loop_joint(
             place, "it connects bodies that cannot move relative to each other; not read", "remove it"
         )
         return
-    kind = LoopJointType.FIXED if weld else LoopJointType.SPHERICAL
+    holds_rotation = weld and data[10] != 0.0  # A weld whose torquescale is 0 leaves the rotation free.
+    kind = LoopJointType.FIXED if holds_rotation else LoopJointType.SPHERICAL
     name = source.name("eq", equality) or f"equality{equality}"
     builder.add_loop_joint(LoopJoint(name=name, link_a=link_a, link_b=link_b, pose_a=pose_a, pose_b=pose_b, type=kind))
 
