@@ -227,6 +227,21 @@ def test_motors_limit_the_commanded_force():
     assert np.all(robot.drive.stiffness[:3] == 0.0)
 
 
+def test_motors_without_clamped_controls_are_limited_by_their_force_only():
+    motors = (
+        '<actuator><motor joint="twist" gear="3" ctrlrange="-1 1"/><motor joint="slide" forcerange="-3 4"/></actuator>'
+    )
+    limits = artix.load_mjcf(mjcf(extra=motors, option='<option><flag clampctrl="disable"/></option>')).max_joint_force
+    topology = artix.load_mjcf(mjcf()).topology
+    np.testing.assert_array_equal([limits[topology.dof_index(name)] for name in ("twist", "slide")], [np.inf, 4.0])
+
+
+@pytest.mark.parametrize("limit", ['ctrlrange="0 2"', 'forcerange="-3 2"'])
+def test_motors_that_pull_harder_in_one_direction_are_reported(limit):
+    text = mjcf(extra=f'<actuator><motor joint="twist" {limit}/></actuator>')
+    assert sum("is not symmetric" in issue.message for issue in artix.check_mjcf(text)) == 1
+
+
 @pytest.mark.parametrize(
     ("motors", "unlimited"),
     [
@@ -499,6 +514,9 @@ def test_a_coupling_to_the_world_belongs_to_what_it_holds(ends):
     assert loops == {"world": 0, "base": 0, "cube": 1}
 
 
+MODEL = mujoco.MjModel.from_xml_string(mjcf())
+PID = '<config key="kp" value="40"/><config key="kd" value="2"/>'
+
 # --- refusals -----------------------------------------------------------------------------------------------------
 
 
@@ -529,6 +547,20 @@ def test_a_coupling_to_the_world_belongs_to_what_it_holds(ends):
             mjcf(extra='<equality><joint joint1="slide" joint2="twist" polycoef="0 0 1 0 0"/></equality>'),
             "equality",
             "not linear",
+        ),
+        pytest.param(
+            mjcf(extra='<actuator><motor joint="twist" damping="0 1"/></actuator>'),
+            "actuator",
+            "its dampingpoly",
+            marks=pytest.mark.skipif(not hasattr(MODEL, "actuator_dampingpoly"), reason="a later MuJoCo has it"),
+        ),
+        (
+            mjcf(
+                extra=f'<extension><plugin plugin="mujoco.pid"><instance name="pid">{PID}</instance></plugin></extension>'
+                '<actuator><plugin joint="twist" plugin="mujoco.pid" instance="pid"/></actuator>'
+            ),
+            "actuator",
+            "a plugin computes its force",
         ),
         (mjcf(extra='<equality><joint joint1="slide"/></equality>'), "equality", "holds one joint"),
         (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from artix.io.mjcf.bodies import BALL, BALL_SPRING, FREE
-from artix.io.mjcf.source import MjcfSource, import_mujoco
+from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
 from artix.model.joint_features import Drive, JointFriction
 
 
@@ -133,7 +133,7 @@ def _check_free_joint(source: MjcfSource, joint: int) -> None:
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
     """Adds an actuator to the entry of its joint in ``actuations``; ignores actuators of other joints."""
     model, place = source.model, source.place("actuator", actuator)
-    if _is_off(source, actuator) or not _acts_on_joint(source, actuator):
+    if _is_off(source, actuator) or not _acts_on_joint(source, actuator) or _is_plugin(source, actuator):
         return
     joint = int(model.actuator_trnid[actuator, 0])
     if joint not in actuations:
@@ -173,18 +173,29 @@ def _is_off(source: MjcfSource, actuator: int) -> bool:
     return source.disables("ACTUATION") or bool(int(source.model.opt.disableactuator) >> group & 1)
 
 
+def _is_plugin(source: MjcfSource, actuator: int) -> bool:
+    """Whether a plugin computes the force, whatever the actuator's own gain and bias."""
+    return bool(source.model.actuator_plugin[actuator] >= 0)
+
+
 def _acts_on_joint(source: MjcfSource, actuator: int) -> bool:
     kinds = import_mujoco().mjtTrn
     return int(source.model.actuator_trntype[actuator]) in (int(kinds.mjTRN_JOINT), int(kinds.mjTRN_JOINTINPARENT))
 
 
 def check_transmissions(source: MjcfSource) -> None:
-    """Reports actuators that are disabled (a warning) or do not act on joints (a warning for motors, else an error)."""
+    """Reports actuators that are disabled, plugins, or do not act on joints.
+
+    Disabled ones are warnings, and so are motors that do not act on joints.
+    """
     model, mujoco = source.model, import_mujoco()
     for actuator in range(len(model.actuator_trntype)):
         if _is_off(source, actuator):
             message = "it is disabled and not read"
             source.report.warning(source.place("actuator", actuator), message, "enable it if it should act")
+            continue
+        if _is_plugin(source, actuator):
+            source.report_unsupported("actuator", source.place("actuator", actuator), "a plugin computes its force")
             continue
         if _acts_on_joint(source, actuator):
             continue
@@ -214,9 +225,9 @@ def _law(source: MjcfSource, actuator: int) -> _Law | None:
         if value not in map(int, known):
             source.report_unsupported("actuator", place, f"{field} {names(value).name.split('_')[1].lower()}")
             return None
-    for field in ("actuator_damping", "actuator_armature", "actuator_delay"):
-        if np.any(getattr(model, field, np.zeros(actuator + 1))[actuator]):
-            source.report_unsupported("actuator", place, f"its {field.split('_')[1]}")
+    for field in ("damping", "dampingpoly", "armature", "delay"):
+        if np.any(getattr(model, f"actuator_{field}", np.zeros(actuator + 1))[actuator]):
+            source.report_unsupported("actuator", place, f"its {field}")
             return None
     gear = float(model.actuator_gear[actuator, 0])
     constant, stiffness, damping = (gear * bias[0], -(gear**2) * bias[1], -(gear**2) * bias[2]) if affine else (0, 0, 0)
@@ -232,11 +243,16 @@ def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -
     model, place, limit = source.model, source.place("actuator", actuator), np.inf
     if model.actuator_forcelimited[actuator]:
         low, high = map(float, model.actuator_forcerange[actuator])
-        if low != -high and not motor:
+        if low != -high and motor:
+            _warn_of_range(source, place, "forcerange")
+        elif low != -high:
             source.report_unsupported("actuator", place, "its forcerange is not symmetric")
         limit = max(-low, high, 0.0)
-    if motor and model.actuator_ctrllimited[actuator]:
-        limit = min(limit, gain * float(np.abs(model.actuator_ctrlrange[actuator]).max()))
+    if motor and model.actuator_ctrllimited[actuator] and not source.disables("CLAMPCTRL"):
+        low, high = map(float, model.actuator_ctrlrange[actuator])
+        if low != -high:
+            _warn_of_range(source, place, "ctrlrange")
+        limit = min(limit, gain * max(abs(low), abs(high)))
     kind = model.jnt_type[model.actuator_trnid[actuator, 0]]
     gears = np.abs(model.actuator_gear[actuator, : {BALL: 3, FREE: 6}.get(kind, 1)])
     in_parent = int(model.actuator_trntype[actuator]) == int(import_mujoco().mjtTrn.mjTRN_JOINTINPARENT)
@@ -245,6 +261,11 @@ def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -
         source.report.warning(place, message, "limit its command")
         return np.full(3, np.inf)
     return np.array([gear * limit if gear else 0.0 for gear in gears.tolist()])
+
+
+def _warn_of_range(source: MjcfSource, place: MjcfPlace, field: str) -> None:
+    message = f"its {field} is not symmetric; artix limits the commanded force to the larger side in both directions"
+    source.report.warning(place, message, "clip its command")
 
 
 def _joint_limit(source: MjcfSource, joint: int) -> float:
