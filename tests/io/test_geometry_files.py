@@ -99,7 +99,26 @@ def test_what_is_left_out_is_said() -> None:
     assert messages == [
         "1 geoms of type mesh are left out and touch nothing (bodies trunk)",
         "1 geoms of type ellipsoid are left out and touch nothing (bodies trunk)",
+        "floating articulations do not touch the 1 static geoms of type box",
     ]
+    crate = 'name="crate" type="box" size="1 1 1" pos="9 9 0"'
+    for harmless in (FEET.replace(crate, f'{crate} contype="0" conaffinity="0"'), FEET.replace("<freejoint/>", "")):
+        assert not any("static geoms" in issue.message for issue in artix.check_mjcf(harmless))
+
+
+@pytest.mark.parametrize(
+    ("geom", "pair", "said"),
+    [
+        ('condim="1" margin="0.01"', "", "condim, margin of"),
+        ("", 'gap="0.1" condim="4"', "condim, gap of"),
+        ('condim="1" contype="0" conaffinity="0"', "", None),
+    ],
+)
+def test_unread_parameters_of_contacts_are_named(geom, pair, said) -> None:
+    text = f"""<mujoco><worldbody><geom name="a" type="plane" size="1 1 1"/><body><freejoint/><geom name="b" size="0.1"/>
+    <geom size="0.1" {geom}/></body></worldbody><contact><pair geom1="a" geom2="b" {pair}/></contact></mujoco>"""
+    found = [issue.message for issue in artix.check_mjcf(text) if "do not have these" in issue.message]
+    assert [message[: len(said or "")] for message in found] == ([] if said is None else [said])
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from artix.io.mjcf.actuators import check_transmissions
+from artix.io.mjcf.bodies import is_free
 from artix.io.mjcf.couplings import check_equalities
+from artix.io.mjcf.geometries import geom_type, ground_geoms
 from artix.io.mjcf.source import MjcfPlace, MjcfSource
+
+#: Attributes of geoms and pairs that artix's contacts do not have, with the values that say nothing.
+_CONTACT_PARAMETERS = {"condim": 3, "margin": 0.0, "gap": 0.0, "adhesion": 0.0, "surfacevel": 0.0}
 
 
 def check_world(source: MjcfSource) -> None:
@@ -27,6 +32,42 @@ def check_world(source: MjcfSource) -> None:
         source.report.warning(source.place("body", int(body)), "a mocap body is read as a fixed one", "nothing")
     check_transmissions(source)
     check_equalities(source)
+    _check_obstacles(source)
+    _check_contact_parameters(source)
     if model.nkey:
         message = f"{model.nkey} keyframes are states, which an articulation does not contain"
         source.report.warning(MjcfPlace("<keyframe>"), message, "convert their qpos with MujocoCoordinates")
+
+
+def _check_obstacles(source: MjcfSource) -> None:
+    """Reports static geoms that would touch a floating articulation, but are not ground."""
+    model, ground = source.model, ground_geoms(source.model)
+    roots = np.asarray(model.body_rootid)[model.geom_bodyid]
+    floats = np.array([is_free(model, body) for body in range(model.nbody)])[roots]
+    types, affinities = (np.asarray(masks)[floats] for masks in (model.geom_contype, model.geom_conaffinity))
+    types, affinities = np.bitwise_or.reduce(types), np.bitwise_or.reduce(affinities)
+    static = np.asarray(model.body_weldid)[model.geom_bodyid] == 0
+    touching = (np.asarray(model.geom_contype) & affinities) | (np.asarray(model.geom_conaffinity) & types)
+    obstacles = [geom for geom in np.flatnonzero(static & (touching != 0)).tolist() if geom not in ground]
+    if obstacles:
+        kinds = ", ".join(sorted({geom_type(model, geom).lower() for geom in obstacles}))
+        message = f"floating articulations do not touch the {len(obstacles)} static geoms of type {kinds}"
+        fix = "nothing, unless they matter: only planes and height fields are ground"
+        source.report.warning(source.place("geom", obstacles[0]), message, fix)
+
+
+def _check_contact_parameters(source: MjcfSource) -> None:
+    """Reports attributes of geoms and pairs that change contacts and are not read."""
+    model = source.model
+    collides = (np.asarray(model.geom_contype) | np.asarray(model.geom_conaffinity)) != 0
+    collides[[*model.pair_geom1, *model.pair_geom2]] = True
+    used = []
+    for name, default in _CONTACT_PARAMETERS.items():
+        # Some of them do not exist in earlier versions of MuJoCo.
+        of_geoms = np.asarray(getattr(model, f"geom_{name}", ()))
+        of_pairs = np.asarray(getattr(model, f"pair_{'dim' if name == 'condim' else name}", ()))
+        if (of_geoms.size and np.any(of_geoms[collides] != default)) or np.any(of_pairs != default):
+            used.append(name)
+    if used:
+        message = f"{', '.join(used)} of geoms and pairs: artix's contacts do not have these, and they are not read"
+        source.report.warning(MjcfPlace("<contact>"), message, "nothing, unless they matter; see docs/contact.md")
