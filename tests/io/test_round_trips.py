@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import artix
-from artix import Articulation, DescriptionError, DescriptionWarning
+from artix import Articulation, Axis, DescriptionError, DescriptionWarning, FixedTendon, Joint, TendonJoint
 from artix.math.arrays import entries
 from tests.io.test_mjcf import BODIES, free, mjcf
 from tests.io.test_mjcf_models import evaluate, files
@@ -349,3 +349,27 @@ def test_inertias_that_no_body_has_are_kept(suffix, tmp_path):
             artix.load(path, strict=True)
         with pytest.warns(DescriptionWarning, match="repaired"):
             assert not np.any(artix.load(path, repair=("inertia",)).link_inertia[2])
+
+
+def test_mjcf_says_that_inertia_without_mass_is_dropped(tmp_path):
+    builder = artix.ArticulationBuilder(name="gimbal", strict=False)
+    base = builder.add_link(mass=1.0, inertia=[1, 1, 1], name="base")
+    ring = builder.add_link(base, Joint.revolute(wrapped=False), inertia=[0.1, 0.1, 0.1], name="ring")
+    builder.add_link(ring, Joint.revolute(Axis.SWING1, wrapped=False), mass=1.0, inertia=[1, 1, 1], name="top")
+    issues = artix.save(builder.build(), tmp_path / "gimbal.xml")
+    assert ["inertia without mass" in issue.message for issue in issues if issue.element == "link 'ring'"].count(
+        True
+    ) == 1
+
+
+@pytest.mark.parametrize("rest", [-1.0, -0.5])
+def test_mjcf_keeps_rest_lengths_below_zero(rest, tmp_path):
+    """MuJoCo reads the length -1 as that at the reference positions."""
+    builder = artix.ArticulationBuilder(name="pulley", fixed_base=True)
+    builder.add_link(mass=1.0, inertia=[1, 1, 1], name="world")
+    builder.add_link("world", Joint.revolute(name="wheel", wrapped=False), mass=1.0, inertia=[1, 1, 1], name="wheel")
+    member = TendonJoint(dof="wheel", coefficient=1.0, recip_coefficient=1.0, parent=-1)
+    tendon = FixedTendon(name="belt", joints=[member], root_link="world", stiffness=3.0, rest_length=rest)
+    builder.add_fixed_tendon(tendon)
+    artix.save(builder.build(), tmp_path / "pulley.xml")
+    np.testing.assert_allclose(artix.load(tmp_path / "pulley.xml").fixed_tendons.rest_length, rest, rtol=1e-6)

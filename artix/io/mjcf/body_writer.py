@@ -139,6 +139,8 @@ class BodyWriter:
             self._write_joint(body, member, compose(in_last, self._pose("joint_child_pose", member)))
             if member != last and names[member] != f"{names[last]}:{self._joint(member)}":
                 self.warn(f"link {names[member]!r}", "it becomes a joint of the body below; its name is lost")
+            if member != last and np.any(self.articulation.link_inertia[member]):
+                self.warn(f"link {names[member]!r}", "MJCF has no inertia without mass; it is dropped")
         self._write_inertial(last, moves=bool(self.topology.joint_axes[last]))
         return last
 

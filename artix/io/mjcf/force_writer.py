@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 
+from artix.io.common.text import number
 from artix.io.mjcf.body_writer import BodyWriter, ball_spring
 from artix.model.couplings import LoopJointType
 
@@ -163,7 +164,8 @@ def _springs(
     stiffness, damping, limit_stiffness = (
         share * float(getattr(group, field)[index]) for field in ("stiffness", "damping", "limit_stiffness")
     )
-    length = f"{rest - offset!r}"
+    # MuJoCo reads a length of exactly -1 as that of the tendon at the reference positions.
+    length = number(np.nextafter(-1.0, 0.0) if rest - offset == -1.0 else rest - offset)
     if limit_stiffness and not stiffness and np.all(np.isfinite(limits)):
         stiffness, length = limit_stiffness, f"{limits[0] - offset!r} {limits[1] - offset!r}"
     elif limit_stiffness:
