@@ -134,6 +134,10 @@ WARNINGS = {
     "neither lower nor upper": ('lower="-1" upper="1" ', "", 21, "neither lower nor upper is given"),
     "equal limits": ('lower="-1"', 'lower="1"', 21, "both limits are 1, which locks the joint"),
     "a massless leaf": ('<mass value="1"/>\n      <inertia ixx="0.1"', '<mass value="0"/>\n      <inertia ixx="0"', 24, "singular"),
+    "a misspelt element": ("<dynamics", "<dynamic", 22, "not read: <dynamic> in <joint>"),
+    "a misspelt attribute": ('rpy="0 1.57 0"', 'rpi="0 1.57 0"', 17, "not read: attribute 'rpi' of <origin>"),
+    "soft limits": ("<axis", '<safety_controller soft_upper_limit="1"/><axis', 20, "<safety_controller> in <joint>"),
+    "limits of a continuous joint": ('"shoulder" type="revolute"', '"shoulder" type="continuous"', 21, "no position limits"),
     "a fixed joint that mimics": (TYPE, 'name="elbow" type="fixed"', 28, "a fixed joint cannot follow another"),
 }  # fmt: skip
 
@@ -219,7 +223,9 @@ def test_a_joint_that_moves_only_what_further_joints_carry_is_warned_of():
 
 
 def test_mass_on_a_fixed_child_counts_as_the_links_own():
-    text = ARM.replace(TYPE, 'name="elbow" type="fixed"').replace("<mimic", "<ignored")
+    text = (
+        ARM.replace(TYPE, 'name="elbow" type="fixed"').replace("<mimic", "<!-- mimic").replace('offset="0.5"/>', "-->")
+    )
     start, end = text.index("    <inertial>"), text.index('  </link>\n  <link name="lower"')
     assert check_urdf(text[:start] + text[end:]) == []
 
@@ -296,7 +302,7 @@ def test_a_long_cycle_is_told_briefly():
 
 def test_deep_nesting_is_no_problem():
     depth = 30_000
-    assert [issue.line for issue in check_urdf("<robot>" + "<a>" * depth + "</a>" * depth + "</robot>")] == [1, 1]
+    assert [issue.line for issue in check_urdf("<robot>" + "<a>" * depth + "</a>" * depth + "</robot>")] == [1, 1, 1]
     assert check_urdf(ARM.replace("</robot>", "<gazebo>" * depth + "</gazebo>" * depth + "</robot>")) == []
 
 

@@ -8,7 +8,48 @@ import numpy as np
 
 from artix.io.common.diagnostics import Report
 from artix.io.common.names import listed
+from artix.io.common.xml_tree import Element
 from artix.io.urdf.parser import COMPOSITE_TYPES, MOVING_TYPES, UrdfJoint, UrdfMimic, UrdfRobot
+
+#: By tag, the attributes and the child elements that are read, or have no effect on the motion. The content of elements
+#: without an entry is not checked here.
+_KNOWN = {
+    "robot": (("name", "version"), ("link", "joint", "material", "transmission", "gazebo", "sensor", "ros2_control")),
+    "link": (("name", "type"), ("inertial", "visual", "collision")),
+    "inertial": ((), ("origin", "mass", "inertia")),
+    "mass": (("value",), ()),
+    "inertia": (("ixx", "iyy", "izz", "ixy", "ixz", "iyz"), ()),
+    "collision": (("name",), ("origin", "geometry", "material", "verbose")),
+    "joint": (("name", "type"), ("origin", "parent", "child", "axis", "limit", "dynamics", "mimic", "calibration")),
+    "origin": (("xyz", "rpy"), ()),
+    "parent": (("link",), ()),
+    "child": (("link",), ()),
+    "axis": (("xyz",), ()),
+    "limit": (("lower", "upper", "effort", "velocity"), ()),
+    "dynamics": (("damping", "friction"), ()),
+    "mimic": (("joint", "multiplier", "offset"), ()),
+}
+
+
+def check_unread(robot: Element, report: Report) -> None:
+    """Warns of elements and attributes that URDF does not define or artix does not read, one warning for each kind."""
+    found: dict[str, list[Element]] = {}
+    pending = [robot]
+    for element in pending:
+        attributes, children = _KNOWN[element.tag]
+        for name in element.attributes:
+            if name not in attributes and not name.startswith("xmlns"):
+                found.setdefault(f"attribute {name!r} of <{element.tag}>", []).append(element)
+        for child in element.children:
+            if child.tag not in children:
+                found.setdefault(f"<{child.tag}> in <{element.tag}>", []).append(child)
+            elif child.tag in _KNOWN:
+                pending.append(child)
+    for what, elements in found.items():
+        count = f" ({len(elements)} times)" if len(elements) > 1 else ""
+        report.warning(
+            elements[0], f"not read: {what}{count}", "correct it if it is misspelt, else nothing unless it matters"
+        )
 
 
 def check_tree(robot: UrdfRobot, report: Report) -> list[str]:

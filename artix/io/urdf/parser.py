@@ -247,6 +247,9 @@ def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, fl
     max_force = _not_negative(report, limit, "effort", np.inf)
     max_velocity = _not_negative(report, limit, "velocity", np.inf)
     if kind == "continuous":
+        if "lower" in limit.attributes or "upper" in limit.attributes:
+            message = "a continuous joint has no position limits; lower and upper are ignored"
+            report.warning(limit, message, "make it a revolute joint if they should hold")
         return None, max_force, max_velocity
     if "lower" not in limit.attributes and "upper" not in limit.attributes:
         message = (

@@ -16,7 +16,7 @@ from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, add_links, joint_frame
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
 from artix.io.common.xml_tree import origin
-from artix.io.urdf.checks import check_composites, check_masses, check_mimics, check_tree
+from artix.io.urdf.checks import check_composites, check_masses, check_mimics, check_tree, check_unread
 from artix.io.urdf.parser import COMPOSITE_TYPES, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
@@ -161,6 +161,7 @@ def _read(path_or_text: str | Path, repair: Collection[str], strict: bool, meshe
     robot = parse_urdf(path_or_text, report, meshes)
     if robot is None:
         return report, None, [], {}
+    check_unread(robot.element, report)
     places: dict[str, Place] = {link.name: link.inertial or link.element for link in robot.links.values()}
     links = check_inertias(list(robot.links.values()), places, report, repair="inertia" in repair, strict=strict)
     robot = dataclasses.replace(robot, links={link.name: link for link in links})
