@@ -282,6 +282,11 @@ def test_what_is_not_carried_is_said():
     gear = joint("gear", "a", "b", kind="x").replace("PhysicsxJoint", "PhysxPhysicsGearJoint")
     with pytest.warns(artix.DescriptionWarning, match="PhysxPhysicsGearJoint"):
         artix.load_usd(pair().replace("\n  }\n}\n", gear + "\n  }\n}\n"))
+    force = body("a", "vector3f physxForce:force = (1, 0, 0)", ', "PhysxForceAPI"')
+    with pytest.warns(artix.DescriptionWarning, match="its PhysxForceAPI acts"):
+        artix.load_usd(robot(force))
+    off = robot(force.replace("vector3f", "bool physxForce:forceEnabled = 0\n        vector3f"))
+    assert not any("PhysxForceAPI" in issue.message for issue in artix.check_usd(off))
     quiet = pair("float physxLimit:angular:stiffness = 3", '"PhysxLimitAPI:angular"')
     (issue,) = artix.check_usd(quiet)
     assert issue.severity == "warning"

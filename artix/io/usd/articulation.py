@@ -31,6 +31,11 @@ EARTH_GRAVITY = 9.81
 PHYSX_ANGULAR_DAMPING = 0.05
 PHYSX_MAX_ANGULAR_VELOCITY = 100.0 / DEGREE
 PHYSX_CFM_SCALE = 0.025
+#: Schemas of forces on bodies, and the attributes that enable them.
+_FORCES = {
+    "PhysxForceAPI": "physxForce:forceEnabled",
+    "PhysxSurfaceVelocityAPI": "physxSurfaceVelocity:surfaceVelocityEnabled",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,9 +180,13 @@ def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
 
 
 def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
-    """Reports prims that act on the articulation but are not read: joints of other types, gears, actuators."""
+    """Reports prims that act on the articulation but are not read: joints of other types, gears, actuators, forces."""
     bodies, joints = set(tree.bodies), {joint.prim.path for _, joint, _ in tree.edges}
     for prim in scene.prims.values():
+        for schema in filter(prim.has, _FORCES):
+            if enclosing(prim.path, bodies) and prim.read_bool(_FORCES[schema], True):
+                message = f"its {schema} acts on the articulation and is not supported"
+                scene.report.left_out(prim, message, "nothing, unless it matters; wrenches are part of artix.Control")
         kind = str(prim.prim.GetTypeName())
         if kind in KINDS or kind == "" or prim.path in bodies:
             continue
