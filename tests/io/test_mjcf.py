@@ -236,6 +236,15 @@ def test_motors_without_clamped_controls_are_limited_by_their_force_only():
     np.testing.assert_array_equal([limits[topology.dof_index(name)] for name in ("twist", "slide")], [np.inf, 4.0])
 
 
+@pytest.mark.parametrize("actuators", ['<position joint="twist"/>', '<motor joint="twist"/>'])
+def test_a_limit_on_the_sum_of_a_servo_and_a_motor_is_reported(actuators):
+    bodies = BODIES.replace('name="twist"', 'name="twist" actuatorfrcrange="-6 6"')
+    both = '<position joint="twist"/><motor joint="twist"/>'
+    for text, said in ((actuators, 0), (both, 1)):
+        issues = artix.check_mjcf(mjcf(bodies, f"<actuator>{text}</actuator>"))
+        assert sum("limits the sum" in issue.message for issue in issues) == said
+
+
 @pytest.mark.parametrize("limit", ['ctrlrange="0 2"', 'forcerange="-3 2"'])
 def test_motors_that_pull_harder_in_one_direction_are_reported(limit):
     text = mjcf(extra=f'<actuator><motor joint="twist" {limit}/></actuator>')

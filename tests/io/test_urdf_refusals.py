@@ -237,6 +237,7 @@ def test_declaring_the_namespace_of_xacro_is_no_mistake():
 def test_another_format():
     (issue,) = check_urdf('<mujoco model="arm"><worldbody/></mujoco>')
     assert issue.message == "the outermost element of a URDF is <robot>"
+    assert issue.fix == "read it with load_mjcf"
 
 
 def test_no_link():

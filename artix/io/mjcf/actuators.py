@@ -76,6 +76,9 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
     if model.jnt_actgravcomp[joint]:
         message = "MuJoCo counts its gravity compensation as actuator effort, artix as reduced gravity"
         source.report.warning(source.place("jnt", joint), message, "nothing, unless effort limits should include it")
+    if limit < np.inf and actuation.servos and np.any(motors):
+        message = "its actuatorfrcrange limits the sum of its servo and its motors; artix limits each of the two"
+        source.report.warning(source.place("jnt", joint), message, "leave some of the range to each")
     drive = Drive(
         stiffness=actuation.stiffness,
         damping=actuation.damping,

@@ -133,7 +133,8 @@ def _is_urdf(robot: Element, report: Report) -> bool:
         report.error(xacro, message, "read it with load_xacro, or run `xacro robot.urdf.xacro > robot.urdf`")
         return False
     if robot.tag != "robot":
-        report.error(robot, "the outermost element of a URDF is <robot>", "check that this file is a URDF")
+        fix = "read it with load_mjcf" if robot.tag == "mujoco" else "check that this file is a URDF"
+        report.error(robot, "the outermost element of a URDF is <robot>", fix)
         return False
     if not robot.attributes.get("name", "").strip():
         report.warning(robot, "the robot has no name; it will be called 'robot'", 'write <robot name="...">')
