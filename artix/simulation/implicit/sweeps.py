@@ -27,7 +27,7 @@ from artix.simulation.implicit.dissipation import without_added_energy
 from artix.simulation.implicit.distance_rows import DistanceRow
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, limit_impulse, solve_bounds
 from artix.simulation.implicit.laws import Bounds, Impulses, Sweeps, Swept, sweeps_of
-from artix.simulation.implicit.newton import newton_step, residuals
+from artix.simulation.implicit.newton import Residuals, newton_step, residuals
 from artix.simulation.implicit.sweep_derivatives import change_by_effects, followed
 
 Array = jax.Array
@@ -104,14 +104,19 @@ def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
     """The best of the sweeps' result and the iterates of Newton's method, then a sweep over the contacts."""
     assert bounds.contacts is not None
     left = residuals(sweeps, bounds, dt, found)
-    best = found, left.size
-    for _ in range(sweeps.newton_steps):
+
+    def step(now: tuple[Swept, Residuals, tuple[Swept, Array]], _: None):
+        found, left, best = now
         found = newton_step(sweeps, bounds, dt, found, left)
         left = residuals(sweeps, bounds, dt, found)
         corrections = bounds.dofs.response * left.change
         found = found._replace(corrections=found.corrections.at[: len(corrections)].set(corrections))
         is_better = left.size <= _IMPROVED**2 * best[1]
-        best = chosen(is_better, (found, left.size), best)
+        return (found, left, chosen(is_better, (found, left.size), best)), None
+
+    best = found, left.size
+    if sweeps.newton_steps:
+        (_, _, best), _ = scan(step, (found, left, best), length=sweeps.newton_steps)  # JAX traces one step.
     found, size = best
     if sweeps.newton_steps:
         found = _swept_over_contacts(bounds.contacts, found)
