@@ -86,11 +86,20 @@ def check_quaternion(name: str, poses: Any) -> None:
         raise ValueError(f"{name}: expected a quaternion xyzw in the last four entries; found one of length zero")
 
 
+#: What to do with things that hold articulations, by the names of their types.
+_INSTEAD = {
+    "Scene": "; use artix.scene_step and its kin, or one member, scene['name']",
+    "Fleet": "; use fleet.evaluate(function, state), or one member, fleet.member(0)",
+    "str": "; load it with artix.load or artix.robots.load",
+}
+
+
 def check_type(name: str, value: object, kind: type) -> None:
     """Raises ``TypeError`` unless ``value`` is of this kind, for instance where arguments are out of order."""
     if not isinstance(value, kind):
         found = "an array" if isinstance(value, jax.Array) else type(value).__name__
-        raise TypeError(f"{name}: expected artix.{kind.__name__}, found {found}")
+        instead = _INSTEAD.get(found, "") if kind is Articulation else ""
+        raise TypeError(f"{name}: expected artix.{kind.__name__}, found {found}{instead}")
 
 
 def check_one(articulation: Articulation) -> None:

@@ -51,6 +51,11 @@ class Axis(enum.IntEnum):
     Y = 4
     Z = 5
 
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        choices = ", ".join(f"artix.Axis.{axis.name}" for axis in cls)
+        raise ValueError(f"{value!r} is not a valid Axis; choose from {choices}")
+
 
 _ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
 _TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def render_png(
       **options: ``visuals``, ``ground``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
 
     Raises:
-      ValueError: as for :func:`make_scene`, or a frame does not exist.
+      ValueError: as for :func:`make_scene`, a frame does not exist, or the file's name ends in another format's suffix.
       OSError: the file cannot be written.
 
     Examples:
@@ -57,6 +58,8 @@ def render_png(
     """
     from matplotlib.image import imsave
 
+    if Path(path).suffix.lower() not in ("", ".png"):
+        raise ValueError(f"{os.fspath(path)}: pictures are PNG files; let its name end in .png")
     options.setdefault("dt", 1.0)
     scene = make_scene(robots, states, **options)
     image = draw_scene(scene, frames=frames, size=size, camera=camera, background=background)

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from artix.model.validation import is_index
+
 FIRST_PORT = 8080
 
 
@@ -41,7 +43,7 @@ def open_server(host: str, port: int | None) -> Any:
       ImportError: viser is not installed.
     """
     viser = import_viser()
-    if port is not None and not (isinstance(port, int) and 0 <= port < 2**16):
+    if port is not None and not (is_index(port) and 0 <= port < 2**16):
         raise ValueError(f"port must be from 0 to 65535; found {port!r}")
     _check_host(host)
     if port != 0:

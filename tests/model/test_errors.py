@@ -39,7 +39,7 @@ def test_axes_that_a_joint_cannot_have(kind: JointType, axes: tuple[Axis, ...]) 
 def test_numbers_that_name_no_type_or_axis() -> None:
     with pytest.raises(ValueError, match="17 is not a valid JointType"):
         Joint(type=17)
-    with pytest.raises(ValueError, match="9 is not a valid Axis"):
+    with pytest.raises(ValueError, match=r"9 is not a valid Axis; choose from artix.Axis.TWIST, "):
         Joint(type=JointType.REVOLUTE, axes=(9,))
 
 
@@ -238,6 +238,9 @@ def test_states(arm, function, field: str) -> None:
     ("message", "call"),
     [
         ("^articulation: expected artix.Articulation, found State$", lambda a, s: artix.mass_matrix(s, a)),
+        ("found str; load it with artix.load or artix.robots.load$", lambda a, s: artix.mass_matrix("arm7", s)),
+        ("found Fleet; use fleet.evaluate", lambda a, s: artix.mass_matrix(artix.Fleet([a]), s)),
+        ("found Scene; use artix.scene_step", lambda a, s: artix.step(artix.Scene.of({"arm": a}), s, None, 0.01)),
         ("^state: expected artix.State, found NoneType$", lambda a, s: artix.mass_matrix(a, None)),
         ("^force: expected an array .* found list; .*asarray", lambda a, s: artix.forward_dynamics(a, s, [0.0] * 11)),
         ("^control: expected artix.Control, found an array$", lambda a, s: artix.step(a, s, jnp.zeros(5), 0.01)),

@@ -102,6 +102,11 @@ def arm():
     return artix.robots.load("arm7")
 
 
+def test_pictures_are_png_files(arm, tmp_path):
+    with pytest.raises(ValueError, match=r"arm.jpg: pictures are PNG files"):
+        viewer.render_png(tmp_path / "arm.jpg", arm, artix.neutral_state(arm))
+
+
 @pytest.mark.slow
 def test_a_picture_shows_a_robot_in_its_colours_on_a_floor(arm, tmp_path):
     from matplotlib.image import imread
