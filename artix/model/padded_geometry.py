@@ -7,6 +7,7 @@ first place has room for the largest hull of any member. The links of shapes and
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -43,7 +44,7 @@ class Places(NamedTuple):
 
     def links_and_points(self, topology: Topology) -> tuple[np.ndarray, np.ndarray]:
         """The link of the shape in each place, and its number of points, [G]; link 0 and no points without a shape."""
-        shapes = [None if k is None else topology.geometries[k] for k in self._shapes(topology)]
+        shapes = [None if k is None else topology.geometries[k] for k in self.shapes(topology)]
         found = [(0, 0) if shape is None else (shape.link, shape.num_candidates) for shape in shapes]
         links, points = np.array(found, np.int32).reshape(-1, 2).T
         return links, points
@@ -53,22 +54,60 @@ class Places(NamedTuple):
         xp: Any = jnp
         if is_known(*jax.tree.leaves(arrays)):
             xp, arrays = np, host_arrays(arrays)
-        absent = Geometries.of([Geometry.sphere(0.0)])
-        empty = _row(jax.tree.map(lambda array: np.asarray(array, arrays.friction.dtype), absent), 0, absent.point)
-        rows, points = [], [empty.point]
-        for k, structure in zip(self._shapes(topology), self.structures, strict=True):
-            row = empty if k is None else _as_hull(topology, arrays, k, xp)
-            missing = structure.num_points - len(row.point)
-            points.append(xp.concatenate([row.point, np.zeros((missing, 3), empty.point.dtype)]))
-            rows.append(row.replace(point=empty.point))
-        filled = jax.tree.map(lambda *leaves: xp.stack(leaves)[: len(rows)], *rows, empty)
-        return filled.replace(point=xp.concatenate(points))
+        absent = Geometries.of([Geometry.sphere(0.0)]).replace(point=np.zeros((1, 3)))
+        every = jax.tree.map(lambda own, none: xp.concatenate([own, none.astype(own.dtype)]), arrays, absent)
+        table = _table(topology, self)
+        filled = jax.tree.map(lambda leaf: leaf[table.shape], every.replace(point=every.pose))
+        corners = table.corner.astype(every.size.dtype) * every.size[table.shape_of_point[:, None], table.extent]
+        return filled.replace(
+            size=filled.size * table.keeps_size.astype(every.size.dtype), point=corners + every.point[table.hull_point]
+        )
 
-    def _shapes(self, topology: Topology) -> list[int | None]:
+    def shapes(self, topology: Topology) -> list[int | None]:
         """The index of the shape in each place."""
         hulls, cylinders = _hulls_and_cylinders(topology)
         counts = len(self.hull_points) - len(hulls), self.cylinders - len(cylinders)
         return [*hulls, *[None] * counts[0], *cylinders, *[None] * counts[1]]
+
+
+class _Table(NamedTuple):
+    """Where the arrays in the places come from. Behind a topology's shapes and points is one more, which is absent."""
+
+    shape: np.ndarray
+    """The shape in each place, [G]."""
+    keeps_size: np.ndarray
+    """Which of its numbers remain: all of a cylinder's, the radius of a hull, [G, 3]."""
+    shape_of_point: np.ndarray
+    """The shape of each point, [P]."""
+    corner: np.ndarray
+    """Each point in units of the shape's extent, zero for a point of a hull, [P, 3]."""
+    extent: np.ndarray
+    """Which numbers of the shape's size are this extent, [P, 3]."""
+    hull_point: np.ndarray
+    """Which point of the topology's hulls it is, [P]."""
+
+
+@functools.lru_cache(maxsize=256)  # For fleets of thousands of members that all differ.
+def _table(topology: Topology, places: Places) -> _Table:
+    structures, no_shape = topology.geometries, len(topology.geometries)
+    first = np.cumsum([0, *(shape.num_points for shape in structures)])
+    kept: list[tuple[int, int, int]] = []
+    points: list[Any] = []
+    shapes = [no_shape if k is None else k for k in places.shapes(topology)]
+    for k, room in zip(shapes, places.structures, strict=True):
+        kind = GeometryType.SPHERE if k == no_shape else structures[k].type
+        kept.append({GeometryType.BOX: (0, 0, 0), GeometryType.CYLINDER: (1, 1, 1)}.get(kind, (1, 0, 0)))
+        own: list[Any] = []
+        if k < no_shape and kind is GeometryType.HULL:
+            own = [(k, (0, 0, 0), (0, 0, 0), first[k] + n) for n in range(structures[k].num_points)]
+        elif k < no_shape and kind is not GeometryType.CYLINDER:
+            # The size of a box is its extent. The second number of a capsule's is its half length.
+            numbers = (0, 1, 2) if kind is GeometryType.BOX else (1, 1, 1)
+            own = [(k, place, numbers, first[-1]) for place in CANDIDATES[kind].tolist()]
+        points += own + [(no_shape, (0, 0, 0), (0, 0, 0), first[-1])] * (room.num_points - len(own))
+    shape_of_point, corner, extent, hull_point = zip(*points, strict=True) if points else [()] * 4
+    columns = ((shapes,), (kept, 3), (shape_of_point,), (corner, 3), (extent, 3), (hull_point,))
+    return _Table(*(np.array(rows, int).reshape(-1, *width) for rows, *width in columns))
 
 
 def _hulls_and_cylinders(topology: Topology) -> tuple[list[int], list[int]]:
@@ -77,22 +116,3 @@ def _hulls_and_cylinders(topology: Topology) -> tuple[list[int], list[int]]:
     cylinders = [k for k in topology.touching_geometries if shapes[k].type is GeometryType.CYLINDER]
     hulls = [k for k in topology.touching_geometries if k not in cylinders]
     return sorted(hulls, key=lambda k: -shapes[k].num_candidates), cylinders
-
-
-def _row(arrays: Geometries, number: int, points: Array) -> Geometries:
-    """The arrays of one shape, with these points."""
-    return jax.tree.map(lambda leaf: leaf[number], arrays.replace(point=arrays.pose)).replace(point=points)
-
-
-def _as_hull(topology: Topology, arrays: Geometries, number: int, xp: Any) -> Geometries:
-    """The arrays of one shape as those of a hull, or of a cylinder."""
-    shape, first = topology.geometries[number], sum(one.num_points for one in topology.geometries[:number])
-    row = _row(arrays, number, arrays.point[first : first + shape.num_points])
-    if shape.type in (GeometryType.CYLINDER, GeometryType.HULL):
-        return row
-    zero = np.zeros((), row.size.dtype)
-    extent, radius = row.size, xp.asarray(zero)
-    if shape.type is not GeometryType.BOX:  # A capsule's radius and half of its length along z; a sphere has only one.
-        extent, radius = xp.stack([zero, zero, row.size[1]]), row.size[0]
-    corners = CANDIDATES[shape.type].astype(zero.dtype)
-    return row.replace(size=xp.stack([radius, zero, zero]), point=corners * extent)
