@@ -12,6 +12,7 @@ import numpy as np
 
 from artix.model.padded_geometry import Places
 from artix.model.topology import Topology
+from artix.model.validation import is_index
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,8 @@ class Padding:
       helical: whether any member has a helical joint.
 
     Raises:
-      ValueError: ``parents`` does not list links within ``reach`` before each link but the root.
+      ValueError: a size is negative or no whole number, ``hull_points`` are not sorted or include 0, or ``parents``
+        does not list links within ``reach`` before each link but the root.
 
     Examples:
       >>> robots = [artix.robots.load(name) for name in ("arm7", "cart_pole")]
@@ -73,9 +75,22 @@ class Padding:
     helical: bool = False
 
     def __post_init__(self) -> None:
-        """Checks that each link has admissible parents, at most ``reach`` places before it."""
+        """Checks the sizes, and that each link has admissible parents, at most ``reach`` places before it."""
+        for field in dataclasses.fields(self):
+            size = getattr(self, field.name)
+            if field.type == "int" and not (is_index(size) and size >= 0):
+                raise ValueError(f"{field.name} must be a whole number, not negative; found {size!r}")
+        points = np.asarray(self.hull_points).tolist()
+        sizes = points if isinstance(points, list) else [0]
+        if not all(is_index(size) and size > 0 for size in sizes) or sizes != sorted(sizes, reverse=True):
+            raise ValueError(
+                "hull_points must be the numbers of points of shapes, whole numbers in descending order, such as "
+                f"(8, 2, 1); found {self.hull_points!r}"
+            )
+        object.__setattr__(self, "hull_points", tuple(sizes))
         if self.parents is None:
             return
+        object.__setattr__(self, "parents", tuple(map(tuple, self.parents)))
         if len(self.parents) != self.links - 1:
             raise ValueError(
                 f"parents must list those of {self.links - 1} links, all but the root; found {len(self.parents)}; "

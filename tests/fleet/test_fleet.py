@@ -310,6 +310,22 @@ def test_paddings_that_admit_no_parent_are_refused() -> None:
             artix.Padding(links=3, dofs=2, reach=1, parents=parents)
 
 
+def test_paddings_with_wrong_sizes_are_refused_and_lists_are_welcome() -> None:
+    for wrong, message in (
+        ({"cylinders": -1}, "cylinders must be a whole number, not negative; found -1"),
+        ({"dofs": 2.5}, "dofs must be a whole number, not negative; found 2.5"),
+        ({"hull_points": 8}, r"hull_points must be .* such as \(8, 2, 1\); found 8"),
+        ({"hull_points": (8, 0)}, r"hull_points must be .* found \(8, 0\)"),
+        ({"hull_points": (1, 8)}, r"hull_points must be .* in descending order, .* found \(1, 8\)"),
+        ({"hull_points": (8.0,)}, r"hull_points must be .* whole numbers .* found \(8\.0,\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            artix.Padding(**({"links": 2, "dofs": 2, "reach": 1} | wrong))
+    lists = artix.Padding(links=2, dofs=1, reach=1, hull_points=[8, 1], parents=[[0]])  # type: ignore[arg-type]
+    assert lists == artix.Padding(links=2, dofs=1, reach=1, hull_points=(8, 1), parents=((0,),))
+    assert hash(lists)
+
+
 def test_one_topology_stays_on_the_static_path() -> None:
     arm = robots.load("arm7")
     heavy = arm.replace(link_mass=2 * arm.link_mass)
