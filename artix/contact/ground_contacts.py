@@ -54,7 +54,8 @@ def ground_contacts(
     """Finds the points at which an articulation touches the ground, or would touch it next.
 
     Their number, order and links are static and do not depend on the state: candidates far from the ground have a large
-    gap. Sensors and shapes on a fixed root are left out.
+    gap. Sensors and shapes on a fixed root are left out. In a padded fleet, the links are data, and candidates that a
+    member does not have are 1,000 km away.
 
     Args:
       articulation: the articulation.
@@ -68,8 +69,8 @@ def ground_contacts(
       The contacts, their shapes, and how many touching candidates were left out.
 
     Raises:
-      ValueError: an array has the wrong shape, ``max_per_geometry`` is less than 1, the ground has no surface, no shape
-        of the articulation can touch it, or the articulation belongs to a padded fleet.
+      ValueError: an array has the wrong shape, ``max_per_geometry`` is less than 1, the ground has no surface, or no
+        shape of the articulation can touch it.
       TypeError: an array has another dtype than the articulation, or ``max_per_geometry`` is no whole number.
 
     Examples:

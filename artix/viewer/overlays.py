@@ -116,7 +116,7 @@ def support_polygons(motion: Motion, ground: Ground | None, offsets: np.ndarray)
     """The convex hull, as seen from above, of the points where each robot touches the ground.
 
     Raises:
-      ValueError: there is no ground, or the robots are a mixed fleet, which has no geometry.
+      ValueError: there is no ground, or the robots are a mixed fleet, whose members differ in their shapes.
     """
     if ground is None:
         raise ValueError("support polygons need a ground, such as ground=artix.Ground.flat()")

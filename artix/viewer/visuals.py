@@ -82,7 +82,7 @@ def static_topology(articulation: Articulation) -> Topology:
     """
     if not isinstance(articulation.topology, Topology):
         raise ValueError(
-            "the articulation belongs to a padded fleet, which has no names or shapes; pass the fleet itself or one of "
+            "the articulation belongs to a padded fleet, which has no names; pass the fleet itself or one of "
             "its members: fleet.member(k)"
         )
     return articulation.topology
