@@ -9,11 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, Sharding
+from jax.sharding import AxisType, NamedSharding, Sharding
 
 from artix.fleet.kinds import have_tracers, members_of
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
+
+Array = jax.Array
 
 
 def member_topology(articulation: Any, number: int) -> Topology:
@@ -88,6 +90,15 @@ def num_parts(sharding: Sharding, members: int) -> int:
         ) from error
 
 
+def with_members(values: Array, sharding: Sharding | None) -> Array:
+    """An array of all members, new on one device, where its sharding is part of the types: on a mesh of explicit axes.
+
+    On other meshes, JAX places it by itself, without communication among processes.
+    """
+    explicit = isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types
+    return jax.device_put(values, sharding) if explicit else values
+
+
 def static_options(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
     """The options of a fleet's function as part of a key.
 
@@ -136,13 +147,16 @@ def widths_of_state(dofs: int) -> dict[str, int]:
     return {"root_pose": 7, "root_velocity": 6, "joint_position": dofs, "joint_velocity": dofs}
 
 
-def batches_of(members: int, dofs: int, dtype: Any, state: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+def batches_of(
+    members: int, dofs: int, dtype: Any, sharding: Sharding | None, state: Any, arguments: tuple[Any, ...]
+) -> tuple[Any, ...]:
     """The arguments of a fleet's function as arrays with a leading axis of members; numbers are repeated along it.
 
     Args:
       members: the number N of members.
       dofs: the largest number of joint DOFs.
       dtype: that of floats given as Python numbers.
+      sharding: that of the fleet, where numbers are repeated.
       state: the fleet's state.
       arguments: further arguments.
 
@@ -156,7 +170,8 @@ def batches_of(members: int, dofs: int, dtype: Any, state: Any, arguments: tuple
             _check_state(name, place, members, dofs)
     return tuple(
         jax.tree_util.tree_map_with_path(
-            lambda path, leaf, name=name: _batch_of(name + jax.tree_util.keystr(path), leaf, members, dtype), argument
+            lambda path, leaf, name=name: _batch_of(name + jax.tree_util.keystr(path), leaf, members, dtype, sharding),
+            argument,
         )
         for name, argument in named
     )
@@ -178,16 +193,17 @@ def _check_state(name: str, state: State, members: int, dofs: int) -> None:
             )
 
 
-def _batch_of(name: str, leaf: Any, members: int, dtype: Any) -> Any:
+def _batch_of(name: str, leaf: Any, members: int, dtype: Any, sharding: Sharding | None) -> Any:
     if isinstance(leaf, bool | int | float):
-        return jnp.full((members,), leaf, dtype if isinstance(leaf, float) else None)
+        numbers = jnp.full((members,), leaf, dtype if isinstance(leaf, float) else None)
+        return with_members(numbers, sharding)
     if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
         raise TypeError(
             f"{name}: expected an array or a number, found {type(leaf).__name__}; pass what is static (options, names) "
             "by keyword"
         )
     if leaf.ndim == 0:
-        return jnp.broadcast_to(jnp.asarray(leaf), (members,))
+        return with_members(jnp.broadcast_to(jnp.asarray(leaf), (members,)), sharding)
     if leaf.shape[0] != members:
         raise ValueError(
             f"{name}: expected a leading axis of {members} members, found shape {leaf.shape}; arrays that all members "

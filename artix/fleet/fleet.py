@@ -13,7 +13,15 @@ import numpy as np
 from jax.sharding import NamedSharding, Sharding
 
 from artix.evaluation.compilation import kernels_are_on
-from artix.fleet.arguments import batches_of, common_dtype, joined_states, member_topology, num_parts, static_options
+from artix.fleet.arguments import (
+    batches_of,
+    common_dtype,
+    joined_states,
+    member_topology,
+    num_parts,
+    static_options,
+    with_members,
+)
 from artix.fleet.batches import vmap_in_blocks
 from artix.fleet.by_kind import compiled_by_kind
 from artix.fleet.kinds import MAX_KINDS, each_part_alike, have_tracers, kinds_of, members_of, rows_by_topology
@@ -203,7 +211,7 @@ class Fleet:
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The options, sorted, and the arguments as batches."""
         width, dtype = self.articulation.joint_lower_limit.shape[-1], self.articulation.dtype
-        return static_options(options), batches_of(len(self), width, dtype, state, arguments)
+        return static_options(options), batches_of(len(self), width, dtype, self._sharding, state, arguments)
 
     def _by_kind(self, function: Callable[..., Any], static: tuple[Any, ...], joined: bool) -> Callable[..., Any]:
         """The compiled function, kept unless the fleet's parameters are being traced."""
@@ -232,7 +240,7 @@ class Fleet:
           ValueError: ``key`` is an array of keys.
         """
         check_key(key)
-        keys = jax.random.split(key, self.num_members)
+        keys = with_members(jax.random.split(key, self.num_members), self._sharding)
         return _random_states(self.articulation, keys, velocity_scale)
 
     def stack_states(self, states: Sequence[State]) -> State:

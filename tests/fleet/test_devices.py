@@ -111,3 +111,24 @@ def test_fleets_of_one_kind_stay_on_their_devices() -> None:
     tilted = fleet.neutral_state().replace(joint_position=jnp.full((4, 2), 0.3))
     found = fleet.shard(split).evaluate(artix.gravity_compensation, jax.device_put(tilted, split))
     np.testing.assert_allclose(found, jnp.arange(1.0, 5.0)[:, None] * found[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["kinds", "padded"])
+def test_meshes_of_explicit_axes(layout) -> None:
+    """Those of ``jax.make_mesh``, which JAX asks to know where each array lies: numbers and random keys, too."""
+    if len(jax.devices("cpu")) < 2:
+        pytest.skip("needs several devices; tests/conftest.py asks XLA for them")
+    kind = (jax.sharding.AxisType.Explicit,)
+    mesh = jax.make_mesh((2,), ("robots",), kind, devices=jax.devices("cpu")[:2])
+    split = NamedSharding(mesh, PartitionSpec("robots"))
+    fleet = artix.Fleet([robots.load("cart_pole"), robots.load("double_pendulum")] * 2, layout=layout)
+    state = fleet.shard(split).random_state(jax.random.key(0))
+    wanted = fleet.evaluate(artix.step, fleet.random_state(jax.random.key(0)), None, 0.01)
+
+    def advance(state, dt):
+        return fleet.shard(split).evaluate(artix.step, state, None, dt)
+
+    for found in (advance(state, 0.01), jax.jit(advance)(state, 0.01)):
+        assert found.joint_position.sharding.is_equivalent_to(split, 2)
+        for leaf, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(leaf, other, atol=1e-12)
