@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from artix.contact.materials import surface_arrays
 from artix.math import struct
-from artix.math.arrays import device_array
+from artix.math.arrays import device_array, one_array
 from artix.model.validation import finite_array
 
 Array = jax.Array
@@ -79,6 +79,7 @@ class HeightField(struct.PyTreeNode):
             positive, or a number is out of range.
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
+        heights, spacing, origin = one_array(heights), one_array(spacing), one_array(origin)
         shape = np.shape(heights)
         if len(shape) != 2 or min(shape) < 2:
             raise ValueError(f"height field: heights must have shape [R, C] with R and C at least 2; found {shape}")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from artix.contact.materials import surface_arrays
 from artix.math import spatial, struct
-from artix.math.arrays import check_floating, device_array
+from artix.math.arrays import check_floating, device_array, one_array
 from artix.model.validation import finite_array
 
 Array = jax.Array
@@ -70,6 +70,7 @@ class Plane(struct.PyTreeNode):
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
         check_floating(dtype)
+        normal, point = one_array(normal), one_array(point)
         if not isinstance(normal, jax.core.Tracer):
             direction = finite_array(normal, (3,), "plane: normal")
             if not np.any(direction):

@@ -18,6 +18,11 @@ def is_known(*arrays: Any) -> bool:
     return not any(isinstance(x, jax.core.Tracer) or (isinstance(x, Array) and x.committed) for x in arrays)
 
 
+def one_array(x: Any) -> Any:
+    """Sequences of numbers of which some are traced as one traced array; everything else as it is."""
+    return jnp.asarray(x) if any(isinstance(number, jax.core.Tracer) for number in jax.tree.leaves(x)) else x
+
+
 def check_floating(dtype: Any) -> None:
     """Raises ``TypeError`` unless ``dtype`` is a floating-point type."""
     if not jnp.issubdtype(dtype, jnp.floating):
