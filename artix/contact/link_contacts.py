@@ -95,7 +95,7 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
       [('front_left_foot', 'front_right_foot'), ('rear_left_foot', 'rear_right_foot')]
     """
     check_state(articulation, state)
-    topology = static_topology(articulation, "the members of a padded fleet have no pairs of shapes")
+    topology = static_topology(articulation, "a padded fleet has no pairs of shapes: use layout='kinds', or one member")
     if not topology.geometry_pairs:
         raise ValueError(
             f"{topology.name!r} has no pairs of shapes; choose some with artix.select_geometry_pairs or "

@@ -171,3 +171,5 @@ def test_what_cannot_touch_is_refused(fleet) -> None:
     padded = artix.Fleet([paired], layout="padded")
     with pytest.raises(TypeError, match="contacts between links need a static topology"):
         padded.evaluate(artix.step, padded.neutral_state(), None, 0.005)
+    with pytest.raises(TypeError, match="has no pairs of shapes: use layout='kinds'"):
+        padded.evaluate(artix.link_contacts, padded.neutral_state())
