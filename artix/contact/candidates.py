@@ -20,7 +20,7 @@ from artix.kinematics.solve import Kinematics
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation
-from artix.model.geometry import CANDIDATES, GeometryStructure, GeometryType
+from artix.model.geometry import CANDIDATE_PATTERNS, GeometryStructure, GeometryType
 
 Array = jax.Array
 
@@ -105,18 +105,14 @@ def _offsets(shapes: Shapes, normal: Array) -> tuple[Array, Array]:
             radii.append(jnp.broadcast_to(size[0], (shape.num_points,)))
             taken += shape.num_points
             continue
-        pattern = jnp.asarray(CANDIDATES[shape.type].T, size.dtype)
-        zero = jnp.zeros_like(size[0])
-        if shape.type is GeometryType.BOX:
-            scale, radius = size, zero
-        elif shape.type is GeometryType.CYLINDER:
+        points, extent, have_radius = CANDIDATE_PATTERNS[shape.type]
+        pattern = jnp.asarray(points.T, size.dtype)
+        if shape.type is GeometryType.CYLINDER:
             assert down is not None
             x, y = down[:, k, None]
-            turned = jnp.stack([x * pattern[0] - y * pattern[1], y * pattern[0] + x * pattern[1], pattern[2]])
-            pattern, scale, radius = turned, jnp.stack([size[0], size[0], size[1]]), zero
-        else:
-            scale, radius = jnp.stack([zero, zero, size[1]]), size[0]
-        offsets.append(pattern * scale[:, None])
+            pattern = jnp.stack([x * pattern[0] - y * pattern[1], y * pattern[0] + x * pattern[1], pattern[2]])
+        radius = size[0] if have_radius else jnp.zeros_like(size[0])
+        offsets.append(pattern * size[np.array(extent)][:, None])
         radii.append(jnp.broadcast_to(radius, (pattern.shape[1],)))
     return jnp.concatenate(offsets, axis=1), jnp.concatenate(radii)
 

@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -57,12 +58,26 @@ SIZE_NUMBERS = {
 
 _QUARTERS = [(1, 0), (0, 1), (-1, 0), (0, -1)]
 
-#: Candidates of each type but hulls, in units of its size along x, y and z; those of a cylinder turn about z.
-CANDIDATES = {
-    GeometryType.SPHERE: np.zeros((1, 3), int),
-    GeometryType.CAPSULE: np.array([[0, 0, -1], [0, 0, 1]]),
-    GeometryType.BOX: np.array(list(itertools.product((-1, 1), repeat=3))),
-    GeometryType.CYLINDER: np.array([(x, y, end) for end in (-1, 1) for x, y in _QUARTERS]),
+
+class CandidatePattern(NamedTuple):
+    """How the candidates of a type of shape follow from its size."""
+
+    points: np.ndarray
+    """In units of the shape's extent along x, y and z, [C, 3]."""
+    extent: tuple[int, int, int]
+    """Which numbers of the size are this extent."""
+    have_radius: bool
+    """Whether the first number of the size is their radius, rather than zero."""
+
+
+#: Those of each type but hulls. A sphere has no extent; a cylinder's points turn about z.
+CANDIDATE_PATTERNS = {
+    GeometryType.SPHERE: CandidatePattern(np.zeros((1, 3), int), (1, 1, 1), True),
+    GeometryType.CAPSULE: CandidatePattern(np.array([[0, 0, -1], [0, 0, 1]]), (1, 1, 1), True),
+    GeometryType.BOX: CandidatePattern(np.array(list(itertools.product((-1, 1), repeat=3))), (0, 1, 2), False),
+    GeometryType.CYLINDER: CandidatePattern(
+        np.array([(x, y, end) for end in (-1, 1) for x, y in _QUARTERS]), (0, 0, 1), False
+    ),
 }
 
 
@@ -203,7 +218,7 @@ class GeometryStructure:
     @property
     def num_candidates(self) -> int:
         """The number of points through which it makes contact."""
-        return self.num_points or len(CANDIDATES[self.type])
+        return self.num_points or len(CANDIDATE_PATTERNS[self.type].points)
 
 
 class Geometries(struct.PyTreeNode):

@@ -129,7 +129,7 @@ class LinkTree:
     # --- degrees of freedom -------------------------------------------------------------------------------------
 
     def geometry_links(self, geometries: Sequence[int]) -> np.ndarray:
-        """The links of shapes with these indices."""
+        """The links of shapes with these indices, shape [K]."""
         return np.array([self.geometries[k].link for k in geometries], int)
 
     @cached_property

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import host_arrays, is_known
-from artix.model.geometry import CANDIDATES, Geometries, Geometry, GeometryStructure, GeometryType
+from artix.model.geometry import CANDIDATE_PATTERNS, Geometries, Geometry, GeometryStructure, GeometryType
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -95,15 +95,16 @@ def _table(topology: Topology, places: Places) -> _Table:
     points: list[Any] = []
     shapes = [no_shape if k is None else k for k in places.shapes(topology)]
     for k, room in zip(shapes, places.structures, strict=True):
-        kind = GeometryType.SPHERE if k == no_shape else structures[k].type
-        kept.append({GeometryType.BOX: (0, 0, 0), GeometryType.CYLINDER: (1, 1, 1)}.get(kind, (1, 0, 0)))
         own: list[Any] = []
-        if k < no_shape and kind is GeometryType.HULL:
-            own = [(k, (0, 0, 0), (0, 0, 0), first[k] + n) for n in range(structures[k].num_points)]
-        elif k < no_shape and kind is not GeometryType.CYLINDER:
-            # The size of a box is its extent. The second number of a capsule's is its half length.
-            numbers = (0, 1, 2) if kind is GeometryType.BOX else (1, 1, 1)
-            own = [(k, place, numbers, first[-1]) for place in CANDIDATES[kind].tolist()]
+        if room.type is GeometryType.CYLINDER:
+            kept.append((1, 1, 1))
+        elif k == no_shape or structures[k].type is GeometryType.HULL:
+            kept.append((1, 0, 0))
+            own = [] if k == no_shape else [(k, (0, 0, 0), (0, 0, 0), n) for n in range(first[k], first[k + 1])]
+        else:
+            corners, numbers, have_radius = CANDIDATE_PATTERNS[structures[k].type]
+            kept.append((int(have_radius), 0, 0))
+            own = [(k, corner, numbers, first[-1]) for corner in corners.tolist()]
         points += own + [(no_shape, (0, 0, 0), (0, 0, 0), first[-1])] * (room.num_points - len(own))
     shape_of_point, corner, extent, hull_point = zip(*points, strict=True) if points else [()] * 4
     columns = ((shapes,), (kept, 3), (shape_of_point,), (corner, 3), (extent, 3), (hull_point,))

@@ -130,7 +130,7 @@ class PaddedTopology(struct.PyTreeNode):
         return tuple(range(len(self.link_of_geometry)))
 
     def geometry_links(self, geometries: Sequence[int]) -> Array:
-        """The links of the shapes in these places, 0 where a member has none."""
+        """The links of the shapes in these places, 0 where a member has none, [K]."""
         return take(self.link_of_geometry, np.array(geometries, int))
 
     @property
@@ -148,7 +148,7 @@ class PaddedTopology(struct.PyTreeNode):
         return np.arange(self.num_links)
 
     def bodies_of_links(self, links: Array | np.ndarray) -> Array | np.ndarray:
-        """The bodies of links with these indices: the same."""
+        """The bodies of links with these indices: the same, [K]."""
         return links
 
     @property

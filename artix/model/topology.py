@@ -78,12 +78,12 @@ class Topology(LinkTree):
         return read_only(result, int)
 
     def bodies_of_links(self, links: Any) -> Any:
-        """The bodies of links with these indices."""
+        """The bodies of links with these indices, shape [K]."""
         return self.link_body[links]
 
     @cached_property
     def touching_geometries(self) -> tuple[int, ...]:
-        """The shapes that can touch the ground: neither sensors nor fixed to the world."""
+        """Indices of the shapes that can touch the ground: neither sensors nor fixed to the world."""
         return tuple(
             k
             for k, one in enumerate(self.geometries)

@@ -50,7 +50,7 @@ class Bounds(NamedTuple):
     """``None`` without contacts, or if hard relations or tendons couple everything."""
 
     def in_coordinates(
-        self, response: Response, velocity: Array, places: np.ndarray | Array, matrix: Array, at_start: Array
+        self, response: Response, velocity: Array, places: np.ndarray, matrix: Array, at_start: Array
     ) -> Bounds:
         """The rows in terms of coordinates of the change of velocity.
 

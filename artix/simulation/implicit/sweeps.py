@@ -114,12 +114,10 @@ def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
         is_better = left.size <= _IMPROVED**2 * best[1]
         return (found, left, chosen(is_better, (found, left.size), best)), None
 
-    best = found, left.size
+    size = left.size
     if sweeps.newton_steps:
-        (_, _, best), _ = scan(step, (found, left, best), length=sweeps.newton_steps)  # JAX traces one step.
-    found, size = best
-    if sweeps.newton_steps:
-        found = _swept_over_contacts(bounds.contacts, found)
+        (_, _, best), _ = scan(step, (found, left, (found, size)), length=sweeps.newton_steps)  # JAX traces one step.
+        found, size = _swept_over_contacts(bounds.contacts, best[0]), best[1]
     if bounds.contacts.each.smoothing is not None:  # Smoothed contacts push before they touch.
         return found
     converged = size <= _CONVERGED**2
@@ -128,14 +126,19 @@ def _improved(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
 
 def _alternated(sweeps: Sweeps, bounds: Bounds, dt: Array, found: Swept) -> Swept:
     """Newton steps on the laws of the contacts, each followed by a sweep over the DOFs."""
-    assert bounds.contacts is not None
-    best = found, _missed(bounds.contacts, found)
-    for _ in range(sweeps.newton_steps):
+    contacts = bounds.contacts
+    assert contacts is not None
+
+    def step(now: tuple[Swept, tuple[Swept, Array]], _: None):
+        found, best = now
         found = _contacts_improved(sweeps, bounds, dt, found)
-        missed = _missed(bounds.contacts, found)
+        missed = _missed(contacts, found)
         # A Newton step can fail to improve; such a step is not accepted.
-        best = chosen(missed <= best[1], (found, missed), best)
-    return _swept_over_contacts(bounds.contacts, best[0])
+        return (found, chosen(missed <= best[1], (found, missed), best)), None
+
+    start = found, (found, _missed(contacts, found))
+    (_, best), _ = scan(step, start, length=sweeps.newton_steps)
+    return _swept_over_contacts(contacts, best[0])
 
 
 def _started(bounds: Bounds, velocity: Array, remembered: _Remembered | None) -> Swept:
