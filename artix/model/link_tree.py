@@ -126,11 +126,11 @@ class LinkTree:
         """The index of the shape called ``name``; raises ``KeyError`` listing the known names."""
         return _find(tuple(shape.name for shape in self.geometries), name, "geometry")
 
-    # --- degrees of freedom -------------------------------------------------------------------------------------
-
     def geometry_links(self, geometries: Sequence[int]) -> np.ndarray:
         """The links of shapes with these indices, shape [K]."""
         return np.array([self.geometries[k].link for k in geometries], int)
+
+    # --- degrees of freedom -------------------------------------------------------------------------------------
 
     @cached_property
     def dof_link(self) -> np.ndarray:

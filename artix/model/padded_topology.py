@@ -127,7 +127,7 @@ class PaddedTopology(struct.PyTreeNode):
     @property
     def touching_geometries(self) -> tuple[int, ...]:
         """All places: sensors, and shapes that are fixed to the world, have none."""
-        return tuple(range(len(self.link_of_geometry)))
+        return tuple(range(len(self.geometries)))
 
     def geometry_links(self, geometries: Sequence[int]) -> Array:
         """The links of the shapes in these places, 0 where a member has none, [K]."""

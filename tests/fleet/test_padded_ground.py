@@ -74,6 +74,7 @@ def test_places_have_room_for_the_shapes_of_all(fleet) -> None:
     np.testing.assert_array_equal(tree.points_of_geometry[:5], [[8, 0, 0], [3, 1, 0], [0, 0, 8], [2, 1, 0], [1, 0, 0]])
     np.testing.assert_array_equal(tree.link_of_geometry[1::3], [[0, 1, 0], [2, 0, 0]])
     assert not tree.points_of_geometry[5].any()
+    assert tree.touching_geometries == (0, 1, 2)
 
 
 @pytest.mark.slow
