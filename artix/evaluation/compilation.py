@@ -194,7 +194,7 @@ def scalars_of(program: Program, levels: tuple[int, ...], has_loops: bool = True
     Args:
       program: the program.
       levels: levels of its operands.
-      has_loops: whether long loops stay loops; kernels of GPUs have none.
+      has_loops: whether long loops stay loops.
 
     Raises:
       UnsupportedOperation: there is no rule for one of its operations.

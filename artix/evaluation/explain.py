@@ -156,9 +156,11 @@ def cost_of(scalars: ScalarProgram, name: str, lanes: int) -> OperationCost:
 
 
 def _entries_read(scalars: ScalarProgram, argument: int) -> int:
-    """How many entries of an argument are read: those loaded by index, or all."""
-    loads = np.count_nonzero((scalars.operations == Op.LOAD) & (scalars.operands[:, 1] == array_operand(argument)))
-    return int(loads) or int(np.prod(scalars.arguments[argument][0]))
+    """How many entries of an argument are read: all if one is needed, those loaded by index, or none."""
+    if np.any((scalars.operations == Op.INPUT) & (scalars.operands[:, 0] == argument)):
+        return int(np.prod(scalars.arguments[argument][0]))
+    loads = (scalars.operations == Op.LOAD) & (scalars.operands[:, 1] == array_operand(argument))
+    return int(scalars.repetitions[loads].sum())
 
 
 def _cost(program: Program, axes: Axes) -> OperationCost:

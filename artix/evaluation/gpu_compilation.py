@@ -105,7 +105,7 @@ def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapp
 
 
 def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
-    scalars = fewest_live(scalars_of(program, levels, has_loops=False))
+    scalars = fewest_live(scalars_of(program, levels))
     alive = live(scalars)
     if alive > MAX_LIVE:
         raise KernelError(f"{alive:,} scalars live at once, more than {MAX_LIVE:,}: threads have no room for them")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -73,8 +74,8 @@ class Compiler:
         """Compiles a function for arguments of these shapes and dtypes."""
         import jax
 
-        for file in self._folder.glob("*"):
-            file.unlink()
+        shutil.rmtree(self._folder)
+        self._folder.mkdir()
         place = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._sharding)  # noqa: E731
 
         def ahead_of_time(*args: Any) -> Any:
@@ -88,8 +89,9 @@ class Compiler:
         after = time.perf_counter()
         found, memory = launches(compiled.as_text()), compiled.memory_analysis()
         own = [_unescaped(text) for text in re.findall(r'kernel_data = "((?:[^"\\]|\\.)*)"', lowered.as_text())]
-        others = [file.read_text(encoding="utf-8") for file in self._folder.glob("*.ptx")]
-        report = assemble([*dict.fromkeys([*own, *others])]) if self._reads_assembly else None
+        others = [file.read_text(encoding="utf-8") for file in self._folder.rglob("*.ptx")]
+        texts = [*dict.fromkeys(text for text in (*own, *others) if text)]  # XLA's is empty if it has no kernel
+        report = assemble(texts) if self._reads_assembly else None
         return Compiled(
             launches=sum(launch.times for launch in found),
             moved=sum(launch.times * launch.bytes for launch in found),

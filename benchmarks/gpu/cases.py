@@ -19,6 +19,7 @@ ROBOTS = ("arm7", "quadruped", "humanoid")
 FUNCTIONS = (
     "step",
     "step on the ground",
+    "step of 8 substeps",
     "forward dynamics",
     "inverse dynamics",
     "mass matrix",
@@ -72,6 +73,7 @@ def _artix(robot: str, batch: int) -> dict[str, Case]:
     functions: dict[str, Callable[..., Any]] = {
         "step": lambda s, x: artix.step(driven, s, None, STEP),
         "step on the ground": lambda s, x: artix.step(driven, s, None, STEP, ground=artix.Ground.flat()),
+        "step of 8 substeps": lambda s, x: artix.step(driven, s, None, STEP, artix.SolverOptions(substeps=8)),
         "forward dynamics": lambda s, x: artix.forward_dynamics(body, s, x),
         "inverse dynamics": lambda s, x: artix.inverse_dynamics(body, s, x),
         "mass matrix": lambda s, x: artix.mass_matrix(body, s),

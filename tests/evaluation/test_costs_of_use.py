@@ -139,6 +139,27 @@ def test_explaining_asks_for_an_articulation_and_for_what_it_cannot_guess() -> N
         artix.explain(artix.frame_pose, arm)
 
 
+def test_bytes_are_those_of_arrays_that_are_needed() -> None:
+    """Whole arrays, though not those on which nothing depends; of an array loaded by index, the entries loaded."""
+    arm = artix.robots.load("arm7")
+    size, state = np.dtype(arm.dtype).itemsize, artix.neutral_state(arm)
+    (gravity,) = artix.explain(artix.gravity_compensation, arm).operations
+    (bias,) = artix.explain(artix.bias_force, arm).operations
+    assert (gravity.bytes_read, bias.bytes_read) == (14 * size, 21 * size)  # the pose of the base, too
+    (masses,) = artix.explain(
+        lambda arm, mass: artix.gravity_compensation(arm.replace(link_mass=mass), state), arm, arm.link_mass
+    ).operations
+    assert masses.bytes_read == arm.link_mass.nbytes
+    heights = jnp.zeros((100, 90), arm.dtype)
+
+    def distances(arm, state, heights):
+        ground = artix.Ground((artix.HeightField.of(heights, spacing=(0.1, 0.1), dtype=arm.dtype),))
+        return artix.geometry_distances(arm, state, ground)
+
+    (field,) = artix.explain(distances, arm, state, heights).operations
+    assert 7 * size < field.bytes_read < heights.nbytes / 10
+
+
 def test_explaining_takes_names() -> None:
     arm = artix.robots.load("arm7")
     (parameters,) = artix.explain(artix.dynamic_parameters, arm).operations

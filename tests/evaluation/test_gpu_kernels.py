@@ -68,7 +68,7 @@ def check(function: Callable[..., Any], *arguments: Any, tolerance: float = 2e-5
     jaxpr = jax.make_jaxpr(function)(*arguments)
     equation = [e for e in jaxpr.eqns if e.primitive is program_p][-1]
     layout, groups = layout_of(equation), groups_in(equation)
-    assert layout.loops == loops
+    assert layout.loops_over_items == loops
     values = _values(jaxpr, dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves(arguments), strict=True)), equation)
     axes, operands = merged(groups), [np.asarray(x) for x in merge_operands(groups, values)]
     sizes = [axis.size for axis in axes]
@@ -180,7 +180,7 @@ def test_items_with_threads(of_robots: bool) -> None:
     x, y = x.astype("float32"), y.astype("float32")[:, :, :] if of_robots else y.astype("float32")[0]
     program = scalarize(jax.make_jaxpr(function)(x[0], y.reshape(-1, 4)[0]), [1, 2], {}, max_operations=1000)
     layout = Layout(fewest_live(program), [Mapped(True, False), Mapped(of_robots, True)], True)
-    assert not layout.loops and (1 in layout.staged_arguments) == of_robots
+    assert not layout.loops_over_items and (1 in layout.staged_arguments) == of_robots
     (found,) = run_threads(layout, [x, y], 21, 5)
     inner = jax.vmap(function, (None, 0))
     np.testing.assert_allclose(found, jax.vmap(inner, (0, 0 if of_robots else None))(x, y), rtol=2e-6, atol=1e-6)

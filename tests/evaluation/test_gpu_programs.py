@@ -27,6 +27,7 @@ CEILINGS: dict[tuple[str, str, int], tuple[int, float, int]] = {
     ("quadruped", "forward dynamics", 4096): (1, 1.1, 2_500),
     ("quadruped", "step", 4096): (1, 1.1, 20_000),
     ("quadruped", "step on the ground", 4096): (1, 1.1, 55_000),
+    ("quadruped", "step of 8 substeps", 4096): (1, 1.1, 20_000),
     ("humanoid", "link poses", 4096): (1, 1.1, 0),
     ("humanoid", "mass matrix", 4096): (1, 1.1, 6_000),
     ("humanoid", "inverse dynamics", 4096): (1, 1.1, 6_000),

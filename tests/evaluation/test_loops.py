@@ -13,10 +13,12 @@ from jax import lax
 import artix
 from artix.evaluation import kernels, scalar_evaluation
 from artix.evaluation.compilation import scalars_of
+from artix.evaluation.kernels.gpu_layout import Layout, Mapped
 from artix.evaluation.scalar_order import depth_first
 from artix.evaluation.scalar_program import Op
 from artix.evaluation.scalar_schedule import fewest_live
 from artix.evaluation.scalarize import scalarize
+from tests.support.gpu_threads import run_threads
 from tests.support.programs import programs_in
 from tests.support.scalar_interpreter import check_program, interpret
 
@@ -66,6 +68,13 @@ def _of_items(x, y):
     return first, second
 
 
+def _of_one(x, y):
+    """A loop over one argument, whose end a shorter loop over both needs."""
+    matrix = jnp.asarray(_ROOM[: len(x), : len(x)], x.dtype)
+    end, _ = lax.scan(lambda now, _: (jnp.sin(matrix @ now) + x, None), x, length=6)
+    return end, lax.scan(lambda now, _: (end * now + y, None), y, length=3)[0]
+
+
 def _unrolled(x, y):
     """Loops that collect, that read unknown items, and that are within others."""
 
@@ -81,7 +90,7 @@ def _unrolled(x, y):
     return end, of_items, lax.scan(nested, x, length=6)[0]
 
 
-_FUNCTIONS = (_recurrence, _swap, _kinds, _of_items, _unrolled)
+_FUNCTIONS = (_recurrence, _swap, _kinds, _of_items, _of_one, _unrolled)
 
 
 @pytest.fixture
@@ -100,7 +109,7 @@ def _made(function, levels, dtype, size):
 def test_loops_compute_what_unrolled_ones_do(function):
     with jax.enable_x64(True):
         kept, unrolled = _made(function, [1, 1], "float64", 4)
-        assert not unrolled.loops and len(kept.loops) == {_of_items: 2}.get(function, 1)
+        assert not unrolled.loops and len(kept.loops) == {_of_items: 2, _of_one: 2}.get(function, 1)
         assert kept.size < unrolled.size
         arguments = list(np.random.default_rng(1).normal(size=(2, 9, 4)))
         expected = jax.tree.leaves(jax.vmap(function)(*arguments))
@@ -144,17 +153,31 @@ def test_what_a_loop_leaves_alone_is_not_carried():
     assert kept.loops[0].length == 9 and np.sum(kept.operations == Op.COS) == 2000
 
 
+def _run_on_cpu(program, arguments, levels, lead):
+    name = f"test_loop_{next(_numbers)}"
+    kernels.load(kernels.build(program), name)
+    types = zip(program.results, program.result_types, strict=True)
+    results = [jax.ShapeDtypeStruct((*lead, *x.shape), dtype) for x, dtype in types]
+    return jax.ffi.ffi_call(name, results)(*arguments)
+
+
+def _run_on_gpu(program, arguments, levels, lead):
+    """A GPU's kernel, thread after thread."""
+    mapped = [Mapped(level >= 1, level == 2) for level in levels]
+    return run_threads(Layout(fewest_live(program), mapped, len(lead) == 2), arguments, *lead)
+
+
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 @pytest.mark.parametrize("levels", [(1, 1), (0, 0), (0, 1), (1, 0), (1, 2), (2, 1)])
-@pytest.mark.parametrize("function", [*_FUNCTIONS[:4], pytest.param(_unrolled, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("function", [*_FUNCTIONS[:-1], pytest.param(_unrolled, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("_short_loops_are_kept")
-def test_kernels_with_loops(function, levels, dtype):
+@pytest.mark.parametrize("run", [_run_on_cpu, _run_on_gpu])
+def test_kernels_with_loops(run, function, levels, dtype):
     with jax.enable_x64(True):
-        size = 31 if function is _recurrence and levels == (1, 1) else 5
+        size = 31 if run is _run_on_cpu and function is _recurrence and levels == (1, 1) else 5
         program, _ = _made(function, levels, dtype, size)
         assert program.loops
-        name, (batch, items) = f"test_loop_{next(_numbers)}", (37, 3)
-        kernels.load(kernels.build(program), name)
+        batch, items = 37, 3
         leading = [(), (batch,), (batch, items)]
         rng, lead = np.random.default_rng(2), leading[max(1, *levels)]
         arguments = [rng.normal(size=(*leading[level], size)).astype(dtype) for level in levels]
@@ -162,9 +185,7 @@ def test_kernels_with_loops(function, levels, dtype):
             np.broadcast_to(x if level != 1 or len(lead) == 1 else x[:, None], (*lead, size))
             for x, level in zip(arguments, levels, strict=True)
         ]
-        types = zip(program.results, program.result_types, strict=True)
-        results = [jax.ShapeDtypeStruct((*lead, *x.shape), dtype_) for x, dtype_ in types]
-        found = jax.ffi.ffi_call(name, results)(*arguments)
+        found = run(program, arguments, levels, lead)
         for _ in lead:
             function = jax.vmap(function)
         tolerance = 1e-10 if dtype == "float64" else 2e-4

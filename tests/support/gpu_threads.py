@@ -42,11 +42,11 @@ def run_threads(layout: Layout, arrays: Sequence[np.ndarray], robots: int = 1, i
         for thread in range(THREADS):
             functions[name](thread, first, item, shared.ctypes.data, kept[thread].ctypes.data, *pointers)
 
-    for first in range(0, robots if layout.loops else robots * items, THREADS):
+    for first in range(0, robots if layout.loops_over_items else robots * items, THREADS):
         shared[:] = 0xAB
-        for name in _PHASES[layout.loops]:
+        for name in _PHASES[layout.loops_over_items]:
             phase(name, first, 0)
-        for item in range(items if layout.loops else 0):
+        for item in range(items if layout.loops_over_items else 0):
             for name in _PHASES_OF_ITEMS:
                 phase(name, first, item)
     del library
@@ -56,7 +56,7 @@ def run_threads(layout: Layout, arrays: Sequence[np.ndarray], robots: int = 1, i
 def _functions(layout: Layout, robots: int, items: int) -> tuple[Any, dict[str, Any]]:
     (code,) = compile_modules([GpuModule(layout, is_host=True, robots=robots, items=items).text()])
     llvm = binding()
-    names = (*_PHASES[layout.loops], *(_PHASES_OF_ITEMS if layout.loops else ()))
+    names = (*_PHASES[layout.loops_over_items], *(_PHASES_OF_ITEMS if layout.loops_over_items else ()))
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for name in names:
         library = library.export_symbol(name)

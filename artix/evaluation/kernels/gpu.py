@@ -14,11 +14,12 @@ from typing import NamedTuple
 from artix.evaluation.kernels.code import Code, Value
 from artix.evaluation.kernels.gpu_copies import RowBlock, copy_in, copy_out
 from artix.evaluation.kernels.gpu_layout import THREADS, Layout, Mapped
-from artix.evaluation.kernels.llvm_ir import ElementaryFunctions, Instructions
+from artix.evaluation.kernels.gpu_thread import Thread
+from artix.evaluation.kernels.llvm_ir import Address, ElementaryFunctions, Instructions, Load
 from artix.evaluation.kernels.nvptx import compile_to_ptx
-from artix.evaluation.kernels.program_lists import SCALARS, table_name, tables_of
+from artix.evaluation.kernels.program_lists import tables_of
 from artix.evaluation.kernels.transposition import INTEGERS
-from artix.evaluation.scalar_program import BYTES, Kind, Op, ScalarProgram
+from artix.evaluation.scalar_program import BYTES, Kind, ScalarProgram
 from artix.evaluation.scalar_schedule import fewest_live
 
 #: The name of the kernel in its module.
@@ -51,7 +52,7 @@ def build_for_gpu(program: ScalarProgram, mapped: Sequence[Mapped], has_items: b
       KernelError: this LLVM has no GPU target, or there are no kernels for arrays of such types.
     """
     layout = Layout(fewest_live(program), mapped, has_items)
-    return GpuKernel(compile_to_ptx(GpuModule(layout).text()), has_items and not layout.loops)
+    return GpuKernel(compile_to_ptx(GpuModule(layout).text()), has_items and not layout.loops_over_items)
 
 
 class GpuModule:
@@ -71,13 +72,13 @@ class GpuModule:
         self._layout, self._program, self._is_host = layout, layout.program, is_host
         self._declarations: dict[str, str] = {}
         self._functions = ElementaryFunctions()
-        self._rows = robots if layout.loops else robots * items
+        self._rows = robots if layout.loops_over_items else robots * items
         self._items = items
 
     def text(self) -> str:
         """The module."""
-        body = [self._load(level) for level in ((1, 2) if self._layout.loops else (0,))]
-        body += [self._compute(level) for level in ((1, 2) if self._layout.loops else (0,))]
+        body = [self._load(level) for level in ((1, 2) if self._layout.loops_over_items else (0,))]
+        body += [self._compute(level) for level in ((1, 2) if self._layout.loops_over_items else (0,))]
         body += [self._write(), *self._globals()]
         if not self._is_host:
             body.append(self._kernel())
@@ -121,7 +122,7 @@ class GpuModule:
         if not self._layout.has_items:
             return row if mapped.robots else code.integer(0)
         items = self._size(code, "artix_items")
-        if self._layout.loops:
+        if self._layout.loops_over_items:
             robot, item = row, code.value("%item", "i64")
         else:
             robot = code.emit(f"udiv i64 {row.name}, {items.name}", "i64")
@@ -132,7 +133,7 @@ class GpuModule:
 
     def _row_block(self, code: Code, array: str, columns: int, mapped: Mapped, scalar: str) -> RowBlock:
         start = self._row(code, mapped, code.value("%first", "i64")) * columns
-        is_strided = self._layout.loops and mapped.items
+        is_strided = self._layout.loops_over_items and mapped.items
         stride: Value | int = self._size(code, "artix_items") * columns if is_strided else columns
         begin = code.value(array, "ptr").offset(start, scalar)
         return RowBlock(begin, stride, self._rows_of_block(code), code.value("%thread", "i64"))
@@ -163,10 +164,10 @@ class GpuModule:
         rows, thread = self._rows_of_block(code), code.value("%thread", "i64")
         # Threads past the end repeat the last row.
         row = (thread < rows).where(thread, rows - 1)
-        code.lines += _Computation(self, code, row).lines(level)
+        code.lines += Thread(self._layout, level, self._rows_of_thread(code, row), self._instructions).lines()
         return code.text()
 
-    def rows_of_thread(self, code: Code, row: Value) -> tuple[list[str], list[str]]:
+    def _rows_of_thread(self, code: Code, row: Value) -> tuple[list[str], list[str]]:
         """The addresses of a thread's row of each argument and of each result."""
         layout, shared = self._layout, code.value("%shared", "ptr")
         number = code.value("%first", "i64") + row
@@ -187,14 +188,8 @@ class GpuModule:
         ]
         return arguments, results
 
-    def instructions(self, load: object, address: object) -> Instructions:
-        """An empty list of scalar instructions."""
-        return Instructions(self._layout.lists, 1, self._functions, self._declarations, load, address)  # type: ignore[arg-type]
-
-    @property
-    def layout(self) -> Layout:
-        """The kernel's memory layout."""
-        return self._layout
+    def _instructions(self, load: Load, address: Address) -> Instructions:
+        return Instructions(self._layout.lists, 1, self._functions, self._declarations, load, address)
 
     def _kernel(self) -> str:
         arrays = self._arrays()
@@ -233,7 +228,7 @@ class GpuModule:
                 wait("llvm.nvvm.cp.async.wait.all")
                 wait("llvm.nvvm.bar.warp.sync", "-1")
 
-        if not self._layout.loops:
+        if not self._layout.loops_over_items:
             for name in ("artix_load_0", "artix_compute_0", "artix_write"):
                 phase(name)
                 synchronise()
@@ -246,69 +241,3 @@ class GpuModule:
             for name in ("artix_load_2", "artix_compute_2", "artix_write"):
                 phase(name)
                 synchronise()
-
-
-class _Computation:
-    """The computation of one thread."""
-
-    def __init__(self, module: GpuModule, code: Code, row: Value) -> None:
-        self._layout, self._lists = module.layout, module.layout.lists
-        self._arguments, self._results = module.rows_of_thread(code, row)
-        self._instructions = module.instructions(self._fetch, self._address)
-        self._targets: dict[int, list[str]] = {}
-
-    def lines(self, level: int) -> list[str]:
-        """Instructions of all levels (0), of levels 0 and 1 (1), or of level 2 (2); all but 1 also write results."""
-        code, lists, layout = self._instructions, self._lists, self._layout
-        if level != 1:
-            self._find_targets()
-        for number, operation in enumerate(lists.operations):
-            if operation > Op.CONSTANT and level in (0, 2 if lists.levels[number] == 2 else 1):
-                name = code.operation(number)
-                if number in layout.kept:
-                    self._store(name, Kind(lists.kinds[number]), f"%kept, i64 {layout.kept[number]}")
-            elif level == 1:
-                continue
-            self._store_results(number)
-        return code.lines
-
-    def _find_targets(self) -> None:
-        """Finds where each scalar or its negative is written, as operands of getelementptr."""
-        for result, references in enumerate(self._layout.program.results):
-            size = BYTES[self._layout.result_kinds[result]]
-            staged = self._layout.staged_results.get(result)
-            columns = range(references.size) if staged is None else staged.columns
-            pairs = dict.fromkeys(zip(references.ravel().tolist(), columns, strict=True))
-            for reference, column in pairs:
-                self._targets.setdefault(reference, []).append(f"{self._results[result]}, i64 {column * size}")
-
-    def _store_results(self, number: int) -> None:
-        for reference in (2 * number, 2 * number + 1):
-            for target in self._targets.get(reference, ()):
-                self._store(self._instructions.operand(reference), Kind(self._lists.kinds[number]), target)
-
-    def _store(self, name: str, kind: Kind, target: str) -> None:
-        code, scalar = self._instructions, SCALARS[kind]
-        if kind == Kind.BOOL:
-            name, scalar = code.emit(f"zext i1 {name} to i8"), "i8"
-        pointer = code.emit(f"getelementptr i8, ptr {target}")
-        code.lines.append(f"  store {scalar} {name}, ptr {pointer}, align {BYTES[kind]}")
-
-    def _address(self, _: Instructions, array: int) -> tuple[str, str]:
-        """The address of an array to load from."""
-        count = len(self._arguments)
-        return (self._arguments[array] if array < count else table_name(array - count)), "ptr"
-
-    def _fetch(self, code: Instructions, number: int) -> str:
-        """Loads an input, or a scalar that all items share."""
-        kind = Kind(self._lists.kinds[number])
-        scalar, size, invariant = "i8" if kind == Kind.BOOL else SCALARS[kind], BYTES[kind], ""
-        if self._lists.operations[number] == Op.INPUT:
-            argument, entry, _ = self._lists.operands[number]
-            address = f"{self._arguments[argument]}, i64 {entry * size}"
-            invariant = "" if argument in self._layout.staged_arguments else ", !invariant.load !0"
-        else:
-            address = f"%kept, i64 {self._layout.kept[number]}"
-        pointer = code.emit(f"getelementptr i8, ptr {address}")
-        name = code.emit(f"load {scalar}, ptr {pointer}, align {size}{invariant}")
-        return code.emit(f"icmp ne i8 {name}, 0") if kind == Kind.BOOL else name

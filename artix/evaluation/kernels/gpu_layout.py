@@ -51,8 +51,8 @@ class Layout:
       has_items: whether each robot has a batch of items.
 
     Attributes:
-      loops: whether one thread computes all items of a robot; otherwise each item has a thread, which also computes
-        the scalars that the items share.
+      loops_over_items: whether one thread computes all items of a robot; otherwise each item has a thread, which also
+        computes the scalars that the items share.
       staged_arguments, staged_results: arrays in shared memory, by number.
       kept: for scalars that all items of a robot need, byte offsets in a thread's own memory.
       kept_size, shared_size: bytes of a thread's own memory and of shared memory.
@@ -63,14 +63,14 @@ class Layout:
         self.lists = ProgramLists(program)
         self.argument_kinds = [kind_of(dtype) for _, dtype, _ in program.arguments]
         self.result_kinds = result_kinds(program)
-        is_operation = program.operations > Op.CONSTANT
-        num_of_items = int(np.count_nonzero(is_operation & (program.levels == 2)))
-        self.loops = has_items and int(np.count_nonzero(is_operation)) - num_of_items > num_of_items
+        times = program.repetitions * (program.operations > Op.CONSTANT)
+        of_items = program.levels == 2
+        self.loops_over_items = has_items and times[~of_items].sum() > times[of_items].sum()
         self.staged_arguments: dict[int, Staged] = {}
         self.staged_results: dict[int, Staged] = {}
         self.shared_size = self._stage()
         self.kept: dict[int, int] = {}
-        self.kept_size = self._keep() if self.loops else 0
+        self.kept_size = self._keep() if self.loops_over_items else 0
 
     def entries(self, argument: int) -> int:
         """Number of entries per row of an argument."""
@@ -102,18 +102,21 @@ class Layout:
     def _has_own_rows(self, argument: int) -> bool:
         """Whether neighbouring threads read neighbouring rows."""
         robots, items = self.mapped[argument]
-        return robots and (self.loops or items or not self.has_items)
+        return robots and (self.loops_over_items or items or not self.has_items)
 
     def _keep(self) -> int:
         lists, kept = self.lists, set[int]()
         for number, level in enumerate(lists.levels):
             if level == 2 and lists.operations[number] > Op.CONSTANT:
                 kept |= {x >> 1 for x in lists.operands[number] if x >= 0}
+        for loop in self.program.loops:
+            if any(lists.levels[x >> 1] == 2 for x in loop.references):
+                kept |= {x >> 1 for x in loop.references}
         for references in self.program.results:
             kept |= set((references.ravel() >> 1).tolist())
         offset = 0
         for number in sorted(kept):
-            if lists.levels[number] < 2 and lists.operations[number] > Op.CONSTANT:
+            if lists.levels[number] < 2 and lists.operations[number] not in (Op.INPUT, Op.CONSTANT):
                 size = max(BYTES[Kind(lists.kinds[number])], 4)
                 offset = -(-offset // size) * size
                 self.kept[number] = offset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from artix.evaluation.kernels.code import constant, suffix_of, type_of
 from artix.evaluation.kernels.elementary import definition, name_of
@@ -56,6 +57,13 @@ class Module:
         return "\n".join([*declarations, definitions, function_attributes()])
 
 
+#: What appends the instructions that load a scalar computed elsewhere, by its number, and returns its name.
+Load: TypeAlias = "Callable[[Instructions, int], str]"
+
+#: The same for the address of an array (one pointer, or one per lane), which returns its name and type.
+Address: TypeAlias = "Callable[[Instructions, int], tuple[str, str]]"
+
+
 class Instructions:
     """Instructions of one function, which computes a part of a program.
 
@@ -64,9 +72,8 @@ class Instructions:
       width: lanes of the vectors.
       functions: the elementary functions of the module.
       declarations: declarations of the intrinsics that the module calls.
-      load: appends the instructions that load a scalar computed elsewhere, and returns its name; called once for each.
-      address: appends the instructions for the address of an array from which entries are loaded (one pointer, or one
-        per lane), and returns its name and type.
+      load: loads a scalar that the function does not compute; called once for each.
+      address: gives the address of an array from which entries are loaded.
     """
 
     def __init__(
@@ -75,8 +82,8 @@ class Instructions:
         width: int,
         functions: ElementaryFunctions,
         declarations: dict[str, str],
-        load: Callable[[Instructions, int], str],
-        address: Callable[[Instructions, int], tuple[str, str]],
+        load: Load,
+        address: Address,
     ) -> None:
         self.lines: list[str] = []
         self._lists, self._width, self._functions, self._declarations = lists, width, functions, declarations

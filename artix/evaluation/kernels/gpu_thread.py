@@ -1,0 +1,140 @@
+"""What one thread of a GPU computes, as instructions of LLVM."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from artix.evaluation.kernels.gpu_layout import Layout
+from artix.evaluation.kernels.llvm_ir import Address, Instructions, Load
+from artix.evaluation.kernels.program_lists import SCALARS, table_name
+from artix.evaluation.scalar_program import BYTES, Kind, Op
+
+
+class Thread:
+    """What one thread computes of a program, and stores.
+
+    Scalars are LLVM's values, also those that loops carry, which are therefore in no array of a thread's memory.
+
+    Args:
+      layout: the kernel's memory layout.
+      level: 0 for all levels of the program, 1 for levels 0 and 1, or 2 for level 2. All but 1 also write results.
+      rows: addresses of the thread's row of each argument and of each result.
+      instructions: begins a list of instructions, given what loads scalars and what addresses arrays.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        level: int,
+        rows: tuple[list[str], list[str]],
+        instructions: Callable[[Load, Address], Instructions],
+    ) -> None:
+        self._layout, self._lists, self._level = layout, layout.lists, level
+        self._arguments, self._results = rows
+        self._instructions = instructions(self._fetch, self._address)
+        self._targets: dict[int, list[str]] = {}
+
+    def lines(self) -> list[str]:
+        """The instructions."""
+        if self._level != 1:
+            self._find_targets()
+        stages = self._layout.program.stages
+        for stage in range(2 * len(self._layout.program.loops) + 1):
+            numbers = np.flatnonzero(stages == stage).tolist()
+            if stage % 2 == 0:
+                self._compute(numbers)
+            elif any(map(self._is_computed, numbers)):
+                with self._loop(stage // 2):
+                    self._compute(numbers)
+        return self._instructions.lines
+
+    def _is_computed(self, number: int) -> bool:
+        """Whether a scalar is computed here, unless it is an input or a constant."""
+        return self._level in (0, 2 if self._lists.levels[number] == 2 else 1)
+
+    def _compute(self, numbers: Sequence[int]) -> None:
+        """Computes scalars, and writes those that are results or needed for the items."""
+        code, lists, kept = self._instructions, self._lists, self._layout.kept
+        for number in numbers:
+            if self._is_computed(number):
+                if lists.operations[number] > Op.CONSTANT:
+                    code.operation(number)
+                if number in kept:
+                    self._store(code.operand(2 * number), Kind(lists.kinds[number]), f"%kept, i64 {kept[number]}")
+            self._store_results(number)
+
+    @contextlib.contextmanager
+    def _loop(self, number: int) -> Iterator[None]:
+        """A loop of the program, whose body is what is computed in the context at least once."""
+        code, loop = self._instructions, self._layout.program.loops[number]
+        before, body, end = (f"{name}_{number}" for name in ("before", "body", "end"))
+        starts = [code.operand(reference) for reference in loop.starts.tolist()]
+        code.lines += [f"  br label %{before}", f"{before}:", f"  br label %{body}", f"{body}:"]
+        first_line = len(code.lines)
+        yield
+        ends = [code.operand(reference) for reference in loop.ends.tolist()]
+        last, kinds = f"last_{number}", [Kind(self._lists.kinds[x >> 1]) for x in loop.starts.tolist()]
+        code.lines += [f"  br label %{last}", f"{last}:"]
+        count = code.emit(f"add i32 %count_{number}, 1")
+        is_left = code.emit(f"icmp ult i32 {count}, {loop.length}")
+        code.lines += [f"  br i1 {is_left}, label %{body}, label %{end}", f"{end}:"]
+        carried = [(f"%count_{number}", "i32", "0", count)]
+        for entry, (kind, start, last_value) in enumerate(zip(kinds, starts, ends, strict=True)):
+            carried.append((_carried(number, entry), SCALARS[kind], start, last_value))
+        code.lines[first_line:first_line] = [
+            f"  {name} = phi {scalar} [ {start}, %{before} ], [ {following}, %{last} ]"
+            for name, scalar, start, following in carried
+        ]
+
+    def _find_targets(self) -> None:
+        """Finds where each scalar or its negative is written, as operands of getelementptr."""
+        for result, references in enumerate(self._layout.program.results):
+            size = BYTES[self._layout.result_kinds[result]]
+            staged = self._layout.staged_results.get(result)
+            columns = range(references.size) if staged is None else staged.columns
+            pairs = dict.fromkeys(zip(references.ravel().tolist(), columns, strict=True))
+            for reference, column in pairs:
+                self._targets.setdefault(reference, []).append(f"{self._results[result]}, i64 {column * size}")
+
+    def _store_results(self, number: int) -> None:
+        for reference in (2 * number, 2 * number + 1):
+            for target in self._targets.get(reference, ()):
+                self._store(self._instructions.operand(reference), Kind(self._lists.kinds[number]), target)
+
+    def _store(self, name: str, kind: Kind, target: str) -> None:
+        code, scalar = self._instructions, SCALARS[kind]
+        if kind == Kind.BOOL:
+            name, scalar = code.emit(f"zext i1 {name} to i8"), "i8"
+        pointer = code.emit(f"getelementptr i8, ptr {target}")
+        code.lines.append(f"  store {scalar} {name}, ptr {pointer}, align {BYTES[kind]}")
+
+    def _address(self, _: Instructions, array: int) -> tuple[str, str]:
+        """The address of an array to load from."""
+        count = len(self._arguments)
+        return (self._arguments[array] if array < count else table_name(array - count)), "ptr"
+
+    def _fetch(self, code: Instructions, number: int) -> str:
+        """Loads an input or a scalar that all items share, or names what a loop carries."""
+        kind, lists = Kind(self._lists.kinds[number]), self._lists
+        if lists.operations[number] == Op.CARRIED and self._is_computed(number):
+            loop, entry, is_after = lists.operands[number]
+            ends = self._layout.program.loops[loop].ends
+            return code.operand(int(ends[entry])) if is_after else _carried(loop, entry)
+        scalar, size, invariant = "i8" if kind == Kind.BOOL else SCALARS[kind], BYTES[kind], ""
+        if lists.operations[number] == Op.INPUT:
+            argument, entry, _ = lists.operands[number]
+            address = f"{self._arguments[argument]}, i64 {entry * size}"
+            invariant = "" if argument in self._layout.staged_arguments else ", !invariant.load !0"
+        else:
+            address = f"%kept, i64 {self._layout.kept[number]}"
+        pointer = code.emit(f"getelementptr i8, ptr {address}")
+        name = code.emit(f"load {scalar}, ptr {pointer}, align {size}{invariant}")
+        return code.emit(f"icmp ne i8 {name}, 0") if kind == Kind.BOOL else name
+
+
+def _carried(loop: int, entry: int) -> str:
+    """The name of what a loop carries, at the start of an iteration."""
+    return f"%carried_{loop}_{entry}"
