@@ -308,6 +308,11 @@ class ScalarBuilder:
                 if b | 1 == one | 1:
                     append(a ^ (b & 1))
                     continue
+                operation, *summands = self.operations[a >> 1]
+                if operation == _ADD and summands[0] == summands[1]:  # c (x + x) = 2 c x, exactly
+                    twice = self.constant(2 * self.value(b), kind)
+                    products += self.multiply(kind, (summands[0] ^ (a & 1),), (twice,))
+                    continue
             sign = (a ^ b) & 1
             a &= -2
             b &= -2

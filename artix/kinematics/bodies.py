@@ -36,10 +36,16 @@ class Placement(NamedTuple):
         """The rotations as matrices, [3, 3, n]."""
         return spatial.rotation_matrix(self.rotation)
 
-    def inverse(self) -> Placement:
-        """The inverse transforms."""
+    def inverse_times(self, other: Placement) -> Placement:
+        """The products of the inverse transforms, ``self^-1 @ other``."""
         inverse = spatial.conjugate(self.rotation)
-        return Placement(inverse, -spatial.apply(spatial.rotation_matrix(inverse), self.position))
+        position = spatial.apply(spatial.rotation_matrix(inverse), other.position - self.position)
+        return Placement(spatial.quaternion_product(inverse, other.rotation), position)
+
+    def times_inverse(self, other: Placement) -> Placement:
+        """The products with inverse transforms, ``self @ other^-1``."""
+        rotation = spatial.quaternion_product(self.rotation, spatial.conjugate(other.rotation))
+        return Placement(rotation, self.position - spatial.apply(spatial.rotation_matrix(rotation), other.position))
 
     def take(self, index) -> Placement:
         """The transforms at ``index``."""
@@ -93,7 +99,7 @@ def link_placements(articulation: Articulation) -> Placement:
     root = Placement(unit[:, 3:].T, unit[:, :3].T)
     parent = Placement.from_poses(articulation.joint_parent_pose)
     joint = Placement(*(jnp.where(rigid, *pair) for pair in zip(parent, root, strict=True)))
-    placement = joint @ Placement.from_poses(child).inverse()
+    placement = joint.times_inverse(Placement.from_poses(child))
     for pointer in tree.rigid_pointers:
         padded = Placement(*(jnp.concatenate(pair, axis=-1) for pair in zip(root, placement, strict=True)))
         placement = padded.take(pointer) @ placement

@@ -292,7 +292,7 @@ def frame_kinematic_regressor(
     point = origin(kin, placement, axes)
     above = link_frames(tree, kin).take(jnp.maximum(jnp.asarray(tree.parent)[1:], 0))
     parent, child = articulation.joint_parent_pose[1:], articulation.joint_child_pose[1:]
-    places = above @ Placement.from_poses(parent) @ Placement.from_poses(child).inverse()
+    places = (above @ Placement.from_poses(parent)).times_inverse(Placement.from_poses(child))
     rotation = spatial.rotation_matrix(places.rotation)
     arm = jnp.broadcast_to(point, places.position.shape) - places.position
     by_rotation = -spatial.multiply(spatial.skew(arm), rotation)

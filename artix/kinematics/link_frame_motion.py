@@ -55,7 +55,7 @@ def joint_placements(articulation: Articulation, state: State) -> Array:
     kin = kinematics(articulation, state)
     frames = link_frames(tree, kin)
     above = frames.take(jnp.maximum(jnp.asarray(tree.parent), 0))
-    poses = (above.inverse() @ frames).poses()
+    poses = above.inverse_times(frames).poses()
     root = frames._replace(position=frames.position + kin.reference[:, None]).poses()[:1]
     return live_links(tree, jnp.concatenate([root, poses[1:]]))
 

@@ -384,6 +384,8 @@ def test_integers_and_bools_as_arguments() -> None:
         (lambda x, y: (x / y, (-x) / y, x / -y), {"DIV": 1}),
         (lambda x, y: (1 / y, x / y, x * x / y), {"DIV": 1, "MUL": 3}),
         (lambda x, y: (jnp.cos(-x), jnp.cos(x), jnp.sin(-x), jnp.sin(x)), {"COS": 1, "SIN": 1}),
+        (lambda x, y: 0.5 * (x + x) - 0.5 * (-y - y), {"ADD": 1}),
+        (lambda x, y: 3 * (x + x), {"MUL": 1}),
         (lambda x, y: abs(abs(-x)), {"ABS": 1}),
         (lambda x, y: abs(jnp.sqrt(abs(x))), {"ABS": 1, "SQRT": 1}),
         (lambda x, y: jnp.where(x > y, -x, -x), {}),
