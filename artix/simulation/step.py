@@ -217,6 +217,8 @@ def _advance(
     """The state after all substeps, the memory if there was one, and the report of the last substep if wanted."""
     control = checked_control(articulation, state, control, options, ground)
     state = of_live_dofs(articulation.topology, state)
+    if options.substeps == 1:
+        return _substep(articulation, state, memory, control, dt, options, ground, with_report)
 
     def take(now: tuple[State, Any], part: Array) -> tuple[tuple[State, Any], Any]:
         end, remembered, report = _substep(articulation, *now, control, part, options, ground, with_report)
