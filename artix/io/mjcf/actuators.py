@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from artix.io.common.diagnostics import Location
 from artix.io.mjcf.bodies import BALL, BALL_SPRING, FREE
-from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
+from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.joint_features import Drive, JointFriction
 
 
@@ -266,7 +267,7 @@ def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -
     return np.array([gear * limit if gear else 0.0 for gear in gears.tolist()])
 
 
-def _warn_of_range(source: MjcfSource, place: MjcfPlace, field: str) -> None:
+def _warn_of_range(source: MjcfSource, place: Location, field: str) -> None:
     message = f"its {field} is not symmetric; artix limits the commanded force to the larger side in both directions"
     source.report.warning(place, message, "clip its command")
 

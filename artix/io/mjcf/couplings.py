@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from artix.io.common.diagnostics import Location
 from artix.io.common.links import LinkDescription, LinkPlace
 from artix.io.common.poses import IDENTITY, compose
 from artix.io.common.xml_tree import LARGEST_NUMBER
 from artix.io.mjcf.bodies import MjcfNames, pose_from_wxyz
-from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
+from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.builder import ArticulationBuilder
 from artix.model.couplings import LoopJoint, LoopJointType
 
@@ -97,7 +98,7 @@ def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]]
     return follower, reference, [numbers[0] / own, -other / own]
 
 
-def _is_read(source: MjcfSource, equality: int, place: MjcfPlace, inside: list[bool]) -> bool:
+def _is_read(source: MjcfSource, equality: int, place: Location, inside: list[bool]) -> bool:
     """Whether to read an equality into this articulation; ``inside`` flags which of its objects are members."""
     active = bool(source.model.eq_active0[equality])
     if any(inside) and not (active and all(inside)) and source.first_report(place):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from artix.io.common.collision_meshes import MeshShape, mesh_shape, summarize_errors
+from artix.io.common.diagnostics import Location
 from artix.io.mjcf.bodies import pose_from_wxyz
-from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
+from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
 
 if TYPE_CHECKING:
@@ -99,13 +100,13 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: dict[int, float
         elif found.error:
             errors[name] = max(errors.get(name, 0.0), found.error)
     if source.meshes is not None:
-        summarize_errors(source.report, MjcfPlace("<worldbody>"), source.meshes, errors)
+        summarize_errors(source.report, Location("<worldbody>"), source.meshes, errors)
     for kind, geoms in left.items():
         named = ", ".join(sorted({source.name("body", int(model.geom_bodyid[geom])) for geom in geoms})[:10])
         message = f"{len(geoms)} geoms of type {kind} are left out and touch nothing (bodies {named})"
         fix = f"where contact matters, use a primitive, or a mesh of at most {MAX_HULL_POINTS} vertices"
         fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
-        source.report.warning(MjcfPlace("<worldbody>"), message, fix)
+        source.report.warning(Location("<worldbody>"), message, fix)
 
 
 def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:

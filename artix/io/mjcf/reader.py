@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from artix.io.common.collision_meshes import Meshes, check_meshes
-from artix.io.common.diagnostics import Issue, Place, Report
+from artix.io.common.diagnostics import Issue, Location, Place, Report
 from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import add_links
 from artix.io.common.names import Names
@@ -31,7 +31,7 @@ from artix.io.mjcf.bodies import (
 from artix.io.mjcf.couplings import Members, add_equalities
 from artix.io.mjcf.geometries import check_geoms, describe_geoms, touching_geoms
 from artix.io.mjcf.pairs import geom_names, self_contact_pairs
-from artix.io.mjcf.source import SKIPPABLE, MjcfPlace, MjcfSource, compile_mjcf
+from artix.io.mjcf.source import SKIPPABLE, MjcfSource, compile_mjcf
 from artix.io.mjcf.tendons import add_tendons
 from artix.io.mjcf.world import check_world
 from artix.model.articulation import Articulation
@@ -310,7 +310,7 @@ def _articulation(
         check_values(named_arrays(articulation))
         return articulation
     except ValueError as error:
-        source.report.error(MjcfPlace("<mujoco>"), str(error), "correct the element that it names")
+        source.report.error(Location("<mujoco>"), str(error), "correct the element that it names")
         return None
 
 

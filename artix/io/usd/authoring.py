@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.diagnostics import Report
-from artix.io.usd.stage import NAME_KEY, Location, import_pxr
+from artix.io.common.diagnostics import Location, Report
+from artix.io.usd.stage import NAME_KEY, import_pxr
 
 if TYPE_CHECKING:
     from pxr import Usd
