@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ import numpy as np
 
 from artix.io.common.collision_meshes import Meshes
 from artix.io.common.diagnostics import Location, Report
-from artix.io.common.xml_tree import LARGEST_NUMBER, Element, is_text, read_xml
+from artix.io.common.names import Names
+from artix.io.common.xml_tree import LARGEST_NUMBER, Element, is_text, origin, read_xml
 
 if TYPE_CHECKING:
     import mujoco
@@ -37,18 +39,37 @@ _NUMBERS = {
     "tendon": ("stiffness", "damping", "range", "lengthspring", "frictionloss", "armature"),
 }
 _DOF_NUMBERS = ("dof_armature", "dof_damping", "dof_frictionloss")
-_TAGS = {
-    "body": "body",
-    "jnt": "joint",
-    "site": "site",
-    "geom": "geom",
-    "tendon": "tendon",
-    "actuator": "actuator",
-    "eq": "equality",
-}
+#: Tags of elements by the kinds that MuJoCo's names of fields begin with, and the kinds by tag.
+_TAGS = {kind: kind for kind in ("body", "site", "geom", "tendon", "actuator")} | {"jnt": "joint", "eq": "equality"}
+_KINDS = {tag: kind for kind, tag in _TAGS.items()} | {"freejoint": "jnt"}
+#: Tags of sections, all elements in which are of one kind.
+_SECTIONS = ("actuator", "tendon", "equality")
 #: Flags of what MuJoCo's solver of constraints does, which one flag disables as a whole.
 _CONSTRAINTS = ("CONTACT", "EQUALITY", "FRICTIONLOSS", "LIMIT")
-_SECTIONS = {"actuator": "actuator", "tendon": "tendon", "equality": "eq"}
+
+
+@dataclasses.dataclass(frozen=True)
+class MjcfNames:
+    """Unique names for all bodies and joints of a model: those of the file, generated ones for unnamed elements.
+
+    Attributes:
+      bodies: names by body; the last link of the chain for a body has the body's name.
+      joints: names by joint.
+    """
+
+    bodies: tuple[str, ...]
+    joints: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: mujoco.MjModel) -> MjcfNames:
+        """Names of the elements of a model; unnamed ones are ``body3``, ``body3_joint``, ``body3_joint_2``, ..."""
+        given = [model.body(k).name for k in range(model.nbody)]
+        unused = Names(given)
+        bodies = [name or unused.new(f"body{k}") for k, name in enumerate(given)]
+        given = [model.joint(k).name for k in range(model.njnt)]
+        unused = Names(given)
+        joints = [name or unused.new(f"{bodies[model.jnt_bodyid[k]]}_joint") for k, name in enumerate(given)]
+        return cls(tuple(bodies), tuple(joints))
 
 
 @dataclasses.dataclass
@@ -70,12 +91,17 @@ class MjcfSource:
     model: mujoco.MjModel
     elements: dict[tuple[str, str], Location]
     report: Report
-    skip: frozenset[str]
+    skip: frozenset[str] = frozenset()
     repair: bool = False
     strict: bool = False
     meshes: Meshes | None = None
     self_contact: bool = False
     reported: set[Location] = dataclasses.field(default_factory=set)
+
+    @functools.cached_property
+    def names(self) -> MjcfNames:
+        """Unique names of the bodies and joints."""
+        return MjcfNames.of(self.model)
 
     def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
         """The elements of a tendon's path: kind (``"joint"``, ``"site"``, ``"pulley"``, ...), number, parameter."""
@@ -134,27 +160,15 @@ def import_mujoco() -> Any:
     return mujoco
 
 
-def compile_mjcf(
-    path_or_text: str | Path,
-    report: Report,
-    skip: frozenset[str] = frozenset(),
-    *,
-    repair: bool = False,
-    strict: bool = False,
-    meshes: Meshes | None = None,
-) -> MjcfSource | None:
+def compile_mjcf(path_or_text: str | Path, report: Report) -> MjcfSource | None:
     """Checks the XML of an MJCF and of the files that it includes, then compiles it.
 
     Args:
       path_or_text: a path, or the MJCF itself; see :func:`~artix.io.common.xml_tree.is_text`.
       report: receives the issues; MuJoCo's warnings become warnings.
-      skip: kinds out of :data:`SKIPPABLE`.
-      repair: whether to repair impossible inertias.
-      strict: whether to refuse them.
-      meshes: replacement for large meshes of geoms.
 
     Returns:
-      The model, ``None`` if there was an error.
+      The model, for a reader without options; ``None`` if there was an error.
 
     Raises:
       OSError: the file cannot be read.
@@ -168,9 +182,8 @@ def compile_mjcf(
         fix = "read it with load_urdf" if document.tag == "robot" else "check that this file is an MJCF"
         report.error(document, "the outermost element of an MJCF is <mujoco>", fix)
         return None
-    base = Path(".") if is_text(path_or_text) else Path(path_or_text).parent
     elements: dict[tuple[str, str], Location] = {}
-    for file, root in [(None, document), *_included(document, base, report)]:
+    for file, root in [(None, document), *_included(document, origin(path_or_text)[1], report)]:
         _index(root, file, elements)
         _check_sizes(root, file, report)
     if report.num_errors:
@@ -178,7 +191,7 @@ def compile_mjcf(
     model = _compile(mujoco, path_or_text, report)
     if model is None:
         return None
-    source = MjcfSource(model, elements, report, skip, repair, strict, meshes)
+    source = MjcfSource(model, elements, report)
     _check_numbers(source)
     return None if report.num_errors else source
 
@@ -212,13 +225,7 @@ def _walk(root: Element) -> list[Element]:
 def _index(root: Element, file: str | None, elements: dict[tuple[str, str], Location]) -> None:
     for element in _walk(root):
         around = "" if element.parent is None else element.parent.tag
-        kind = _SECTIONS.get(around) or {
-            "body": "body",
-            "joint": "jnt",
-            "freejoint": "jnt",
-            "site": "site",
-            "geom": "geom",
-        }.get(element.tag)
+        kind = _KINDS.get(around if around in _SECTIONS else element.tag)
         if kind is not None and "name" in element.attributes:
             place = Location(element.label, element.line, file)
             elements.setdefault((kind, element.attributes["name"]), place)
