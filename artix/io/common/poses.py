@@ -129,4 +129,4 @@ def combine_inertias(
     for mass, pose, own in parts:
         rotation, arm = rotation_matrix(pose[3:]), pose[:3] - center
         inertia += rotation @ own @ rotation.T + mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
-    return total, np.concatenate([center, IDENTITY[3:]]), 0.5 * (inertia + inertia.T)
+    return total, translation(center), 0.5 * (inertia + inertia.T)

@@ -10,7 +10,7 @@ import numpy as np
 
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, joint_frame
 from artix.io.common.names import Names
-from artix.io.common.poses import IDENTITY, compose
+from artix.io.common.poses import IDENTITY, compose, translation
 from artix.io.mjcf.source import MjcfSource
 from artix.model.geometry import Geometry
 from artix.model.joints import Joint
@@ -115,14 +115,14 @@ def _mass(model: mujoco.MjModel, body: int) -> tuple[float, np.ndarray, np.ndarr
     if same == NOT_SAME:
         return mass, pose_from_wxyz(position, model.body_iquat[body]), inertia
     # MuJoCo treats frames that differ only by rounding as the same.
-    return mass, np.concatenate([np.zeros(3) if same == SAME_AS_BODY else position, IDENTITY[3:]]), inertia
+    return mass, translation(np.zeros(3) if same == SAME_AS_BODY else position), inertia
 
 
 def _joint(source: MjcfSource, number: int, options: Mapping[str, Any]) -> Joint:
     """A joint whose parent frame is expressed in the body's frame at the reference position."""
     model = source.model
     kind = model.jnt_type[number]
-    anchor = np.concatenate([model.jnt_pos[number], IDENTITY[3:]])
+    anchor = translation(model.jnt_pos[number])
     merged: dict[str, Any] = {"name": source.names.joints[number], **options}
     limited = bool(model.jnt_limited[number]) and not source.disables("LIMIT")
     if kind == BALL:

@@ -9,7 +9,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import Location
 from artix.io.common.links import LinkDescription, LinkPlace
-from artix.io.common.poses import IDENTITY, compose
+from artix.io.common.poses import compose, translation
 from artix.io.common.xml_tree import LARGEST_NUMBER
 from artix.io.mjcf.bodies import pose_from_wxyz
 from artix.io.mjcf.source import MjcfSource, import_mujoco
@@ -154,9 +154,9 @@ def _add_loop_joint(
         poses = [pose_from_wxyz(model.site_pos[site], model.site_quat[site]) for site in (first, second)]
         first, second = (int(model.site_bodyid[site]) for site in (first, second))
     elif weld:
-        poses = [pose_from_wxyz(data[3:6], data[6:10]), np.concatenate([data[:3], IDENTITY[3:]])]
+        poses = [pose_from_wxyz(data[3:6], data[6:10]), translation(data[:3])]
     else:
-        poses = [np.concatenate([data[at : at + 3], IDENTITY[3:]]) for at in (0, 3)]
+        poses = [translation(data[at : at + 3]) for at in (0, 3)]
     # A body is coupled to the world by its own articulation, whichever articulation has the world for its root.
     if not _is_read(source, equality, place, [body in members.bodies for body in (first, second) if body]):
         return

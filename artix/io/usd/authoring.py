@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from artix.io.common.diagnostics import Location, Report
+from artix.io.common.names import Names
 from artix.io.usd.stage import NAME_KEY, import_pxr
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ class Author:
         pxr = import_pxr()
         self.stage = pxr.Usd.Stage.CreateInMemory()
         self._report = report
+        self._names: dict[str, Names] = collections.defaultdict(Names)
         self._warnings: dict[tuple[str, str], list[Usd.Prim]] = {}
         pxr.UsdGeom.SetStageUpAxis(self.stage, pxr.UsdGeom.Tokens.z)
         pxr.UsdGeom.SetStageMetersPerUnit(self.stage, 1.0)
@@ -37,9 +40,7 @@ class Author:
         """Creates a prim; a name that is taken or not a valid USD identifier is kept in the prim's custom data."""
         path = (self.top if parent is None else parent).GetPath()
         spelled = import_pxr().Tf.MakeValidIdentifier(name)
-        unique, number = spelled, 2
-        while self.stage.GetPrimAtPath(path.AppendChild(unique)):
-            unique, number = f"{spelled}_{number}", number + 1
+        unique = self._names[str(path)].new(spelled)
         prim = self.stage.DefinePrim(path.AppendChild(unique), kind)
         if unique != name:
             prim.SetCustomDataByKey(NAME_KEY, name)

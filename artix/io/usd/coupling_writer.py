@@ -9,6 +9,7 @@ import numpy as np
 from artix.io.common.names import Names
 from artix.io.usd.authoring import Author, author, author_floats, relate, vector
 from artix.io.usd.joint_writer import INSTANCE_OF, axis_units, connect, lock
+from artix.io.usd.joints import KINDS
 from artix.io.usd.stage import import_pxr
 from artix.io.usd.tendon_schema import (
     PhysxTendonAttachmentAPI,
@@ -23,6 +24,8 @@ from artix.model.topology import Topology
 
 if TYPE_CHECKING:
     from pxr import Usd
+
+_PRIM_TYPES = {kind: name for name, kind in KINDS.items()}
 
 
 def write_mimic_joints(topology: Topology, arrays: Articulation, joints: list[Usd.Prim]) -> None:
@@ -161,20 +164,10 @@ def _attachment_names(tendon: SpatialTendonStructure, bodies: list[Usd.Prim]) ->
     return names
 
 
-_LOOP_PRIM_TYPES = {
-    LoopJointType.FIXED: "PhysicsFixedJoint",
-    LoopJointType.REVOLUTE: "PhysicsRevoluteJoint",
-    LoopJointType.SPHERICAL: "PhysicsSphericalJoint",
-    LoopJointType.PRISMATIC: "PhysicsPrismaticJoint",
-    LoopJointType.DISTANCE: "PhysicsDistanceJoint",
-    LoopJointType.D6: "PhysicsJoint",
-}
-
-
 def write_loop_joints(out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim]) -> None:
     """Writes loop joints as joints that are excluded from the articulation."""
     for index, joint in enumerate(topology.loop_joints):
-        prim = out.define(_LOOP_PRIM_TYPES[joint.type], joint.name)
+        prim = out.define(_PRIM_TYPES[joint.type.value], joint.name)
         ends = (None if joint.link_a < 0 else bodies[joint.link_a], bodies[joint.link_b])
         numbers: Any = arrays.loop_joints
         connect(prim, ends, (numbers.pose_a[index], numbers.pose_b[index]))
