@@ -132,11 +132,11 @@ def _read(path: Path, package_dirs: Sequence[str | os.PathLike[str]], root: str 
 def _on_links(drawn: Sequence[Drawn], articulation: Articulation) -> tuple[Visual, ...]:
     """Converts surfaces on named links to visuals. A merged link is a frame of the link that it became part of."""
     topology: Topology = static_topology(articulation)
-    places = {name: (link, None) for link, name in enumerate(topology.link_names)}
+    places = {name: link for link, name in enumerate(topology.link_names)}
     frames = dict(zip(topology.frame_names, topology.frame_links, strict=True))
     visuals = list[Visual]()
     for one in drawn:
-        link, pose = places.get(one.link, (None, None))[0], one.pose
+        link, pose = places.get(one.link), one.pose
         if link is None and one.link in frames:
             link = frames[one.link]
             local = np.asarray(articulation.frame_local_pose[topology.frame_names.index(one.link)], float)
