@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from artix.io.common.names import Names
-from artix.io.common.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
+from artix.io.common.poses import compose, inverse, principal_axes, rotation_matrix, translation
 from artix.io.common.xml_writer import XmlWriter, number, numbers
 from artix.io.mjcf.bodies import BALL_SPRING, WORLD
 from artix.model.articulation import Articulation
@@ -201,16 +201,15 @@ class BodyWriter(XmlWriter):
         if mass == 0.0 and not np.any(inertia):
             return
         com_pose = self.pose("link_com_pose", link)
-        moments, turn = _principal(inertia)
-        if turn is not None:
-            com_pose = np.concatenate([com_pose[:3], quaternion_from_matrix(rotation_matrix(com_pose[3:]) @ turn)])
+        moments, axes = principal_axes(inertia, com_pose[3:])
         excess = 2.0 * moments.max() - moments.sum()
         if excess > 0.0:
             # MuJoCo refuses impossible inertias without tolerance for rounding.
             moments[np.argsort(moments)[:2]] += 0.5 * excess + 1e-15 * moments.max()
             message = f"its smaller moments of inertia are raised by {excess:.2g} to satisfy the triangle inequality"
             self.warn(f"link {name!r}", message)
-        inertial = {"mass": number(mass), "diaginertia": numbers(moments), **placement(com_pose)}
+        place = placement(np.concatenate([com_pose[:3], axes]))
+        inertial = {"mass": number(mass), "diaginertia": numbers(moments), **place}
         ET.SubElement(self._bodies[link], "inertial", inertial)
 
     def _carries_mass(self, link: int) -> bool:
@@ -234,12 +233,3 @@ def ball_spring(articulation: Articulation, dofs: slice) -> float:
     others = (drive.damping, drive.is_acceleration, drive.target_position, drive.target_velocity)
     is_spring = np.ptp(stiffness) == 0.0 and not any(np.any(np.asarray(array[dofs])) for array in others)
     return float(stiffness[0]) if is_spring and np.all(np.isinf(np.asarray(drive.max_force[dofs]))) else 0.0
-
-
-def _principal(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Principal moments, and the rotation to the principal axes, ``None`` if the inertia is already diagonal."""
-    if not np.any(inertia - np.diag(np.diag(inertia))):
-        return np.diag(inertia).copy(), None
-    moments, axes = np.linalg.eigh(inertia)
-    axes[:, 2] *= np.linalg.det(axes)
-    return moments, axes

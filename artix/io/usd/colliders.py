@@ -112,12 +112,17 @@ def _mesh(
     return found.geometry
 
 
+def physics_material(scene: UsdScene, collider: UsdPrim) -> UsdPrim | None:
+    """The physics material bound to a collider."""
+    bound, _ = import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
+    return UsdPrim(bound.GetPrim(), scene.report) if bound else None
+
+
 def _material(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:
     """The parameters of the physics material bound to a collider, in SI units; empty if there is none."""
-    bound, _ = import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
-    if not bound:
+    prim = physics_material(scene, collider)
+    if prim is None:
         return {}
-    prim = UsdPrim(bound.GetPrim(), scene.report)
     numbers = {
         "friction": prim.read_number("physics:dynamicFriction", low=0.0),
         "restitution": prim.read_number("physics:restitution", low=0.0, high=1.0),

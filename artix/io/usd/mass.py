@@ -8,8 +8,8 @@ import numpy as np
 
 from artix.io.common.poses import IDENTITY, combine_inertias, compose, translation
 from artix.io.usd import shapes
-from artix.io.usd.colliders import axial_size, length_of
-from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
+from artix.io.usd.colliders import axial_size, length_of, physics_material
+from artix.io.usd.stage import UsdPrim, UsdScene
 
 #: Density if none is authored [kg/m^3], as UsdPhysics specifies.
 DEFAULT_DENSITY = 1000.0
@@ -132,14 +132,10 @@ def _from_colliders(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], de
 
 def _density(scene: UsdScene, collider: UsdPrim, body_density: float) -> float:
     """Density of a collider [kg/m^3]."""
-    pxr = import_pxr()
     density = collider.read_number("physics:density", low=0.0) or body_density
-    if density == 0.0:
-        material, _ = pxr.UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
-        if material:
-            path = str(material.GetPath())
-            prim = scene.prims.get(path) or UsdPrim(material.GetPrim(), scene.report)
-            density = prim.read_number("physics:density", low=0.0)
+    material = physics_material(scene, collider) if density == 0.0 else None
+    if material is not None:
+        density = material.read_number("physics:density", low=0.0)
     return density * scene.units.mass / scene.units.length**3 if density else DEFAULT_DENSITY
 
 

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from artix.io.common.diagnostics import Issue, Report
-from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
+from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, principal_axes
 from artix.io.common.unsupported import writable_topology
 from artix.io.usd.articulation import FRAME_KEY
 from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, set_pose, vector
@@ -163,7 +163,8 @@ def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int
         body.AddAppliedSchema(schema)
     set_pose(body, pose)
     com_pose = np.asarray(arrays.link_com_pose[link])
-    moments, axes = _principal(np.asarray(arrays.link_inertia[link]), com_pose[3:])
+    moments, axes = principal_axes(np.asarray(arrays.link_inertia[link]), com_pose[3:])
+    moments = np.maximum(moments, 0.0)
     author_floats(body, "physics", mass=arrays.link_mass[link])
     author(body, "point3f", "physics:centerOfMass", vector(com_pose[:3]))
     author(body, "float3", "physics:diagonalInertia", vector(moments))
@@ -185,16 +186,6 @@ def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int
         cfmScale=arrays.link_cfm_scale[link],
     )
     return body
-
-
-def _principal(inertia: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Principal moments [3] of an inertia in axes of the given orientation xyzw, and that of the principal axes."""
-    if not np.any(inertia - np.diag(np.diag(inertia))):
-        return np.diag(inertia), axes
-    moments, vectors = np.linalg.eigh(inertia)
-    turn = rotation_matrix(axes) @ vectors * np.sign(np.linalg.det(vectors))
-    quaternion_of = import_pxr().Gf.Matrix3d(*turn.T.ravel()).ExtractRotation().GetQuat()
-    return np.maximum(moments, 0.0), np.array([*quaternion_of.GetImaginary(), quaternion_of.GetReal()])
 
 
 def _note_order(out: Author, topology: Topology, joints: list[Usd.Prim]) -> None:
