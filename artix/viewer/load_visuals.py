@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from artix import Articulation, Topology, robots
+from artix.io.load import SUFFIXES
 from artix.io.urdf.xacro import expand_xacro
 from artix.viewer.link_shapes import link_visuals
 from artix.viewer.mesh_files import simplified, with_sharp_edges
 from artix.viewer.meshes import TriangleMesh
 from artix.viewer.mjcf import mjcf_visuals
-from artix.viewer.sources import Drawn
 from artix.viewer.transforms import compose
 from artix.viewer.urdf import urdf_visuals
 from artix.viewer.usd import usd_visuals
-from artix.viewer.visuals import Visual, collision_visuals, static_topology
+from artix.viewer.visuals import Drawn, Visual, collision_visuals, static_topology
 
 #: With this many triangles a robot looks smooth, and its recording stays small.
 MAX_TRIANGLES = 40_000
@@ -125,8 +125,7 @@ def _read(path: Path, package_dirs: Sequence[str | os.PathLike[str]], root: str 
         return usd_visuals(path, root)
     if suffix == ".npz":
         return []
-    known = ".urdf, .xacro, .xml, .mjcf, .usd, .usda, .usdc, .usdz, .npz"
-    raise ValueError(f"{path}: no reader of visuals for the suffix {suffix!r}; choose from: {known}")
+    raise ValueError(f"{path}: no reader of visuals for the suffix {suffix!r}; choose from: {', '.join(SUFFIXES)}")
 
 
 def _on_links(drawn: Sequence[Drawn], articulation: Articulation) -> tuple[Visual, ...]:

@@ -11,7 +11,7 @@ from artix.io.mjcf.bodies import pose_from_wxyz
 from artix.io.mjcf.geometries import geom_type, primitive
 from artix.io.mjcf.source import compile_mjcf
 from artix.viewer.meshes import TriangleMesh, geometry_mesh, sphere_mesh
-from artix.viewer.sources import Drawn
+from artix.viewer.visuals import Drawn
 
 #: MuJoCo's own viewer shows geoms of groups 0 to 2; models keep collision shapes in group 3.
 SHOWN_GROUPS = 3
