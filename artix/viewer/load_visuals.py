@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from artix import Articulation, Topology, robots
-from artix.io.load import SUFFIXES
+from artix.io.load import MJCF_SUFFIXES, SUFFIXES, USD_SUFFIXES
 from artix.io.urdf.xacro import expand_xacro
 from artix.viewer.link_shapes import link_visuals
 from artix.viewer.mesh_files import simplified, with_sharp_edges
@@ -119,9 +119,9 @@ def _read(path: Path, package_dirs: Sequence[str | os.PathLike[str]], root: str 
         return urdf_visuals(path, package_dirs)
     if suffix == ".xacro":
         return urdf_visuals(expand_xacro(path), package_dirs)
-    if suffix in (".xml", ".mjcf"):
+    if suffix in MJCF_SUFFIXES:
         return mjcf_visuals(path)
-    if suffix in (".usd", ".usda", ".usdc", ".usdz"):
+    if suffix in USD_SUFFIXES:
         return usd_visuals(path, root)
     if suffix == ".npz":
         return []
