@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from artix import DescriptionError, robots
-from artix.cli.errors import CommandFailure
+from artix.cli.text import CommandFailure
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,9 +9,8 @@ from typing import Any
 
 import jax
 
-from artix.cli.errors import CommandFailure
 from artix.cli.robot_source import check_robot, load_robot
-from artix.cli.text import refused
+from artix.cli.text import CommandFailure, refused
 from artix.io.common.diagnostics import DescriptionError
 from artix.io.load import save
 

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import artix
 from artix import robots, viewer
 from artix.cli.demo_plot import save_plot
-from artix.cli.errors import CommandFailure
 from artix.cli.identities import Identity, verified_identities
 from artix.cli.measurements import Measurement, compile_all, measure
-from artix.cli.text import check_folder, rate, table
+from artix.cli.text import CommandFailure, check_folder, rate, table
 
 Array = jax.Array
 

@@ -8,9 +8,8 @@ import jax
 import numpy as np
 
 from artix import envs
-from artix.cli.errors import CommandFailure
 from artix.cli.recordings import save_episode
-from artix.cli.text import quantity, table
+from artix.cli.text import CommandFailure, quantity, table
 from artix.cli.training_files import LEARNED, TrainingFiles, config_of, load_header, load_policy
 from artix.examples import policies
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from artix import robots
-from artix.cli.errors import CommandFailure
+from artix.cli.text import CommandFailure
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.load import BINARY_SUFFIXES, SUFFIXES, check, load
 from artix.io.urdf.reader import check_urdf, load_urdf

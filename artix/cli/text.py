@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from artix.cli.errors import CommandFailure
+
+class CommandFailure(Exception):
+    """What the user asked for cannot be read, computed or saved; the message is for the user."""
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str = "") -> str:

@@ -12,9 +12,8 @@ from typing import Any
 import jax
 
 from artix import envs
-from artix.cli.errors import CommandFailure
 from artix.cli.recordings import save_episode
-from artix.cli.text import rate
+from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
     LEARNED,
     TrainingFiles,

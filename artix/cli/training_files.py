@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from artix import envs
-from artix.cli.errors import CommandFailure
+from artix.cli.text import CommandFailure
 from artix.examples import policies, ppo
 
 #: Folder of the built-in policies.

@@ -12,9 +12,8 @@ import numpy as np
 
 import artix
 from artix import Articulation, DescriptionWarning, State, viewer
-from artix.cli.errors import CommandFailure
 from artix.cli.robot_source import description_path, load_robot
-from artix.cli.text import check_folder
+from artix.cli.text import CommandFailure, check_folder
 
 RATE = 30.0
 #: How long each joint moves in a recording [s].
