@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from artix import DescriptionError, robots
-from artix.cli.errors import TrainingFailure, UnreadableRobot
+from artix.cli.text import CommandFailure
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,16 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return options.run(options)
-    except (UnreadableRobot, TrainingFailure) as error:
-        print(f"artix: {error}", file=sys.stderr)
-        return 1
     except DescriptionError as error:
         print(f"artix: {options.robot!r} was not loaded: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # The reader of a pipe, such as ``head``, has closed it.
         sys.stderr.close()
         return 0
-    except OSError as error:  # A name that is too long, a full disk.
+    except (CommandFailure, OSError) as error:  # The latter for a name that is too long or a full disk.
         print(f"artix: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

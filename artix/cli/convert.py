@@ -9,9 +9,8 @@ from typing import Any
 
 import jax
 
-from artix.cli.errors import UnreadableRobot
 from artix.cli.robot_source import check_robot, load_robot
-from artix.cli.text import refused
+from artix.cli.text import CommandFailure, refused
 from artix.io.common.diagnostics import DescriptionError
 from artix.io.load import save
 
@@ -28,7 +27,7 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
       0, or 1 if the description has errors or the format cannot describe the robot; both are printed.
 
     Raises:
-      UnreadableRobot: the robot cannot be read, or the output cannot be written.
+      CommandFailure: the robot cannot be read, or the output cannot be written.
     """
     issues = check_robot(robot, **options)
     if any(issue.severity == "error" for issue in issues):
@@ -40,9 +39,9 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
         except DescriptionError as error:
             return refused(error.issues, f"{robot!r} was not written")
         except (ValueError, ImportError) as error:
-            raise UnreadableRobot(str(error)) from error
+            raise CommandFailure(str(error)) from error
         except OSError as error:
-            raise UnreadableRobot(f"{output!r} cannot be written: {error.strerror}") from error
+            raise CommandFailure(f"{output!r} cannot be written: {error.strerror}") from error
     for issue in [*issues, *warnings]:
         print(issue)
     print(f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs", end="")

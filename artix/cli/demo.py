@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import artix
 from artix import robots, viewer
 from artix.cli.demo_plot import save_plot
-from artix.cli.errors import UnreadableRobot
 from artix.cli.identities import Identity, verified_identities
 from artix.cli.measurements import Measurement, compile_all, measure
-from artix.cli.text import rate, table, writable
+from artix.cli.text import CommandFailure, check_folder, rate, table
 
 Array = jax.Array
 
@@ -22,7 +21,7 @@ Array = jax.Array
 SHOWN, FRAMES = 60, 120
 
 
-def run_demo(*, members: int, output: str, seed: int, show: bool = False) -> int:
+def run_demo(*, members: int, output: str, seed: int, show: bool) -> int:
     """Runs the demonstration.
 
     Args:
@@ -32,11 +31,13 @@ def run_demo(*, members: int, output: str, seed: int, show: bool = False) -> int
       show: whether some of the fleet is shown in a browser afterwards, until the process is interrupted.
 
     Returns:
-      0 if every identity held and the plot was saved, 1 otherwise.
+      0 if every identity held, 1 otherwise.
+
+    Raises:
+      CommandFailure: the plot's folder does not exist.
     """
     begin = time.perf_counter()
-    if not writable(output):
-        return 1
+    check_folder(output)
     fleet = mixed_fleet(members)
     print(f"artix {version()} on {_device_text()}")
     print(f"{fleet.num_members} robots in one compiled program per quantity: {_census(fleet)}\n")
@@ -65,7 +66,7 @@ def show_fleet(fleet: artix.Fleet, state: artix.State) -> None:
     """Shows some of a fleet in a browser, their joints swinging to random positions and back, until interrupted.
 
     Raises:
-      UnreadableRobot: viser is not installed.
+      CommandFailure: viser is not installed.
     """
     count = min(fleet.num_members, SHOWN)
     some = artix.Fleet([fleet.member(k) for k in range(count)])
@@ -77,7 +78,7 @@ def show_fleet(fleet: artix.Fleet, state: artix.State) -> None:
     try:
         shown = viewer.view(some, states.replace(joint_position=joints), 1 / 30, open_browser=True)
     except ImportError as error:
-        raise UnreadableRobot(str(error)) from error
+        raise CommandFailure(str(error)) from error
     print(f"{count} of the robots at {shown.url} (press Ctrl-C to stop)", flush=True)
     shown.wait()
 

@@ -8,9 +8,8 @@ import jax
 import numpy as np
 
 from artix import envs
-from artix.cli.errors import TrainingFailure
 from artix.cli.recordings import save_episode
-from artix.cli.text import quantity, table
+from artix.cli.text import CommandFailure, quantity, table
 from artix.cli.training_files import LEARNED, TrainingFiles, config_of, load_header, load_policy
 from artix.examples import policies
 
@@ -28,12 +27,12 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
       0.
 
     Raises:
-      TrainingFailure: the checkpoint cannot be read, or the animation cannot be made.
+      CommandFailure: the checkpoint cannot be read, or the animation cannot be made.
     """
     path = _file_of(checkpoint)
     header = load_header(path)
     if header["task"] not in envs.NAMES:
-        raise TrainingFailure(f"{str(path)!r} is for the task {header['task']!r}, which this version does not have")
+        raise CommandFailure(f"{str(path)!r} is for the task {header['task']!r}, which this version does not have")
     environment = envs.make(header["task"])
     policy = load_policy(path, environment, config_of(header))
     found = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
@@ -50,7 +49,7 @@ def _file_of(checkpoint: str) -> Path:
         own = LEARNED / f"{_task(checkpoint)}.npz"
         if not own.exists():
             known = ", ".join(sorted(file.stem for file in LEARNED.glob("*.npz")))
-            raise TrainingFailure(f"there is no checkpoint {checkpoint!r}; artix has built-in policies for: {known}")
+            raise CommandFailure(f"there is no checkpoint {checkpoint!r}; artix has built-in policies for: {known}")
         return own
     return TrainingFiles(path).policy if path.is_dir() else path
 
@@ -77,7 +76,7 @@ def _save_html(path: str, environment: envs.Environment, policy: policies.Policy
     try:
         save_episode(path, environment, policy, seed)
     except ImportError as error:
-        raise TrainingFailure(f"no animation: {error}") from error
+        raise CommandFailure(f"no animation: {error}") from error
     except OSError as error:
-        raise TrainingFailure(f"{path!r} cannot be written: {error.strerror or error}") from error
+        raise CommandFailure(f"{path!r} cannot be written: {error.strerror or error}") from error
     print(f"\nanimation saved to {path}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from artix import robots
-from artix.cli.errors import UnreadableRobot
+from artix.cli.text import CommandFailure
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.load import BINARY_SUFFIXES, SUFFIXES, check, load
 from artix.io.urdf.reader import check_urdf, load_urdf
@@ -23,26 +23,26 @@ def description_path(robot: str) -> Path:
     """The file that ``robot`` names: a path, or the name of a built-in robot.
 
     Raises:
-      UnreadableRobot: there is no such file, it is a directory, it is not text, or it cannot be read.
+      CommandFailure: there is no such file, it is a directory, it is not text, or it cannot be read.
     """
     if _is_built_in(robot):
         return robots.path(robot)
     path = Path(robot)
     if not path.exists():
-        raise UnreadableRobot(
+        raise CommandFailure(
             f"there is no file {robot!r} and no built-in robot of that name; choose from: {', '.join(robots.names())}"
         )
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no regular file"
-        raise UnreadableRobot(f"{robot!r} is {what}; give the path of a robot description")
+        raise CommandFailure(f"{robot!r} is {what}; give the path of a robot description")
     if path.suffix.lower() in BINARY_SUFFIXES:
         return path
     try:
         path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UnreadableRobot(f"{robot!r} cannot be read: {error.strerror}") from error
+        raise CommandFailure(f"{robot!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UnreadableRobot(f"{robot!r} is not UTF-8 text, as robot descriptions are") from error
+        raise CommandFailure(f"{robot!r} is not UTF-8 text, as robot descriptions are") from error
     return path
 
 
@@ -56,7 +56,7 @@ def check_robot(robot: str, **options: Any) -> list[Issue]:
       **options: options of the reader of its format; those that only readers take are ignored.
 
     Raises:
-      UnreadableRobot: as :func:`description_path`, an option does not fit the format, or its package is missing.
+      CommandFailure: as :func:`description_path`, an option does not fit the format, or its package is missing.
     """
     path = description_path(robot)
     options = {name: value for name, value in options.items() if name not in _READER_OPTIONS}
@@ -67,7 +67,7 @@ def load_robot(robot: str, **options: Any) -> Articulation:
     """Loads what ``robot`` names, with the options of the reader of its format.
 
     Raises:
-      UnreadableRobot: as :func:`check_robot`, or an option's value does not fit the description.
+      CommandFailure: as :func:`check_robot`, or an option's value does not fit the description.
       DescriptionError: the description has errors.
     """
     path = description_path(robot)
@@ -89,13 +89,13 @@ def _explained(path: Path, reader: Callable[..., _Result], options: dict[str, An
     except DescriptionError:
         raise
     except (ImportError, ValueError) as error:
-        raise UnreadableRobot(str(error)) from error
+        raise CommandFailure(str(error)) from error
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown is None:
             raise
         option = unknown[1].replace("_", "-")
-        raise UnreadableRobot(f"--{option} does not apply to the format of {str(path)!r}") from error
+        raise CommandFailure(f"--{option} does not apply to the format of {str(path)!r}") from error
 
 
 def _is_built_in(robot: str) -> bool:

@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 
+class CommandFailure(Exception):
+    """What the user asked for cannot be read, computed or saved; the message is for the user."""
+
+
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str = "") -> str:
     """Aligns columns under a heading and a rule.
 
@@ -51,13 +55,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number or 'no'} {head}{'' if number == 1 else 's'}{preposition}{tail}"
 
 
-def writable(output: str) -> bool:
-    """Whether the folder of an output file exists; prints an error if not."""
+def check_folder(output: str) -> None:
+    """Raises :class:`CommandFailure` unless the folder of an output file exists."""
     folder = Path(output).resolve().parent
-    if folder.is_dir():
-        return True
-    print(f"artix: there is no folder {str(folder)!r}; create it or save elsewhere", file=sys.stderr)
-    return False
+    if not folder.is_dir():
+        raise CommandFailure(f"there is no folder {str(folder)!r}; create it or save elsewhere")
 
 
 def refused(issues: Sequence[Any], message: str) -> int:

@@ -12,9 +12,8 @@ from typing import Any
 import jax
 
 from artix import envs
-from artix.cli.errors import TrainingFailure
 from artix.cli.recordings import save_episode
-from artix.cli.text import rate
+from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
     LEARNED,
     TrainingFiles,
@@ -53,12 +52,12 @@ def run_train(
       0 if all steps were taken, 130 if training was interrupted and a checkpoint saved.
 
     Raises:
-      TrainingFailure: the task is unknown, the checkpoint cannot be used, or the results cannot be written.
+      CommandFailure: the task is unknown, the checkpoint cannot be used, or the results cannot be written.
     """
     try:
         task = envs.full_name(task)
     except ValueError as error:
-        raise TrainingFailure(str(error)) from error
+        raise CommandFailure(str(error)) from error
     files = TrainingFiles(Path(output or f"runs/{task}"))
     config, usual_steps, options, begins_with = settings(task)
     environment = envs.make(task, **options)
@@ -68,27 +67,27 @@ def run_train(
     if resume:
         header = load_header(files.checkpoint)
         if header["task"] != task:
-            raise TrainingFailure(f"{str(files.checkpoint)!r} is for the task {header['task']!r}, not {task!r}")
+            raise CommandFailure(f"{str(files.checkpoint)!r} is for the task {header['task']!r}, not {task!r}")
         other = [name for name, value in given.items() if value != header["config"].get(name)]
         if other:
-            raise TrainingFailure(
+            raise CommandFailure(
                 f"--resume keeps the checkpoint's {' and '.join(other)}: leave out the options that differ"
             )
         config = config_of(header)
         training, rows = load_training(files, environment, config), load_rows(files, header["steps"])
     elif config.num_envs % jax.device_count():
-        raise TrainingFailure(
+        raise CommandFailure(
             f"--envs must be a multiple of the number of devices, {jax.device_count()}; found {config.num_envs}"
         )
     elif files.checkpoint.exists():
-        raise TrainingFailure(
+        raise CommandFailure(
             f"{str(files.folder)!r} already has a training run: continue it with --resume, or choose another folder "
             "with --output"
         )
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TrainingFailure(f"the folder {str(files.folder)!r} cannot be created: {error.strerror}") from error
+        raise CommandFailure(f"the folder {str(files.folder)!r} cannot be created: {error.strerror}") from error
     if training is None and begins_with is not None:
         training = _started(begins_with, environment, config)
     return _train(task, environment, config, steps or usual_steps, training, rows, files)
@@ -126,7 +125,7 @@ def _train(
     except KeyboardInterrupt:
         interrupted = True
     except FloatingPointError as error:
-        raise TrainingFailure(str(error)) from error
+        raise CommandFailure(str(error)) from error
     progress.end()
     if training is None or report is None:
         print("interrupted before the first iteration" if interrupted else "nothing left to do")
@@ -135,7 +134,7 @@ def _train(
         _save_all(files, training, header_of(task, config, report), rows)
         is_recorded = not interrupted and _record(files, environment, ppo.policy_of(training, config), config.seed)
     except OSError as error:
-        raise TrainingFailure(f"{str(files.folder)!r} cannot be written: {error.strerror or error}") from error
+        raise CommandFailure(f"{str(files.folder)!r} cannot be written: {error.strerror or error}") from error
     if interrupted:
         print(f"interrupted; continue with: artix train {task} --resume --output {files.folder}")
         return 130

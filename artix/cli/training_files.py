@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from artix import envs
-from artix.cli.errors import TrainingFailure
+from artix.cli.text import CommandFailure
 from artix.examples import policies, ppo
 
 #: Folder of the built-in policies.
@@ -80,13 +80,13 @@ def load_training(files: TrainingFiles, environment: envs.Environment, config: p
     """Loads the training run of a checkpoint.
 
     Raises:
-      TrainingFailure: the checkpoint is missing or damaged, or was saved with other options or devices.
+      CommandFailure: the checkpoint is missing or damaged, or was saved with other options or devices.
     """
     like = jax.eval_shape(lambda: ppo.start(environment, config, jax.device_count()))
     try:
         return policies.load(files.checkpoint, {"training": like})["training"]
     except (OSError, ValueError) as error:
-        raise TrainingFailure(f"cannot resume: {error}") from error
+        raise CommandFailure(f"cannot resume: {error}") from error
 
 
 def load_rows(files: TrainingFiles, before: float) -> list[list[float]]:
@@ -102,16 +102,16 @@ def load_header(path: Path) -> dict[str, Any]:
     """Loads the header of a checkpoint or a policy.
 
     Raises:
-      TrainingFailure: there is no such file, or it is neither of these.
+      CommandFailure: there is no such file, or it is neither of these.
     """
     try:
         header = policies.load_header(path)
     except FileNotFoundError as error:
-        raise TrainingFailure(f"there is no checkpoint {str(path)!r}") from error
+        raise CommandFailure(f"there is no checkpoint {str(path)!r}") from error
     except (OSError, ValueError) as error:
-        raise TrainingFailure(str(error)) from error
+        raise CommandFailure(str(error)) from error
     if not {"task", "config"} <= set(header):
-        raise TrainingFailure(f"{str(path)!r} does not name its task; was it written by artix train?")
+        raise CommandFailure(f"{str(path)!r} does not name its task; was it written by artix train?")
     return header
 
 
@@ -119,13 +119,13 @@ def load_policy(path: Path, environment: envs.Environment, config: ppo.Config) -
     """Loads the policy from a checkpoint or from a policy file.
 
     Raises:
-      TrainingFailure: the file is damaged or for another task.
+      CommandFailure: the file is damaged or for another task.
     """
     like = jax.eval_shape(lambda: ppo.policy_of(ppo.start(environment, config, 1), config))
     try:
         return policies.load(path, {"policy": like})["policy"]
     except (OSError, ValueError) as error:
-        raise TrainingFailure(str(error)) from error
+        raise CommandFailure(str(error)) from error
 
 
 def config_of(header: dict[str, Any]) -> ppo.Config:
@@ -134,7 +134,7 @@ def config_of(header: dict[str, Any]) -> ppo.Config:
     values: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in header["config"].items()}
     unknown = sorted(set(values) - known)
     if unknown:
-        raise TrainingFailure(f"the checkpoint has settings that are unknown to this version of artix: {unknown}")
+        raise CommandFailure(f"the checkpoint has settings that are unknown to this version of artix: {unknown}")
     return ppo.Config(**values)
 
 

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from artix.cli.text import table, writable
+from artix.cli.text import check_folder, table
 from artix.cli.trajectory_plot import save_plot
 from artix.cli.trajectory_results import ReachResult, SwingUpResult, solve_reach, solve_swing_up
 from artix.examples import swing_up
@@ -20,10 +20,12 @@ def run_trajectory_demo(*, output: str, seed: int) -> int:
       seed: seed of the swing-up's random starts.
 
     Returns:
-      0 if both optimisations converged and the plot was saved, 1 otherwise.
+      0 if both optimisations converged, 1 otherwise.
+
+    Raises:
+      CommandFailure: the plot's folder does not exist.
     """
-    if not writable(output):
-        return 1
+    check_folder(output)
     print("Swing-up of the double pendulum: Adam through the simulation, all starts at once ...", flush=True)
     swung = solve_swing_up(seed)
     print(_swing_up_report(swung), flush=True)

@@ -88,7 +88,7 @@ class ReachResult:
         return bool(self.errors[-1].max() < REACHED) and self.final_speed < REACHED
 
 
-def solve_swing_up(seed: int = 0) -> SwingUpResult:
+def solve_swing_up(seed: int) -> SwingUpResult:
     """Solves the swing-up of the built-in double pendulum."""
     begin = time.perf_counter()
     task = swing_up.SwingUp(robots.load("double_pendulum"))

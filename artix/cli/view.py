@@ -12,9 +12,8 @@ import numpy as np
 
 import artix
 from artix import Articulation, DescriptionWarning, State, viewer
-from artix.cli.errors import UnreadableRobot
 from artix.cli.robot_source import description_path, load_robot
-from artix.cli.text import writable
+from artix.cli.text import CommandFailure, check_folder
 
 RATE = 30.0
 #: How long each joint moves in a recording [s].
@@ -45,14 +44,15 @@ def run_view(
       reading: options of the reader.
 
     Returns:
-      0, or 1 if a file cannot be written.
+      0.
 
     Raises:
-      UnreadableRobot: the robot or its visuals cannot be read, a package is missing, or the port is in use.
+      CommandFailure: the robot or its visuals cannot be read, a file cannot be written, a package is missing, or the
+        port is in use.
       DescriptionError: the description has errors.
     """
-    if not all(writable(path) for path in (html, png) if path is not None):
-        return 1
+    for path in filter(None, (html, png)):
+        check_folder(path)
     articulation = load_robot(robot, **reading)
     show = ("visual", "collision") if collision else ("visual",)
     try:
@@ -69,7 +69,7 @@ def run_view(
             print(f"{robot} at {posed.url} (press Ctrl-C to stop)", flush=True)
             posed.wait()
     except (ImportError, OSError, ValueError) as error:
-        raise UnreadableRobot(str(error)) from error
+        raise CommandFailure(str(error)) from error
     return 0
 
 

@@ -16,6 +16,7 @@ double precision.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -62,10 +63,7 @@ def simulate_measurements(robot: artix.Articulation, key: Array, count: int, noi
     states = states.replace(joint_velocity=2 * velocity)
     acceleration = 5 * jax.random.normal(keys[2], shape, dtype)
 
-    def torque(state: artix.State, acc: Array) -> Array:
-        return artix.inverse_dynamics(robot, state, acc, armature=False)
-
-    force = jax.vmap(torque)(states, acceleration)
+    force = _torques(robot, states, acceleration)
     return Measurements(states, acceleration, force + noise * jax.random.normal(keys[3], shape, dtype))
 
 
@@ -127,13 +125,15 @@ def identify(
     return artix.with_log_cholesky(guess, theta.reshape(start.shape), links)
 
 
+def _torques(robot: artix.Articulation, states: artix.State, acceleration: Array) -> Array:
+    """Generalised forces without the part that accelerates the armature, [N, nv]."""
+    of_one = functools.partial(artix.inverse_dynamics, armature=False)
+    return jax.vmap(of_one, in_axes=(None, 0, 0))(robot, states, acceleration)
+
+
 def torque_error(robot: artix.Articulation, measured: Measurements) -> Array:
     """Root-mean-square difference between the robot's torques and the measured ones, [nv] [N m]."""
-
-    def torque(state: artix.State, acc: Array) -> Array:
-        return artix.inverse_dynamics(robot, state, acc, armature=False)
-
-    difference = jax.vmap(torque)(measured.states, measured.acceleration) - measured.force
+    difference = _torques(robot, measured.states, measured.acceleration) - measured.force
     return jnp.sqrt(jnp.mean(difference**2, axis=0))
 
 

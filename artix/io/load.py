@@ -15,28 +15,29 @@ from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.io.urdf.writer import save_urdf
 from artix.io.urdf.xacro import check_xacro, load_xacro
 from artix.io.usd import check_usd, load_usd, save_usd
+from artix.io.usd.writer import SUFFIXES as USD_SUFFIXES
 from artix.model.articulation import Articulation
 
-_MJCF, _USD = (".xml", ".mjcf"), (".usd", ".usda", ".usdc", ".usdz")
+MJCF_SUFFIXES = (".xml", ".mjcf")
 
 _READERS: dict[str, Callable[..., Articulation]] = {
     ".urdf": load_urdf,
     ".xacro": load_xacro,
-    **dict.fromkeys(_MJCF, load_mjcf),
-    **dict.fromkeys(_USD, load_usd),
+    **dict.fromkeys(MJCF_SUFFIXES, load_mjcf),
+    **dict.fromkeys(USD_SUFFIXES, load_usd),
     ".npz": load_archive,
 }
 _CHECKERS: dict[str, Callable[..., list[Issue]]] = {
     ".urdf": check_urdf,
     ".xacro": check_xacro,
-    **dict.fromkeys(_MJCF, check_mjcf),
-    **dict.fromkeys(_USD, check_usd),
+    **dict.fromkeys(MJCF_SUFFIXES, check_mjcf),
+    **dict.fromkeys(USD_SUFFIXES, check_usd),
     ".npz": check_archive,
 }
 _WRITERS: dict[str, Callable[..., list[Issue]]] = {
     ".urdf": save_urdf,
-    **dict.fromkeys(_MJCF, save_mjcf),
-    **dict.fromkeys(_USD, save_usd),
+    **dict.fromkeys(MJCF_SUFFIXES, save_mjcf),
+    **dict.fromkeys(USD_SUFFIXES, save_usd),
     ".npz": save_archive,
 }
 

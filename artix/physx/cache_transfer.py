@@ -9,12 +9,37 @@ from artix.kinematics.bodies import screw_pitches
 from artix.kinematics.links import link_velocities
 from artix.kinematics.tree import where_live
 from artix.model.checks import check_quaternion, check_vector
-from artix.physx.cache import ArticulationCache, RootLinkData, check_cache
+from artix.physx.cache import ArticulationCache, check_cache
 from artix.physx.enums import ArticulationCacheFlag as Flag
+from artix.physx.fields import FIELDS, Field
 from artix.physx.simulation import ArticulationSimulation
 from artix.physx.sleeping import wake_if
 
 Array = jax.Array
+
+_TARGETS = Flag.JOINT_TARGET_POSITIONS | Flag.JOINT_TARGET_VELOCITIES
+#: What both functions move: by flag, the field of the cache and that of the simulation.
+_STATE = (
+    (Flag.VELOCITY, Field("joint_velocity"), FIELDS["JOINT_VELOCITY"]),
+    (Flag.ROOT_TRANSFORM, Field("root_link_data.transform"), FIELDS["ROOT_GLOBAL_POSE"]),
+    (Flag.ROOT_VELOCITIES, Field("root_link_data.world_lin_vel"), FIELDS["ROOT_LINEAR_VELOCITY"]),
+    (Flag.ROOT_VELOCITIES, Field("root_link_data.world_ang_vel"), FIELDS["ROOT_ANGULAR_VELOCITY"]),
+    (Flag.POSITION, Field("joint_position"), FIELDS["JOINT_POSITION"]),
+    (Flag.FORCE, Field("joint_force"), FIELDS["JOINT_FORCE"]),
+)
+_WRITTEN = (
+    *_STATE,
+    (Flag.JOINT_TARGET_POSITIONS, Field("joint_target_positions"), FIELDS["JOINT_TARGET_POSITION"]),
+    (Flag.JOINT_TARGET_VELOCITIES, Field("joint_target_velocities"), FIELDS["JOINT_TARGET_VELOCITY"]),
+    (Flag.LINK_FORCE, Field("link_force"), FIELDS["LINK_FORCE"]),
+    (Flag.LINK_TORQUE, Field("link_torque"), FIELDS["LINK_TORQUE"]),
+)
+_COPIED = (
+    *_STATE,
+    (Flag.ACCELERATION, Field("joint_acceleration"), FIELDS["JOINT_ACCELERATION"]),
+    (Flag.LINK_ACCELERATION, Field("link_acceleration"), Field("report.link_acceleration")),
+    (Flag.LINK_INCOMING_JOINT_FORCE, Field("link_incoming_joint_force"), FIELDS["LINK_INCOMING_JOINT_FORCE"]),
+)
 
 
 def copy_internal_state_to_cache(
@@ -61,25 +86,19 @@ def copy_internal_state_to_cache(
       [0. 0.] (3, 6)
     """
     check_cache(simulation, cache)
-    state, report, flags = simulation.state, simulation.report, Flag(flags)
-    fields: dict[str, Array] = {}
-    if Flag.VELOCITY in flags:
-        fields["joint_velocity"] = state.joint_velocity
-    if Flag.ACCELERATION in flags:
-        fields["joint_acceleration"] = report.joint_acceleration
-    if Flag.POSITION in flags:
-        fields["joint_position"] = state.joint_position
-    if Flag.FORCE in flags:
-        fields["joint_force"] = simulation.joint_force
+    flags = Flag(flags)
+    for flag, in_cache, field in _COPIED:
+        if flag in flags:
+            cache = in_cache.written(cache, field.of(simulation))
+    if Flag.ROOT_VELOCITIES in flags:
+        acceleration = simulation.report.link_acceleration[0]
+        moved = {"world_lin_accel": acceleration[:3], "world_ang_accel": acceleration[3:]}
+        cache = cache.replace(root_link_data=cache.root_link_data.replace(**moved))
     if Flag.LINK_VELOCITY in flags:
-        fields["link_velocity"] = link_velocities(simulation.articulation, state)
-    if Flag.LINK_ACCELERATION in flags:
-        fields["link_acceleration"] = report.link_acceleration
+        cache = cache.replace(link_velocity=link_velocities(simulation.articulation, simulation.state))
     if Flag.JOINT_SOLVER_FORCES in flags:
-        fields["joint_solver_forces"] = _efforts(simulation)
-    if Flag.LINK_INCOMING_JOINT_FORCE in flags:
-        fields["link_incoming_joint_force"] = report.incoming_joint_force
-    return cache.replace(root_link_data=_read_root(simulation, cache.root_link_data, flags), **fields)
+        cache = cache.replace(joint_solver_forces=_efforts(simulation))
+    return cache
 
 
 def apply_cache(
@@ -130,90 +149,19 @@ def apply_cache(
     """
     check_cache(simulation, cache)
     flags = Flag(flags)
-    for name, shape in _written_fields(simulation, flags).items():
-        value = getattr(cache.root_link_data if hasattr(cache.root_link_data, name) else cache, name)
-        check_vector(f"cache.{name}", value, shape, simulation.dtype, "as create_cache makes it")
+    changed, moves = simulation, []
+    for flag, in_cache, field in _WRITTEN:
+        if flag not in flags:
+            continue
+        value, before = in_cache.of(cache), field.of(simulation)
+        check_vector(f"cache.{in_cache.path}", value, before.shape, simulation.dtype, "as create_cache makes it")
+        changed = field.written(changed, value)
+        # A pose wakes nothing, and a target only if it changes.
+        if flag not in Flag.ROOT_TRANSFORM | Flag.POSITION:
+            moves.append(jnp.any((value - before if flag in _TARGETS else value) != 0))
     if Flag.ROOT_TRANSFORM in flags:
         check_quaternion("cache.root_link_data.transform", cache.root_link_data.transform)
-    state = simulation.state.replace(**_state_fields(cache, flags))
-    changed = simulation.replace(state=state, **_load_fields(simulation, cache, flags))
-    return wake_if(changed, jnp.asarray(autowake) | _is_moved(simulation, changed, flags))
-
-
-def _state_fields(cache: ArticulationCache, flags: Flag) -> dict[str, Array]:
-    """The fields of the state that the flags write."""
-    root, fields = cache.root_link_data, {}
-    if Flag.VELOCITY in flags:
-        fields["joint_velocity"] = cache.joint_velocity
-    if Flag.ROOT_TRANSFORM in flags:
-        fields["root_pose"] = root.transform
-    if Flag.ROOT_VELOCITIES in flags:
-        fields["root_velocity"] = jnp.concatenate([root.world_lin_vel, root.world_ang_vel])
-    if Flag.POSITION in flags:
-        fields["joint_position"] = cache.joint_position
-    return fields
-
-
-def _load_fields(simulation: ArticulationSimulation, cache: ArticulationCache, flags: Flag) -> dict[str, Array]:
-    """The forces and targets that the flags write."""
-    fields = {}
-    if Flag.FORCE in flags:
-        fields["joint_force"] = cache.joint_force
-    if Flag.JOINT_TARGET_POSITIONS in flags:
-        fields["drive_target"] = cache.joint_target_positions
-    if Flag.JOINT_TARGET_VELOCITIES in flags:
-        fields["drive_target_velocity"] = cache.joint_target_velocities
-    if flags & (Flag.LINK_FORCE | Flag.LINK_TORQUE):
-        force = cache.link_force if Flag.LINK_FORCE in flags else simulation.external_force[:, :3]
-        torque = cache.link_torque if Flag.LINK_TORQUE in flags else simulation.external_force[:, 3:]
-        fields["external_force"] = jnp.concatenate([force, torque], axis=1)
-    return fields
-
-
-def _is_moved(before: ArticulationSimulation, after: ArticulationSimulation, flags: Flag) -> Array:
-    """Whether the written values wake the articulation regardless of ``autowake``."""
-    moves = {
-        Flag.VELOCITY: after.state.joint_velocity,
-        Flag.ROOT_VELOCITIES: after.state.root_velocity,
-        Flag.FORCE: after.joint_force,
-        Flag.JOINT_TARGET_POSITIONS: after.drive_target - before.drive_target,
-        Flag.JOINT_TARGET_VELOCITIES: after.drive_target_velocity - before.drive_target_velocity,
-        Flag.LINK_FORCE: after.external_force[:, :3],
-        Flag.LINK_TORQUE: after.external_force[:, 3:],
-    }
-    moved = [jnp.any(values != 0) for flag, values in moves.items() if flag in flags]
-    return jnp.any(jnp.array(moved, bool))
-
-
-def _written_fields(simulation: ArticulationSimulation, flags: Flag) -> dict[str, tuple[int, ...]]:
-    """The fields that flags write, with their shapes."""
-    n, links = (simulation.topology.num_dofs,), (simulation.topology.num_links, 3)
-    fields: dict[Flag, dict[str, tuple[int, ...]]] = {
-        Flag.VELOCITY: {"joint_velocity": n},
-        Flag.ROOT_TRANSFORM: {"transform": (7,)},
-        Flag.ROOT_VELOCITIES: {"world_lin_vel": (3,), "world_ang_vel": (3,)},
-        Flag.POSITION: {"joint_position": n},
-        Flag.FORCE: {"joint_force": n},
-        Flag.JOINT_TARGET_POSITIONS: {"joint_target_positions": n},
-        Flag.JOINT_TARGET_VELOCITIES: {"joint_target_velocities": n},
-        Flag.LINK_FORCE: {"link_force": links},
-        Flag.LINK_TORQUE: {"link_torque": links},
-    }
-    return {name: shape for flag, group in fields.items() if flag in flags for name, shape in group.items()}
-
-
-def _read_root(simulation: ArticulationSimulation, root: RootLinkData, flags: Flag) -> RootLinkData:
-    state, acceleration = simulation.state, simulation.report.link_acceleration[0]
-    if Flag.ROOT_TRANSFORM in flags:
-        root = root.replace(transform=state.root_pose)
-    if Flag.ROOT_VELOCITIES in flags:
-        root = root.replace(
-            world_lin_vel=state.root_velocity[:3],
-            world_ang_vel=state.root_velocity[3:],
-            world_lin_accel=acceleration[:3],
-            world_ang_accel=acceleration[3:],
-        )
-    return root
+    return wake_if(changed, jnp.asarray(autowake) | jnp.any(jnp.array(moves, bool)))
 
 
 def _efforts(simulation: ArticulationSimulation) -> Array:

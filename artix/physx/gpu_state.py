@@ -19,13 +19,8 @@ from artix.kinematics.links import link_poses, link_velocities
 from artix.model.articulation import State
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
-from artix.physx.gpu_layout import (
-    check_indices,
-    check_simulation,
-    get_articulation_gpu_api_max_counts,
-    of_type,
-    to_transform,
-)
+from artix.physx.fields import ANGULAR, FIELDS, LINEAR
+from artix.physx.gpu_layout import check_indices, check_simulation, of_type, to_transform
 from artix.physx.gpu_tendons import read_tendons, write_tendons
 from artix.physx.motion import update_kinematic
 from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation
@@ -157,7 +152,7 @@ def set_articulation_data(
     if data_type in _TENDON_WRITES:
         articulation = write_tendons(fleet, simulation.articulation, data, indices, data_type.name)
         return _awake(simulation.replace(articulation=articulation), indices)
-    shape = _block_shape(fleet, data_type)
+    shape = FIELDS[data_type.name].of(simulation).shape[1:]
     if getattr(data, "shape", None) != (len(indices), *shape):
         raise ValueError(
             f"data for {data_type.name}: expected shape {(len(indices), *shape)}, a block of the fleet's maxima per "
@@ -209,88 +204,28 @@ def _awake(simulation: ArticulationSimulation, indices: np.ndarray) -> Articulat
     return wake_if(simulation, jnp.asarray(listed))
 
 
-def _block_shape(fleet: Fleet, data_type: WriteType) -> tuple[int, ...]:
-    maxima = get_articulation_gpu_api_max_counts(fleet)
-    if data_type is WriteType.ROOT_GLOBAL_POSE:
-        return (7,)
-    if data_type in (WriteType.ROOT_LINEAR_VELOCITY, WriteType.ROOT_ANGULAR_VELOCITY):
-        return (3,)
-    if data_type in (WriteType.LINK_FORCE, WriteType.LINK_TORQUE):
-        return (maxima.max_links, 3)
-    return (maxima.max_dofs,)
-
-
 @partial(jax.jit, static_argnums=0)
 def _read(data_type: ReadType, simulation: ArticulationSimulation, indices: np.ndarray) -> Array:
     simulation = jax.tree.map(lambda leaf: leaf[indices], simulation)
-    state, report = simulation.state, simulation.report
-    match data_type:
-        case ReadType.JOINT_POSITION:
-            return state.joint_position
-        case ReadType.JOINT_VELOCITY:
-            return state.joint_velocity
-        case ReadType.JOINT_ACCELERATION:
-            return report.joint_acceleration
-        case ReadType.JOINT_FORCE:
-            return simulation.joint_force
-        case ReadType.JOINT_TARGET_VELOCITY:
-            return simulation.drive_target_velocity
-        case ReadType.JOINT_TARGET_POSITION:
-            return simulation.drive_target
-        case ReadType.ROOT_GLOBAL_POSE:
-            return to_transform(state.root_pose)
-        case ReadType.ROOT_LINEAR_VELOCITY:
-            return state.root_velocity[:, :3]
-        case ReadType.ROOT_ANGULAR_VELOCITY:
-            return state.root_velocity[:, 3:]
-        case ReadType.LINK_GLOBAL_POSE:
-            return to_transform(jax.vmap(link_poses)(simulation.articulation, state))
-        case ReadType.LINK_LINEAR_VELOCITY:
-            return jax.vmap(link_velocities)(simulation.articulation, state)[..., :3]
-        case ReadType.LINK_ANGULAR_VELOCITY:
-            return jax.vmap(link_velocities)(simulation.articulation, state)[..., 3:]
-        case ReadType.LINK_LINEAR_ACCELERATION:
-            return report.link_acceleration[..., :3]
-        case ReadType.LINK_ANGULAR_ACCELERATION:
-            return report.link_acceleration[..., 3:]
-        case ReadType.LINK_INCOMING_JOINT_FORCE:
-            return report.incoming_joint_force
-    raise AssertionError(data_type)
+    if data_type is ReadType.LINK_GLOBAL_POSE:
+        return to_transform(jax.vmap(link_poses)(simulation.articulation, simulation.state))
+    if data_type in (ReadType.LINK_LINEAR_VELOCITY, ReadType.LINK_ANGULAR_VELOCITY):
+        velocities = jax.vmap(link_velocities)(simulation.articulation, simulation.state)
+        return velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR]
+    found = FIELDS[data_type.name].of(simulation)
+    return to_transform(found) if data_type is ReadType.ROOT_GLOBAL_POSE else found
 
 
 @partial(jax.jit, static_argnums=0)
 def _write(
     data_type: WriteType, simulation: ArticulationSimulation, data: Array, indices: np.ndarray
 ) -> ArticulationSimulation:
-    state, tree = simulation.state, simulation.topology
-    dofs = None if tree.dof_is_live is None else tree.dof_is_live[indices]
-    links = None if tree.link_is_live is None else tree.link_is_live[indices][..., None]
-
-    def put(old: Array, new: Array, live: Array | None = None) -> Array:
-        """The array with the listed blocks written, except for their padding."""
-        return old.at[indices].set(new if live is None else jnp.where(live, new, old[indices]))
-
-    root, load = state.root_velocity, simulation.external_force
-    match data_type:
-        case WriteType.JOINT_POSITION:
-            state = state.replace(joint_position=put(state.joint_position, data, dofs))
-        case WriteType.JOINT_VELOCITY:
-            state = state.replace(joint_velocity=put(state.joint_velocity, data, dofs))
-        case WriteType.JOINT_FORCE:
-            return simulation.replace(joint_force=put(simulation.joint_force, data, dofs))
-        case WriteType.JOINT_TARGET_VELOCITY:
-            return simulation.replace(drive_target_velocity=put(simulation.drive_target_velocity, data, dofs))
-        case WriteType.JOINT_TARGET_POSITION:
-            return simulation.replace(drive_target=put(simulation.drive_target, data, dofs))
-        case WriteType.ROOT_GLOBAL_POSE:
-            pose = jnp.concatenate([data[:, 4:], data[:, :4]], axis=1)
-            state = state.replace(root_pose=put(state.root_pose, pose))
-        case WriteType.ROOT_LINEAR_VELOCITY:
-            state = state.replace(root_velocity=root.at[:, :3].set(put(root[:, :3], data)))
-        case WriteType.ROOT_ANGULAR_VELOCITY:
-            state = state.replace(root_velocity=root.at[:, 3:].set(put(root[:, 3:], data)))
-        case WriteType.LINK_FORCE:
-            return simulation.replace(external_force=load.at[..., :3].set(put(load[..., :3], data, links)))
-        case WriteType.LINK_TORQUE:
-            return simulation.replace(external_force=load.at[..., 3:].set(put(load[..., 3:], data, links)))
-    return simulation.replace(state=state)
+    field, tree = FIELDS[data_type.name], simulation.topology
+    before = field.of(simulation)
+    if data_type is WriteType.ROOT_GLOBAL_POSE:
+        data = jnp.concatenate([data[:, 4:], data[:, :4]], axis=1)
+    elif data_type.name.startswith("JOINT") and tree.dof_is_live is not None:
+        data = jnp.where(tree.dof_is_live[indices], data, before[indices])
+    elif data_type.name.startswith("LINK") and tree.link_is_live is not None:
+        data = jnp.where(tree.link_is_live[indices][..., None], data, before[indices])
+    return field.written(simulation, before.at[indices].set(data))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.model.articulation import Articulation
 from artix.model.checks import static_topology
 from artix.model.joints import Axis
 from artix.physx.enums import ArticulationDriveType, ArticulationFlag, ArticulationMotion
@@ -295,7 +296,7 @@ def get_motion(articulation: AnyArticulation, joint: str, axis: Axis) -> Articul
     dof = _dof(articulation, joint, axis)
     if dof is None:
         return ArticulationMotion.LOCKED
-    parameters = articulation.articulation if isinstance(articulation, ArticulationSimulation) else articulation
+    parameters = _parameters(articulation)
     limits = parameters.joint_lower_limit[dof], parameters.joint_upper_limit[dof]
     return ArticulationMotion.LIMITED if np.any(np.isfinite(limits)) else ArticulationMotion.FREE
 
@@ -323,11 +324,14 @@ def get_drive_type(articulation: AnyArticulation, joint: str, axis: Axis) -> Art
       NONE
     """
     dof = _dof(articulation, joint, axis)
-    parameters = articulation.articulation if isinstance(articulation, ArticulationSimulation) else articulation
-    drive = parameters.drive
+    drive = _parameters(articulation).drive
     if dof is None or not (drive.stiffness[dof] > 0 or drive.damping[dof] > 0):
         return ArticulationDriveType.NONE
     return ArticulationDriveType.ACCELERATION if drive.is_acceleration[dof] > 0 else ArticulationDriveType.FORCE
+
+
+def _parameters(articulation: AnyArticulation) -> Articulation:
+    return articulation.articulation if isinstance(articulation, ArticulationSimulation) else articulation
 
 
 def _dof(articulation: AnyArticulation, joint: str, axis: Axis) -> int | None:

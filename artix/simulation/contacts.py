@@ -61,7 +61,7 @@ def touching_of(
     states: Sequence[State],
     ground: Ground | None,
     options: SolverOptions,
-    memory: ContactMemory | None = None,
+    memory: ContactMemory | None,
 ) -> Touching | None:
     """The contacts with the ground and between links at the start of a step; ``None`` if nothing can touch."""
     if ground is None and not has_pairs(articulation):

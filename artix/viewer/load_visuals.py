@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from artix import Articulation, Topology, robots
+from artix.io.load import MJCF_SUFFIXES, SUFFIXES, USD_SUFFIXES
 from artix.io.urdf.xacro import expand_xacro
 from artix.viewer.link_shapes import link_visuals
 from artix.viewer.mesh_files import simplified, with_sharp_edges
 from artix.viewer.meshes import TriangleMesh
 from artix.viewer.mjcf import mjcf_visuals
-from artix.viewer.sources import Drawn
 from artix.viewer.transforms import compose
 from artix.viewer.urdf import urdf_visuals
 from artix.viewer.usd import usd_visuals
-from artix.viewer.visuals import Visual, collision_visuals, static_topology
+from artix.viewer.visuals import Drawn, Visual, collision_visuals, static_topology
 
 #: With this many triangles a robot looks smooth, and its recording stays small.
 MAX_TRIANGLES = 40_000
@@ -119,24 +119,23 @@ def _read(path: Path, package_dirs: Sequence[str | os.PathLike[str]], root: str 
         return urdf_visuals(path, package_dirs)
     if suffix == ".xacro":
         return urdf_visuals(expand_xacro(path), package_dirs)
-    if suffix in (".xml", ".mjcf"):
+    if suffix in MJCF_SUFFIXES:
         return mjcf_visuals(path)
-    if suffix in (".usd", ".usda", ".usdc", ".usdz"):
+    if suffix in USD_SUFFIXES:
         return usd_visuals(path, root)
     if suffix == ".npz":
         return []
-    known = ".urdf, .xacro, .xml, .mjcf, .usd, .usda, .usdc, .usdz, .npz"
-    raise ValueError(f"{path}: no reader of visuals for the suffix {suffix!r}; choose from: {known}")
+    raise ValueError(f"{path}: no reader of visuals for the suffix {suffix!r}; choose from: {', '.join(SUFFIXES)}")
 
 
 def _on_links(drawn: Sequence[Drawn], articulation: Articulation) -> tuple[Visual, ...]:
     """Converts surfaces on named links to visuals. A merged link is a frame of the link that it became part of."""
     topology: Topology = static_topology(articulation)
-    places = {name: (link, None) for link, name in enumerate(topology.link_names)}
+    places = {name: link for link, name in enumerate(topology.link_names)}
     frames = dict(zip(topology.frame_names, topology.frame_links, strict=True))
     visuals = list[Visual]()
     for one in drawn:
-        link, pose = places.get(one.link, (None, None))[0], one.pose
+        link, pose = places.get(one.link), one.pose
         if link is None and one.link in frames:
             link = frames[one.link]
             local = np.asarray(articulation.frame_local_pose[topology.frame_names.index(one.link)], float)

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from artix import Geometry
 from artix.io.common.diagnostics import Report
-from artix.io.mjcf.bodies import MjcfNames, pose_from_wxyz
-from artix.io.mjcf.geometries import geom_type
+from artix.io.mjcf.bodies import pose_from_wxyz
+from artix.io.mjcf.geometries import geom_type, primitive
 from artix.io.mjcf.source import compile_mjcf
 from artix.viewer.meshes import TriangleMesh, geometry_mesh, sphere_mesh
-from artix.viewer.sources import Drawn
+from artix.viewer.visuals import Drawn
 
 #: MuJoCo's own viewer shows geoms of groups 0 to 2; models keep collision shapes in group 3.
 SHOWN_GROUPS = 3
@@ -30,7 +29,7 @@ def mjcf_visuals(path_or_text: str | Path) -> list[Drawn]:
     source = compile_mjcf(path_or_text, report)
     report.raise_errors()
     assert source is not None  # Without one there are errors.
-    model, names = source.model, MjcfNames.of(source.model)
+    model, names = source.model, source.names
     meshes: dict[int, TriangleMesh] = {}
     drawn = list[Drawn]()
     for body in range(1, model.nbody):
@@ -48,7 +47,7 @@ def mjcf_visuals(path_or_text: str | Path) -> list[Drawn]:
 
 
 def _surface(model, geom: int, meshes: dict[int, TriangleMesh]) -> TriangleMesh | None:
-    kind, size = geom_type(model, geom), [float(length) for length in model.geom_size[geom]]
+    kind = geom_type(model, geom)
     if kind == "MESH":
         number = int(model.geom_dataid[geom])
         if number not in meshes:
@@ -58,15 +57,9 @@ def _surface(model, geom: int, meshes: dict[int, TriangleMesh]) -> TriangleMesh 
             meshes[number] = TriangleMesh(np.array(vertices), np.array(faces))
         return meshes[number]
     if kind == "ELLIPSOID":
-        return sphere_mesh(1.0).scaled(size)
-    if kind == "SPHERE":
-        return sphere_mesh(size[0])
-    if kind == "BOX":
-        return geometry_mesh(Geometry.box(size))
-    if kind in ("CAPSULE", "CYLINDER"):
-        make = Geometry.capsule if kind == "CAPSULE" else Geometry.cylinder
-        return geometry_mesh(make(size[0], size[1]))
-    return None
+        return sphere_mesh(1.0).scaled(model.geom_size[geom])
+    shape = primitive(model, geom)
+    return None if shape is None else geometry_mesh(shape)
 
 
 def _rgba(model, geom: int) -> tuple[float, float, float, float]:

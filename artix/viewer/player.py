@@ -58,8 +58,7 @@ class Viewer:
         self._slider = gui.add_slider("frame", min=0, max=last, step=1, initial_value=0)
         self._clock = gui.add_text("time [s]", initial_value="0.000", disabled=True)
         with gui.add_folder("show"):
-            for layer, handles in self.nodes.layers.items():
-                layer_switch(gui, layer, handles, layer in scene.layers or layer not in LAYERS)
+            add_layers(gui, self.nodes)
         self._plots = [Plot(gui, name, values, scene.dt) for name, values in series.items()]
         self._slider.on_update(lambda _: self._moved())
         if scene.num_frames == 1:
@@ -174,8 +173,13 @@ def view(
     return shown
 
 
-def layer_switch(gui: Any, layer: str, handles: list[Any], on: bool) -> None:
-    """A checkbox that shows and hides a layer."""
+def add_layers(gui: Any, nodes: Nodes) -> None:
+    """Adds a checkbox for each layer, which shows and hides it."""
+    for layer, handles in nodes.layers.items():
+        _add_layer(gui, layer, handles, layer in nodes.scene.layers or layer not in LAYERS)
+
+
+def _add_layer(gui: Any, layer: str, handles: list[Any], on: bool) -> None:
     box = gui.add_checkbox(layer.replace("_", " "), on)
 
     @box.on_update

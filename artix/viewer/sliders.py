@@ -6,7 +6,6 @@ import math
 import threading
 import webbrowser
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -17,8 +16,8 @@ import artix
 from artix import Articulation, Ground, State
 from artix.viewer.drag import dragged
 from artix.viewer.nodes import Nodes
-from artix.viewer.player import layer_switch
-from artix.viewer.scene import LAYERS, make_scene
+from artix.viewer.player import add_layers
+from artix.viewer.scene import make_scene
 from artix.viewer.servers import address, close_server, open_server, wait_for
 from artix.viewer.visuals import Visual, static_topology
 
@@ -54,8 +53,7 @@ class Poser:
         self._followers = _followers(articulation)
         gui = server.gui
         with gui.add_folder("show", expand_by_default=False):
-            for layer, handles in self.nodes.layers.items():
-                layer_switch(gui, layer, handles, layer in scene.layers or layer not in LAYERS)
+            add_layers(gui, self.nodes)
         topology = static_topology(articulation)
         self._target = server.scene.add_transform_controls("/target", scale=0.25 * scene.size, visible=False)
         self._target.on_update(lambda _: self._drag())
@@ -143,7 +141,7 @@ class Poser:
         if name != NO_FRAME:
             w, x, y, z = self._target.wxyz
             target = jnp.asarray([*self._target.position, x, y, z, w], self._articulation.dtype)
-            self.set(np.asarray(_reach(self._articulation, self.state, target, name).joint_position))
+            self.set(np.asarray(_dragged(self._articulation, self.state, name, target).joint_position))
 
 
 def pose(
@@ -234,6 +232,4 @@ def _followers(articulation: Articulation) -> dict[int, tuple[int, float, float]
     }
 
 
-@partial(jax.jit, static_argnums=3)
-def _reach(articulation: Articulation, state: State, target: jax.Array, frame: str) -> State:
-    return dragged(articulation, state, frame, target)
+_dragged = jax.jit(dragged, static_argnames="frame")

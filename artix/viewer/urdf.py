@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from artix.io.common.diagnostics import Report
+from artix.io.common.diagnostics import DescriptionWarning, Report
 from artix.io.common.mesh_files import find_file
 from artix.io.common.xml_tree import Element, origin, read_child, read_numbers, read_xml
 from artix.io.urdf.collisions import read_origin, read_shape
 from artix.viewer.mesh_files import Part, read_mesh_file
 from artix.viewer.meshes import geometry_mesh
-from artix.viewer.sources import Drawn, warn_missing
+from artix.viewer.visuals import Drawn
 
 Color = tuple[float, float, float]
 
@@ -65,12 +66,12 @@ class _Files:
     def _parts(self, link: str, tag: str, name: str) -> list[Part]:
         path = find_file(name, self.base, self.package_dirs)
         if path is None:
-            warn_missing(self.document, link, tag, name, "there is no such file; package_dirs says where to look")
+            _warn_missing(self.document, link, tag, name, "there is no such file; package_dirs says where to look")
             return []
         try:
             return read_mesh_file(path)
         except (ValueError, ImportError) as error:
-            warn_missing(self.document, link, tag, name, str(error))
+            _warn_missing(self.document, link, tag, name, str(error))
             return []
 
 
@@ -97,3 +98,10 @@ def _color(material: Element, report: Report) -> Color | None:
         return None
     red, green, blue, _ = read_numbers(report, color, "rgba", (0.7, 0.7, 0.7, 1.0))
     return red, green, blue
+
+
+def _warn_missing(document: str, link: str, tag: str, file: str, reason: str) -> None:
+    """Warns that a mesh cannot be drawn. Collision shapes replace the mesh of a ``visual``."""
+    drawn = "its collision shapes are drawn instead of" if tag == "visual" else "nor can its collision shapes have"
+    message = f"{document}: link {link!r}: {drawn} the mesh {file!r}: {reason}"
+    warnings.warn(message, DescriptionWarning, stacklevel=2)

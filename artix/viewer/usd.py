@@ -14,7 +14,7 @@ from artix.io.usd.joints import enclosing
 from artix.io.usd.shapes import triangulate
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr, open_stage
 from artix.viewer.meshes import TriangleMesh, geometry_mesh
-from artix.viewer.sources import Drawn
+from artix.viewer.visuals import Drawn
 
 PRIMITIVES = ("Cube", "Sphere", "Capsule", "Cylinder")
 

@@ -42,6 +42,21 @@ class Visual:
     opacity: float = 1.0
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Drawn:
+    """A surface from a file: on a named link, with a pose [7] in the link's frame.
+
+    ``is_raw`` means that the mesh comes from a mesh file and may have too many triangles and no sharp edges.
+    """
+
+    link: str
+    mesh: TriangleMesh
+    pose: np.ndarray
+    color: tuple[float, float, float] | None = None
+    opacity: float = 1.0
+    is_raw: bool = False
+
+
 def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
     """Makes visuals of a robot's collision shapes, sensors included.
 

@@ -13,8 +13,7 @@ import pytest
 
 import artix
 from artix import DescriptionWarning, Fleet, State
-from artix.io.mjcf.bodies import MjcfNames
-from artix.io.mjcf.source import SKIPPABLE
+from artix.io.mjcf.source import SKIPPABLE, MjcfNames
 from tests.support.mujoco_oracle import SITE_PACKAGES, Entries, mujoco, quantities, random_coordinates
 
 FOLDERS = {

@@ -97,14 +97,13 @@ class GymnasiumVectorEnv(VectorEnv):
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(self, environment: Environment, num_envs: int) -> None:
-        check_environment(environment)
+        again = autoreset(environment)
         check_count("num_envs", num_envs)
         self.environment, self.num_envs = environment, num_envs
         self.single_observation_space = observation_space(environment)
         self.single_action_space = action_space(environment)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        again = autoreset(environment)
         self._reset, self._step = jax.jit(jax.vmap(again.reset)), jax.jit(jax.vmap(again.step))
         self._state: Any = None
 

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from artix.envs import Environment, EnvState, autoreset, random_numbers
-from artix.envs.autoreset import check_environment
 from artix.math import struct
 
 Array = jax.Array
@@ -49,9 +48,8 @@ class GymnaxEnvironment:
     """
 
     def __init__(self, environment: Environment) -> None:
-        check_environment(environment)
-        self.environment, self.name = environment, environment.name
         self._again = autoreset(environment)
+        self.environment, self.name = environment, environment.name
         self.num_actions = environment.action_size
 
     def __deepcopy__(self, memo: Any) -> GymnaxEnvironment:

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from artix.envs import Environment, autoreset
-from artix.envs.autoreset import check_environment
 
 
 class RslRlVecEnv:
@@ -24,10 +23,11 @@ class RslRlVecEnv:
 
     Raises:
       ImportError: PyTorch or tensordict is not installed.
+      TypeError: ``environment`` is no environment.
     """
 
     def __init__(self, environment: Environment, num_envs: int, *, seed: int = 0) -> None:
-        check_environment(environment)
+        again = autoreset(environment)
         try:
             import torch
             from tensordict import TensorDict
@@ -36,7 +36,6 @@ class RslRlVecEnv:
         self._torch, self._dict = torch, TensorDict
         self.environment, self.num_envs, self.num_actions = environment, num_envs, environment.action_size
         self.max_episode_length, self.cfg = environment.episode_length, {"task": environment.name}
-        again = autoreset(environment)
         self._step = jax.jit(jax.vmap(again.step), donate_argnums=0)
         self._reset = jax.jit(jax.vmap(again.reset))
         self._key = jax.random.key(seed)

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 
 from artix.envs import Environment, EnvState, autoreset, random_numbers
-from artix.envs.autoreset import check_environment
 
 Array = jax.Array
 
@@ -31,10 +30,9 @@ class PlaygroundFleet:
     """
 
     def __init__(self, environment: Environment, num_envs: int) -> None:
-        check_environment(environment)
+        self._again = autoreset(environment)
         self.environment, self.num_envs = environment, num_envs
         self.action_size = environment.action_size
-        self._again = autoreset(environment)
 
     @property
     def unwrapped(self) -> PlaygroundFleet:

@@ -12,6 +12,7 @@ import artix
 from artix.envs import observations, rewards
 from artix.envs.environment import Environment
 from artix.envs.randomization import Change
+from artix.envs.rewards import check_weights
 from artix.envs.transition import Outcome, Transition
 from artix.math.arrays import square_root, with_entries
 from artix.model.checks import as_number
@@ -104,7 +105,7 @@ class ArmReach(Environment):
             episode_length=episode_length,
             randomization=randomization,
         )
-        check_rewards(rewards)
+        check_weights(rewards, SIGNALS)
         self.rewards = dict(rewards)
         self.action_scale = as_number("action_scale", action_scale)
         self.spread = as_number("spread", spread, 0, 1)
@@ -164,11 +165,6 @@ class ArmReach(Environment):
                 *(memory["target"][:3], memory["last_action"]),
             ]
         )
-
-
-def check_rewards(weights: rewards.Weights) -> None:
-    """Refuses terms that do not exist or need other signals."""
-    rewards.check_weights(weights, SIGNALS)
 
 
 def _to_target(transition: Transition) -> tuple[Array, Array]:

@@ -26,6 +26,7 @@ from artix.envs.actuators import Delay
 from artix.envs.environment import Environment
 from artix.envs.gait import Gait
 from artix.envs.randomization import Change
+from artix.envs.rewards import check_weights
 from artix.envs.transition import Outcome, Transition
 from artix.math.arrays import device_array
 from artix.model.checks import as_number
@@ -132,7 +133,7 @@ class LeggedVelocity(Environment):
             randomization=randomization,
         )
         self._measured = {"linear_velocity": 3, "gyro": 3, "gravity": 3, "joint_position": size, "joint_velocity": size}
-        check_rewards(rewards)
+        check_weights(rewards, SIGNALS)
         commands.check_commands(velocity_commands)
         if pushes is not None:
             disturbances.check_pushes(pushes)
@@ -309,11 +310,6 @@ class LeggedVelocity(Environment):
             memory["gait"].air_time,
         ]
         return {"state": seen, "privileged_state": jnp.concatenate(privileged)}
-
-
-def check_rewards(weights: rewards.Weights) -> None:
-    """Refuses terms that do not exist or need other signals."""
-    rewards.check_weights(weights, SIGNALS)
 
 
 def by_joint(articulation: artix.Articulation, values: Mapping[str, float]) -> Array:

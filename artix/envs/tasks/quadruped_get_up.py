@@ -12,6 +12,7 @@ import artix
 from artix.envs import noise, observations, random_numbers, rewards, starts
 from artix.envs.environment import Environment
 from artix.envs.randomization import Change
+from artix.envs.rewards import check_weights
 from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
 from artix.envs.transition import Outcome, Transition
 from artix.model.checks import as_number
@@ -138,7 +139,7 @@ class QuadrupedGetUp(Environment):
         self._measured = {"gyro": 3, "gravity": 3, "joint_position": 12, "joint_velocity": 12}
         known = {name: scale for name, scale in noise.GO1.items() if name in self._measured}
         self.noise_scales = noise.as_scales(known if noise_scales is None else noise_scales, self._measured)
-        check_rewards(rewards)
+        check_weights(rewards, SIGNALS)
         self.rewards = dict(rewards)
         self.chance_of_fall = as_number("chance_of_fall", chance_of_fall, 0, 1)
         self.action_scale = as_number("action_scale", action_scale)
@@ -240,8 +241,3 @@ def with_body(articulation: artix.Articulation) -> artix.Articulation:
 
 
 _LEGS = ("front_left", "front_right", "rear_left", "rear_right")
-
-
-def check_rewards(weights: rewards.Weights) -> None:
-    """Refuses terms that do not exist or need other signals."""
-    rewards.check_weights(weights, SIGNALS)

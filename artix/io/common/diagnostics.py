@@ -90,8 +90,17 @@ class Place(Protocol):
         """The element as messages show it, such as ``<link name="forearm">``."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Location:
+    """A :class:`Place` by its label alone, or with the line, and the file if that is not the report's."""
+
+    label: str
+    line: int = 1
+    file: str | None = None
+
+
 class Report:
-    """Collects the issues of one file while it is read.
+    """Collects the issues of one file while it is read or written.
 
     Args:
       file: the file's name.

@@ -94,7 +94,9 @@ def _checked_inertia(
         inertia = without_negative_moments(inertia)
         problem = impossible_inertia(mass, inertia)
     if problem is None:
-        _warn_of_points(mass, inertia, place, report)
+        if mass > 0.0 and not np.any(inertia):
+            point = f"a point mass: {mass:g} kg without rotational inertia"
+            report.warning(place, point, "give the inertia about the centre of mass [kg m^2]")
         return inertia, False
     if repair:
         repaired = repaired_inertia(inertia) if mass > 0.0 else np.zeros((3, 3))
@@ -105,13 +107,6 @@ def _checked_inertia(
         return inertia, False
     report.warning(place, f"{problem}; used as given", "correct it, or read with repair=('inertia',)")
     return inertia, True
-
-
-def _warn_of_points(mass: float, inertia: np.ndarray, place: Place, report: Report) -> None:
-    """Warns of a mass without rotational inertia."""
-    if mass > 0.0 and not np.any(inertia):
-        point = f"a point mass: {mass:g} kg without rotational inertia"
-        report.warning(place, point, "give the inertia about the centre of mass [kg m^2]")
 
 
 def repaired_inertia(inertia: np.ndarray) -> np.ndarray:

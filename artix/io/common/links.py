@@ -80,14 +80,16 @@ def add_links(
     pose_in_host: dict[str, np.ndarray] = {}
     members: dict[str, list[str]] = {}
     for link in links:
+        above, joint = link.parent, link.joint
         if (
             merge_fixed_joints
-            and link.parent is not None
-            and link.joint is not None
-            and _is_rigid(link, by_name[host[link.parent]])
+            and above is not None
+            and joint is not None
+            and joint.type is JointType.FIX
+            and (link.mass == 0.0 or link.options == by_name[host[above]].options)
         ):
-            pose = compose(np.asarray(link.joint.parent_pose), inverse(np.asarray(link.joint.child_pose)))
-            host[link.name], pose_in_host[link.name] = host[link.parent], compose(pose_in_host[link.parent], pose)
+            pose = compose(np.asarray(joint.parent_pose), inverse(np.asarray(joint.child_pose)))
+            host[link.name], pose_in_host[link.name] = host[above], compose(pose_in_host[above], pose)
         else:
             host[link.name], pose_in_host[link.name] = link.name, IDENTITY
         members.setdefault(host[link.name], []).append(link.name)
@@ -131,13 +133,6 @@ def _add_geometries(
             builder.add_geometry(number, shape if pose is IDENTITY else moved, name)
             found[link.name].append(name)
     return {link: tuple(every) for link, every in found.items()}
-
-
-def _is_rigid(link: LinkDescription, host: LinkDescription) -> bool:
-    """Whether a link can be merged into its parent's host: its joint is fixed, and options agree or it is massless."""
-    if link.parent is None or link.joint is None or link.joint.type is not JointType.FIX:
-        return False
-    return link.mass == 0.0 or link.options == host.options
 
 
 def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:

@@ -75,6 +75,15 @@ def quaternion_from_matrix(matrix: np.ndarray) -> np.ndarray:
     return row / np.linalg.norm(row)
 
 
+def principal_axes(inertia: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Principal moments [3] of an inertia in axes of the given orientation xyzw, and that of the principal axes."""
+    if not np.any(inertia - np.diag(np.diag(inertia))):
+        return np.diag(inertia).copy(), axes
+    moments, vectors = np.linalg.eigh(inertia)
+    vectors[:, 2] *= np.sign(np.linalg.det(vectors))
+    return moments, quaternion_from_matrix(rotation_matrix(axes) @ vectors)
+
+
 def compose(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
     """The product of two poses: ``inner`` relative to ``outer``, expressed in the frame that ``outer`` refers to."""
     quaternion = quaternion_product(outer[3:], inner[3:])
@@ -129,4 +138,4 @@ def combine_inertias(
     for mass, pose, own in parts:
         rotation, arm = rotation_matrix(pose[3:]), pose[:3] - center
         inertia += rotation @ own @ rotation.T + mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
-    return total, np.concatenate([center, IDENTITY[3:]]), 0.5 * (inertia + inertia.T)
+    return total, translation(center), 0.5 * (inertia + inertia.T)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.values import check_values, named_arrays
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY
 from artix.model.checks import static_topology
 from artix.model.geometry import GeometryType
 from artix.model.topology import Topology
-
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def writable_topology(articulation: Articulation) -> Topology:
@@ -36,41 +31,14 @@ def writable_topology(articulation: Articulation) -> Topology:
     return topology
 
 
-def check_xml_names(topology: Topology, path: str | Path) -> None:
-    """Raises :class:`~artix.DescriptionError` for names with characters that XML does not allow."""
-    names = (
-        topology.name,
-        *topology.link_names,
-        *topology.joint_names,
-        *topology.frame_names,
-        *(shape.name for shape in topology.geometries),
-    )
-    fix = "rename it, or write an .npz archive instead"
-    errors = [
-        Issue("error", str(path), 1, repr(name)[:60], "its name has characters that XML does not allow", fix)
-        for name in names
-        if _NOT_XML.search(name)
-    ]
-    if errors:
-        raise DescriptionError(errors)
-
-
-def unsupported_features(
-    articulation: Articulation, format_name: str, path: str | Path, supported: Collection[str]
-) -> list[Issue]:
-    """One warning for each feature that an articulation uses and a format cannot describe.
+def unsupported_features(articulation: Articulation, supported: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yields what an articulation uses and a format cannot describe: the element, and a phrase for messages.
 
     Args:
       articulation: a single articulation.
-      format_name: the format's name in messages.
-      path: the file being written.
       supported: the features, by their names in :func:`_features`, that the format expresses or the writer handles.
     """
-    return [
-        Issue("warning", str(path), 1, where, f"{format_name} cannot express {what}", "keep it in an .npz archive")
-        for feature, where, what in _features(articulation)
-        if feature not in supported
-    ]
+    return ((element, what) for feature, element, what in _features(articulation) if feature not in supported)
 
 
 def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:

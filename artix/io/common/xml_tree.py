@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from xml.parsers import expat
 
-from artix.io.common.diagnostics import Report
+from artix.io.common.diagnostics import Location, Report
 
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
@@ -58,12 +58,6 @@ class Element:
     def all(self, tag: str) -> list[Element]:
         """The children with the given tag."""
         return [child for child in self.children if child.tag == tag]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Place:
-    line: int
-    label: str
 
 
 class _Refused(Exception):
@@ -144,7 +138,7 @@ def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> E
 
     def doctype(*_) -> None:
         report.error(
-            _Place(parser.CurrentLineNumber + skipped, "<!DOCTYPE>"),
+            Location("<!DOCTYPE>", parser.CurrentLineNumber + skipped),
             "document type declarations and entities are refused, as they can make a small file arbitrarily large",
             "delete the <!DOCTYPE ...> declaration and write out what its entities stand for",
         )
@@ -156,11 +150,11 @@ def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> E
     except _Refused:
         return None
     except expat.ExpatError as problem:
-        place = _Place(problem.lineno + skipped, "XML")
+        place = Location("XML", problem.lineno + skipped)
         report.error(place, f"not well-formed XML ({expat.ErrorString(problem.code)})", "correct the XML at this line")
         return None
     except (ValueError, LookupError) as problem:
-        report.error(_Place(1 + skipped, "XML"), f"unreadable encoding ({problem})", "save the file as UTF-8")
+        report.error(Location("XML", 1 + skipped), f"unreadable encoding ({problem})", "save the file as UTF-8")
         return None
     return outermost[0]
 

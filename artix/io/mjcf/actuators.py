@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from artix.io.common.diagnostics import Location
 from artix.io.mjcf.bodies import BALL, BALL_SPRING, FREE
-from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
+from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.joint_features import Drive, JointFriction
 
 
@@ -97,8 +98,8 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
 def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> Drive:
     """The drive, or one that represents the joint's passive spring."""
     model, place = source.model, source.place("jnt", joint)
-    _refuse_nonlinear(source, "spring", joint, "jnt_stiffnesspoly", "jnt_springyield")
-    _refuse_nonlinear(source, "spring", int(model.jnt_dofadr[joint]), "dof_dampingpoly", place=place)
+    _refuse_nonlinear(source, place, joint, "jnt_stiffnesspoly", "jnt_springyield")
+    _refuse_nonlinear(source, place, int(model.jnt_dofadr[joint]), "dof_dampingpoly")
     stiffness = 0.0 if source.disables("SPRING") else float(model.jnt_stiffness[joint])
     if stiffness == 0.0:
         return drive
@@ -112,13 +113,12 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
     return Drive(stiffness=stiffness, target=float(model.qpos_spring[model.jnt_qposadr[joint]]))
 
 
-def _refuse_nonlinear(source: MjcfSource, kind: str, index: int, *fields: str, place=None) -> None:
+def _refuse_nonlinear(source: MjcfSource, place: Location, index: int, *fields: str) -> None:
     """Refuses the nonlinear springs and dampers of later MuJoCo versions if they are used."""
     for field in fields:
         values = getattr(source.model, field, None)
         if values is not None and len(values) > index and np.any(values[index]):
-            message = f"{field}: artix has linear springs and dampers only"
-            source.report_unsupported(kind, place or source.place("jnt", index), message)
+            source.report_unsupported("spring", place, f"{field}: artix has linear springs and dampers only")
 
 
 def _check_free_joint(source: MjcfSource, joint: int) -> None:
@@ -266,7 +266,7 @@ def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -
     return np.array([gear * limit if gear else 0.0 for gear in gears.tolist()])
 
 
-def _warn_of_range(source: MjcfSource, place: MjcfPlace, field: str) -> None:
+def _warn_of_range(source: MjcfSource, place: Location, field: str) -> None:
     message = f"its {field} is not symmetric; artix limits the commanded force to the larger side in both directions"
     source.report.warning(place, message, "clip its command")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, joint_frame
 from artix.io.common.names import Names
-from artix.io.common.poses import IDENTITY, compose
+from artix.io.common.poses import IDENTITY, compose, translation
 from artix.io.mjcf.source import MjcfSource
 from artix.model.geometry import Geometry
 from artix.model.joints import Joint
@@ -23,30 +23,6 @@ FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
 #: How the torques of the springs of ball joints differ, for messages.
 BALL_SPRING = "MuJoCo's spring on a ball joint pulls by its angle a, artix's drive by 2 sin(a/2), as in PhysX"
 NOT_SAME, SAME_AS_BODY = 0, 1  # mjtSameFrame
-
-
-@dataclasses.dataclass(frozen=True)
-class MjcfNames:
-    """Unique names for all bodies and joints of a model: those of the file, generated ones for unnamed elements.
-
-    Attributes:
-      bodies: names by body; the last link of the chain for a body has the body's name.
-      joints: names by joint.
-    """
-
-    bodies: tuple[str, ...]
-    joints: tuple[str, ...]
-
-    @classmethod
-    def of(cls, model: mujoco.MjModel) -> MjcfNames:
-        """Names of the elements of a model; unnamed ones are ``body3``, ``body3_joint``, ``body3_joint_2``, ..."""
-        given = [model.body(k).name for k in range(model.nbody)]
-        unused = Names(given)
-        bodies = [name or unused.new(f"body{k}") for k, name in enumerate(given)]
-        given = [model.joint(k).name for k in range(model.njnt)]
-        unused = Names(given)
-        joints = [name or unused.new(f"{bodies[model.jnt_bodyid[k]]}_joint") for k, name in enumerate(given)]
-        return cls(tuple(bodies), tuple(joints))
 
 
 def top_bodies(model: mujoco.MjModel) -> list[int]:
@@ -78,7 +54,6 @@ def pose_from_wxyz(position: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
 
 def describe_bodies(
     source: MjcfSource,
-    names: MjcfNames,
     bodies: list[int],
     root: int,
     options: Mapping[int, Mapping[str, Any]],
@@ -97,25 +72,25 @@ def describe_bodies(
       options: further options of :class:`~artix.Joint`, by joint.
       shapes: named shapes, by body.
     """
-    chain_names, fixed_names = Names(names.bodies), Names(names.joints)
+    chain_names, fixed_names = Names(source.names.bodies), Names(source.names.joints)
     links: list[LinkDescription] = []
     for body in bodies:
         joints = [joint for joint in joints_of(source.model, body) if source.model.jnt_type[joint] != FREE]
-        chain: list[Joint | None] = [_joint(source, joint, names, options[joint]) for joint in joints]
+        chain: list[Joint | None] = [_joint(source, joint, options[joint]) for joint in joints]
         if body == root:
             chain = [None]
         elif not chain:
-            chain = [Joint.fixed(name=fixed_names.new(f"{names.bodies[body]}_joint"))]
-        *above, last = _links(source, names, body, root, chain, chain_names)
+            chain = [Joint.fixed(name=fixed_names.new(f"{source.names.bodies[body]}_joint"))]
+        *above, last = _links(source, body, root, chain, chain_names)
         links += [*above, dataclasses.replace(last, geometries=shapes[body])]
     return links
 
 
 def _links(
-    source: MjcfSource, names: MjcfNames, body: int, root: int, chain: Sequence[Joint | None], chain_names: Names
+    source: MjcfSource, body: int, root: int, chain: Sequence[Joint | None], chain_names: Names
 ) -> list[LinkDescription]:
     """The links for one body, one for each joint of its chain."""
-    model, links = source.model, list[LinkDescription]()
+    model, names, links = source.model, source.names, list[LinkDescription]()
     # MuJoCo applies gravity compensation as a force; scaling the link's gravity is equivalent.
     options = {"gravity_scale": 1.0 - float(model.body_gravcomp[body])} if model.body_gravcomp[body] else {}
     parent = None if body == root else names.bodies[model.body_parentid[body]]
@@ -140,15 +115,15 @@ def _mass(model: mujoco.MjModel, body: int) -> tuple[float, np.ndarray, np.ndarr
     if same == NOT_SAME:
         return mass, pose_from_wxyz(position, model.body_iquat[body]), inertia
     # MuJoCo treats frames that differ only by rounding as the same.
-    return mass, np.concatenate([np.zeros(3) if same == SAME_AS_BODY else position, IDENTITY[3:]]), inertia
+    return mass, translation(np.zeros(3) if same == SAME_AS_BODY else position), inertia
 
 
-def _joint(source: MjcfSource, number: int, names: MjcfNames, options: Mapping[str, Any]) -> Joint:
+def _joint(source: MjcfSource, number: int, options: Mapping[str, Any]) -> Joint:
     """A joint whose parent frame is expressed in the body's frame at the reference position."""
     model = source.model
     kind = model.jnt_type[number]
-    anchor = np.concatenate([model.jnt_pos[number], IDENTITY[3:]])
-    merged: dict[str, Any] = {"name": names.joints[number], **options}
+    anchor = translation(model.jnt_pos[number])
+    merged: dict[str, Any] = {"name": source.names.joints[number], **options}
     limited = bool(model.jnt_limited[number]) and not source.disables("LIMIT")
     if kind == BALL:
         if limited:

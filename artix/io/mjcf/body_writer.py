@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import numpy as np
 
-from artix.io.common.diagnostics import Issue
 from artix.io.common.names import Names
-from artix.io.common.poses import compose, inverse, quaternion_from_matrix, rotation_matrix, translation
-from artix.io.common.text import number, numbers
-from artix.io.common.unsupported import check_xml_names, unsupported_features, writable_topology
+from artix.io.common.poses import compose, inverse, principal_axes, rotation_matrix, translation
+from artix.io.common.xml_writer import XmlWriter, number, numbers
 from artix.io.mjcf.bodies import BALL_SPRING, WORLD
-from artix.math.arrays import host_arrays
 from artix.model.articulation import Articulation
 from artix.model.joints import JointType
 
@@ -24,37 +23,20 @@ _SUPPORTED = (
 _SMALLEST = 1e-15  # MuJoCo's mjMINVAL
 
 
-class BodyWriter:
-    """Writes the bodies of one articulation, and collects what MJCF cannot express.
+class BodyWriter(XmlWriter):
+    """Writes the bodies of one articulation.
 
     Attributes:
-      articulation: the articulation.
-      topology: its topology.
-      issues: warnings about what MJCF cannot express.
-      errors: reasons why MJCF cannot describe the articulation.
       site_names: names of sites already in use.
     """
 
-    def __init__(self, articulation: Articulation, file: str) -> None:
-        self.articulation = host_arrays(articulation)
-        self.topology = writable_topology(self.articulation)
-        check_xml_names(self.topology, file)
-        self.issues = unsupported_features(self.articulation, "MJCF", file, _SUPPORTED)
-        self.errors: list[Issue] = []
+    def __init__(self, articulation: Articulation, path: str | Path) -> None:
+        super().__init__(articulation, "MJCF", path, _SUPPORTED)
         self.site_names = Names(self.topology.frame_names)
-        self._file = file
         self._bodies: dict[int, ET.Element] = {}
         self._children: list[list[int]] = [[] for _ in self.topology.parent]
         for link, above in enumerate(self.topology.parent[1:], start=1):
             self._children[above].append(link)
-
-    def warn(self, element: str, message: str, fix: str = "keep it in an .npz archive") -> None:
-        """Reports what MJCF cannot express."""
-        self.issues.append(Issue("warning", self._file, 1, element, message, fix))
-
-    def refuse(self, element: str, message: str, fix: str = "write an .npz archive instead") -> None:
-        """Reports why the articulation cannot be written."""
-        self.errors.append(Issue("error", self._file, 1, element, message, fix))
 
     def document(self) -> ET.Element:
         """The document with bodies, joints and sites; incomplete if there were errors."""
@@ -67,7 +49,7 @@ class BodyWriter:
         if any(not axes and name != f"{link}_joint" for name, link, axes in joints):
             self.warn("fixed joints", "MJCF has no names for them; they will be named after their links")
         for frame, (name, link) in enumerate(zip(tree.frame_names, tree.frame_links, strict=True)):
-            self.add_site(link, np.asarray(self.articulation.frame_local_pose[frame], float), name)
+            self.add_site(link, self.pose("frame_local_pose", frame), name)
         return root
 
     def body(self, link: int) -> ET.Element:
@@ -126,17 +108,15 @@ class BodyWriter:
         while self._continues(chain[-1]):
             chain.append(self._children[chain[-1]][0])
         # Displacement across each joint of the chain, with all joints at zero.
-        steps = [compose(self._pose("joint_parent_pose", k), inverse(self._pose("joint_child_pose", k))) for k in chain]
-        pose = steps[0]
-        for step in steps[1:]:
-            pose = compose(pose, step)
+        steps = [compose(self.pose("joint_parent_pose", k), inverse(self.pose("joint_child_pose", k))) for k in chain]
+        pose = functools.reduce(compose, steps)
         last, names = chain[-1], self.topology.link_names
         body = self._add_body(last, self._bodies[above], pose)
         for index, member in enumerate(chain):
             in_last = translation(np.zeros(3))
             for step in reversed(steps[index + 1 :]):
                 in_last = compose(in_last, inverse(step))
-            self._write_joint(body, member, compose(in_last, self._pose("joint_child_pose", member)))
+            self._write_joint(body, member, compose(in_last, self.pose("joint_child_pose", member)))
             if member != last and names[member] != f"{names[last]}:{self._joint(member)}":
                 self.warn(f"link {names[member]!r}", "it becomes a joint of the body below; its name is lost")
             if member != last and np.any(self.articulation.link_inertia[member]):
@@ -155,9 +135,6 @@ class BodyWriter:
 
     def _joint(self, link: int) -> str:
         return self.topology.joint_names[link - 1]
-
-    def _pose(self, field: str, link: int) -> np.ndarray:
-        return np.asarray(getattr(self.articulation, field)[link], float)
 
     def _write_joint(self, body: ET.Element, link: int, frame: np.ndarray) -> None:
         """Writes a joint, whose frame at position zero is given in the body's frame."""
@@ -223,17 +200,16 @@ class BodyWriter:
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         if mass == 0.0 and not np.any(inertia):
             return
-        com_pose = self._pose("link_com_pose", link)
-        moments, turn = _principal(inertia)
-        if turn is not None:
-            com_pose = np.concatenate([com_pose[:3], quaternion_from_matrix(rotation_matrix(com_pose[3:]) @ turn)])
+        com_pose = self.pose("link_com_pose", link)
+        moments, axes = principal_axes(inertia, com_pose[3:])
         excess = 2.0 * moments.max() - moments.sum()
         if excess > 0.0:
             # MuJoCo refuses impossible inertias without tolerance for rounding.
             moments[np.argsort(moments)[:2]] += 0.5 * excess + 1e-15 * moments.max()
             message = f"its smaller moments of inertia are raised by {excess:.2g} to satisfy the triangle inequality"
             self.warn(f"link {name!r}", message)
-        inertial = {"mass": number(mass), "diaginertia": numbers(moments), **placement(com_pose)}
+        place = placement(np.concatenate([com_pose[:3], axes]))
+        inertial = {"mass": number(mass), "diaginertia": numbers(moments), **place}
         ET.SubElement(self._bodies[link], "inertial", inertial)
 
     def _carries_mass(self, link: int) -> bool:
@@ -257,12 +233,3 @@ def ball_spring(articulation: Articulation, dofs: slice) -> float:
     others = (drive.damping, drive.is_acceleration, drive.target_position, drive.target_velocity)
     is_spring = np.ptp(stiffness) == 0.0 and not any(np.any(np.asarray(array[dofs])) for array in others)
     return float(stiffness[0]) if is_spring and np.all(np.isinf(np.asarray(drive.max_force[dofs]))) else 0.0
-
-
-def _principal(inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Principal moments, and the rotation to the principal axes, ``None`` if the inertia is already diagonal."""
-    if not np.any(inertia - np.diag(np.diag(inertia))):
-        return np.diag(inertia).copy(), None
-    moments, axes = np.linalg.eigh(inertia)
-    axes[:, 2] *= np.linalg.det(axes)
-    return moments, axes

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from artix.io.common.diagnostics import Location
 from artix.io.common.links import LinkDescription, LinkPlace
-from artix.io.common.poses import IDENTITY, compose
+from artix.io.common.poses import compose, translation
 from artix.io.common.xml_tree import LARGEST_NUMBER
-from artix.io.mjcf.bodies import MjcfNames, pose_from_wxyz
-from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
+from artix.io.mjcf.bodies import pose_from_wxyz
+from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.builder import ArticulationBuilder
 from artix.model.couplings import LoopJoint, LoopJointType
 
@@ -54,7 +55,7 @@ class Members:
         return ancestors
 
 
-def add_equalities(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members) -> None:
+def add_equalities(builder: ArticulationBuilder, source: MjcfSource, members: Members) -> None:
     """Adds the equalities between members, or of members with the world; refuses those with other articulations."""
     if source.disables("EQUALITY"):
         return
@@ -62,9 +63,9 @@ def add_equalities(builder: ArticulationBuilder, source: MjcfSource, names: Mjcf
     for equality in range(source.model.neq):
         kind, relation = _kind(source, equality), _relation(source, equality)
         if relation is not None:
-            _add_mimic(builder, source, names, members, equality, relation, followers)
+            _add_mimic(builder, source, members, equality, relation, followers)
         elif kind in ("connect", "weld"):
-            _add_loop_joint(builder, source, names, members, equality, weld=kind == "weld")
+            _add_loop_joint(builder, source, members, equality, weld=kind == "weld")
 
 
 def check_equalities(source: MjcfSource) -> None:
@@ -97,7 +98,7 @@ def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]]
     return follower, reference, [numbers[0] / own, -other / own]
 
 
-def _is_read(source: MjcfSource, equality: int, place: MjcfPlace, inside: list[bool]) -> bool:
+def _is_read(source: MjcfSource, equality: int, place: Location, inside: list[bool]) -> bool:
     """Whether to read an equality into this articulation; ``inside`` flags which of its objects are members."""
     active = bool(source.model.eq_active0[equality])
     if any(inside) and not (active and all(inside)) and source.first_report(place):
@@ -111,7 +112,6 @@ def _is_read(source: MjcfSource, equality: int, place: MjcfPlace, inside: list[b
 def _add_mimic(
     builder: ArticulationBuilder,
     source: MjcfSource,
-    names: MjcfNames,
     members: Members,
     equality: int,
     relation: tuple[int, int, list[float]],
@@ -139,11 +139,11 @@ def _add_mimic(
     followers.add(follower)
     start, start_of_reference = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in (follower, reference))
     offset = slope * start_of_reference - constant - start
-    builder.add_mimic(names.joints[follower], names.joints[reference], gear_ratio=-slope, offset=offset)
+    builder.add_mimic(source.names.joints[follower], source.names.joints[reference], gear_ratio=-slope, offset=offset)
 
 
 def _add_loop_joint(
-    builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members, equality: int, *, weld: bool
+    builder: ArticulationBuilder, source: MjcfSource, members: Members, equality: int, *, weld: bool
 ) -> None:
     model, place, data = source.model, source.place("eq", equality), source.model.eq_data[equality]
     if not np.all(np.abs(data) <= LARGEST_NUMBER):
@@ -154,13 +154,13 @@ def _add_loop_joint(
         poses = [pose_from_wxyz(model.site_pos[site], model.site_quat[site]) for site in (first, second)]
         first, second = (int(model.site_bodyid[site]) for site in (first, second))
     elif weld:
-        poses = [pose_from_wxyz(data[3:6], data[6:10]), np.concatenate([data[:3], IDENTITY[3:]])]
+        poses = [pose_from_wxyz(data[3:6], data[6:10]), translation(data[:3])]
     else:
-        poses = [np.concatenate([data[at : at + 3], IDENTITY[3:]]) for at in (0, 3)]
+        poses = [translation(data[at : at + 3]) for at in (0, 3)]
     # A body is coupled to the world by its own articulation, whichever articulation has the world for its root.
     if not _is_read(source, equality, place, [body in members.bodies for body in (first, second) if body]):
         return
-    ends = [_end(names, members, body, pose) for body, pose in zip((first, second), poses, strict=True)]
+    ends = [_end(source, members, body, pose) for body, pose in zip((first, second), poses, strict=True)]
     if ends[1][0] is None:
         ends.reverse()
     (link_a, pose_a), (link_b, pose_b) = ends
@@ -175,9 +175,9 @@ def _add_loop_joint(
     builder.add_loop_joint(LoopJoint(name=name, link_a=link_a, link_b=link_b, pose_a=pose_a, pose_b=pose_b, type=kind))
 
 
-def _end(names: MjcfNames, members: Members, body: int, pose: np.ndarray) -> tuple[str | None, np.ndarray]:
+def _end(source: MjcfSource, members: Members, body: int, pose: np.ndarray) -> tuple[str | None, np.ndarray]:
     """The link of a body, ``None`` for the world, and a pose given in the body's frame expressed in the link's."""
     if body == 0:
         return None, pose
-    place = members.places[names.bodies[body]]
+    place = members.places[source.names.bodies[body]]
     return place.link, compose(place.pose, pose)

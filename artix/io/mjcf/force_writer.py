@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 
-from artix.io.common.text import number
+from artix.io.common.xml_writer import number
 from artix.io.mjcf.body_writer import BodyWriter, ball_spring
 from artix.model.couplings import LoopJointType
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 
-from artix.io.common.text import number, numbers
+from artix.io.common.xml_writer import number, numbers
 from artix.io.mjcf.body_writer import BodyWriter, placement
 from artix.model.geometry import SIZE_NUMBERS, GeometryType
 

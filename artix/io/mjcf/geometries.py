@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from artix.io.common.collision_meshes import MeshShape, mesh_shape, summarize_errors
+from artix.io.common.diagnostics import Location
 from artix.io.mjcf.bodies import pose_from_wxyz
-from artix.io.mjcf.source import MjcfPlace, MjcfSource, import_mujoco
+from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
 
 if TYPE_CHECKING:
     import mujoco
 
-#: Our type for each of MuJoCo's supported types except meshes.
-_TYPES = {
-    "SPHERE": GeometryType.SPHERE,
-    "CAPSULE": GeometryType.CAPSULE,
-    "BOX": GeometryType.BOX,
-    "CYLINDER": GeometryType.CYLINDER,
-}
+#: MuJoCo's types, except meshes, that artix has by the same names.
+_TYPES = ("SPHERE", "CAPSULE", "BOX", "CYLINDER")
 
 
 def geom_type(model: mujoco.MjModel, geom: int) -> str:
@@ -99,25 +95,23 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: dict[int, float
         elif found.error:
             errors[name] = max(errors.get(name, 0.0), found.error)
     if source.meshes is not None:
-        summarize_errors(source.report, MjcfPlace("<worldbody>"), source.meshes, errors)
+        summarize_errors(source.report, Location("<worldbody>"), source.meshes, errors)
     for kind, geoms in left.items():
         named = ", ".join(sorted({source.name("body", int(model.geom_bodyid[geom])) for geom in geoms})[:10])
         message = f"{len(geoms)} geoms of type {kind} are left out and touch nothing (bodies {named})"
         fix = f"where contact matters, use a primitive, or a mesh of at most {MAX_HULL_POINTS} vertices"
         fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
-        source.report.warning(MjcfPlace("<worldbody>"), message, fix)
+        source.report.warning(Location("<worldbody>"), message, fix)
 
 
 def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
     """The shape of a geom, with the error of a replaced mesh; ``None`` if artix has no such shape."""
     model = source.model
     pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
-    name = geom_type(model, geom)
-    if name in _TYPES:
-        kind = _TYPES[name]
-        size = tuple(model.geom_size[geom, : SIZE_NUMBERS[kind]].tolist())
-        return MeshShape(Geometry(type=kind, size=size, pose=pose, friction=friction), 0.0)
-    if name != "MESH":
+    shape = primitive(model, geom, pose=pose, friction=friction)
+    if shape is not None:
+        return MeshShape(shape, 0.0)
+    if geom_type(model, geom) != "MESH":
         return None
     mesh = int(model.geom_dataid[geom])
     first, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
@@ -125,6 +119,15 @@ def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
     if count <= MAX_HULL_POINTS:
         return MeshShape(Geometry.hull(points, pose=pose, friction=friction), 0.0)
     return None if source.meshes is None else mesh_shape(points, source.meshes, pose, friction=friction)
+
+
+def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | None:
+    """The shape of a geom that is neither a mesh nor of a type that artix lacks; else ``None``."""
+    name = geom_type(model, geom)
+    if name not in _TYPES:
+        return None
+    kind = GeometryType[name]
+    return Geometry(type=kind, size=tuple(model.geom_size[geom, : SIZE_NUMBERS[kind]].tolist()), **options)
 
 
 def may_touch(model: mujoco.MjModel, a: int, b: int) -> bool:

@@ -12,7 +12,7 @@ from artix.contact.height_field import HeightField
 from artix.contact.plane import Plane
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import compose, rotation_matrix
-from artix.io.common.xml_tree import is_text
+from artix.io.common.xml_tree import origin
 from artix.io.mjcf.bodies import pose_from_wxyz
 from artix.io.mjcf.geometries import geom_type, ground_geoms, touching_geoms
 from artix.io.mjcf.source import MjcfSource, compile_mjcf
@@ -47,7 +47,7 @@ def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
       >>> print(artix.load_mjcf_ground(model).surfaces[0].friction)
       0.7
     """
-    report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
+    report = Report(origin(path_or_text)[0])
     source = compile_mjcf(path_or_text, report)
     report.raise_errors()
     assert source is not None

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from artix.io.common.diagnostics import Location
 from artix.io.common.names import Names
 from artix.io.mjcf.geometries import geom_type, ground_geoms, may_touch
-from artix.io.mjcf.source import MjcfPlace, MjcfSource
+from artix.io.mjcf.source import MjcfSource
 from artix.model.geometry_pairs import PAIRED_TYPES
 
 if TYPE_CHECKING:
@@ -35,13 +36,13 @@ def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[
     elif filtered:
         message = f"{len(filtered)} pairs of geoms that contype, conaffinity and <exclude> allow are left out"
         fix = "write a <pair> for those that matter, or read all with self_contact=True"
-        source.report.warning(MjcfPlace("<contact>"), message, fix)
+        source.report.warning(Location("<contact>"), message, fix)
     unsupported = [pair for pair in found if not all(geom_type(model, geom) in _TYPES for geom in pair)]
     if unsupported:
         kinds = sorted({geom_type(model, geom).lower() for pair in unsupported for geom in pair})
         message = f"{len(unsupported)} pairs of geoms of one articulation are left out (types {', '.join(kinds)})"
         fix = "where they matter, use spheres, capsules and boxes, which touch each other"
-        source.report.warning(MjcfPlace("<contact>"), message, fix)
+        source.report.warning(Location("<contact>"), message, fix)
     return [pair for pair in found if pair not in unsupported]
 
 
@@ -69,7 +70,7 @@ def _explicit_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]
             names = " and ".join(repr(source.name("geom", geom)) for geom in pair)
             message = f"the friction of the <pair> of {names}, {float(friction[0]):g}, is not the larger of its geoms'"
             fix = "give one of the geoms this friction; contacts between links use the larger of the two"
-            source.report.warning(MjcfPlace("<pair>"), message, fix)
+            source.report.warning(Location("<pair>"), message, fix)
     return found
 
 

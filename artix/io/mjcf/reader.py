@@ -10,17 +10,16 @@ from typing import Any, Literal
 import numpy as np
 
 from artix.io.common.collision_meshes import Meshes, check_meshes
-from artix.io.common.diagnostics import Issue, Place, Report
+from artix.io.common.diagnostics import Issue, Location, Place, Report
 from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import add_links
 from artix.io.common.names import Names
 from artix.io.common.poses import compose
 from artix.io.common.values import check_values, named_arrays
-from artix.io.common.xml_tree import is_text
+from artix.io.common.xml_tree import origin
 from artix.io.mjcf.actuators import joint_options
 from artix.io.mjcf.bodies import (
     WORLD,
-    MjcfNames,
     describe_bodies,
     has_dofs,
     is_free,
@@ -31,7 +30,7 @@ from artix.io.mjcf.bodies import (
 from artix.io.mjcf.couplings import Members, add_equalities
 from artix.io.mjcf.geometries import check_geoms, describe_geoms, touching_geoms
 from artix.io.mjcf.pairs import geom_names, self_contact_pairs
-from artix.io.mjcf.source import SKIPPABLE, MjcfPlace, MjcfSource, compile_mjcf
+from artix.io.mjcf.source import SKIPPABLE, MjcfSource, compile_mjcf
 from artix.io.mjcf.tendons import add_tendons
 from artix.io.mjcf.world import check_world
 from artix.model.articulation import Articulation
@@ -239,18 +238,19 @@ def _read(
     if unknown:
         raise ValueError(f"nothing called {unknown[0]!r} can be skipped; choose from: {', '.join(SKIPPABLE)}, or 'all'")
     kinds = SKIPPABLE if "all" in kinds else kinds
-    repairs = chosen_repairs(repair)
-    report = Report("<text>" if is_text(path_or_text) else str(path_or_text))
-    source = compile_mjcf(path_or_text, report, frozenset(kinds), repair=bool(repairs), strict=strict, meshes=meshes)
+    repairs = bool(chosen_repairs(repair))
+    report = Report(origin(path_or_text)[0])
+    source = compile_mjcf(path_or_text, report)
     if source is not None:
-        source.self_contact = self_contact
+        source.skip, source.repair, source.strict = frozenset(kinds), repairs, strict
+        source.meshes, source.self_contact = meshes, self_contact
         check_world(source)
     return report, source
 
 
 def _roots(source: MjcfSource) -> dict[str, _Root]:
     """The articulations of a model by name; only the static world if nothing moves."""
-    model, names = source.model, MjcfNames.of(source.model)
+    model, names = source.model, source.names
     tops = top_bodies(model)
     fixed = tuple(top for top in tops if not is_free(model, top))
     free = [_Root(names.bodies[top], top, (top,)) for top in tops if is_free(model, top)]
@@ -269,8 +269,7 @@ def _choose(source: MjcfSource, body: str | None) -> _Root:
                 "body=..., or read all with load_mjcf_all"
             )
         return next(iter(roots.values()))
-    names = MjcfNames.of(source.model)
-    tops = {names.bodies[top]: top for top in top_bodies(source.model)}
+    tops = {source.names.bodies[top]: top for top in top_bodies(source.model)}
     if body in roots:
         return roots[body]
     if body == WORLD:
@@ -310,13 +309,13 @@ def _articulation(
         check_values(named_arrays(articulation))
         return articulation
     except ValueError as error:
-        source.report.error(MjcfPlace("<mujoco>"), str(error), "correct the element that it names")
+        source.report.error(Location("<mujoco>"), str(error), "correct the element that it names")
         return None
 
 
 def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_fixed_joints: bool) -> None:
     """Adds the links, frames and couplings of an articulation to a builder."""
-    model, names = source.model, MjcfNames.of(source.model)
+    model, names = source.model, source.names
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
     touching = touching_geoms(model)
@@ -324,7 +323,7 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
     pairs = self_contact_pairs(source, bodies)
     paired = geom_names(source, {geom for pair in pairs for geom in pair})
     shapes = {body: describe_geoms(source, body, touching, paired) for body in bodies}
-    described = describe_bodies(source, names, bodies, root.body, options, shapes)
+    described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
     links = check_inertias(described, files, source.report, repair=source.repair, strict=source.strict)
     places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
@@ -337,8 +336,8 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
             pose = pose_from_wxyz(model.site_pos[site], model.site_quat[site])
             builder.add_frame(frames.new(source.name("site", site)), place.number, compose(place.pose, pose))
     members = Members(frozenset(bodies), frozenset(options), places, {link.name: link for link in links})
-    add_equalities(builder, source, names, members)
-    add_tendons(builder, source, names, members)
+    add_equalities(builder, source, members)
+    add_tendons(builder, source, members)
 
 
 def _name(source: MjcfSource, root: _Root) -> str:

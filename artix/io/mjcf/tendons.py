@@ -7,14 +7,13 @@ import dataclasses
 import numpy as np
 
 from artix.io.common.poses import rotation_matrix
-from artix.io.mjcf.bodies import MjcfNames
 from artix.io.mjcf.couplings import BEYOND, Members
 from artix.io.mjcf.source import MjcfSource
 from artix.model.builder import ArticulationBuilder
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 
 
-def add_tendons(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNames, members: Members) -> None:
+def add_tendons(builder: ArticulationBuilder, source: MjcfSource, members: Members) -> None:
     """Adds the tendons between members that exert a force, and reports the others."""
     for tendon in range(source.model.ntendon):
         path = source.tendon_path(tendon)
@@ -36,9 +35,9 @@ def add_tendons(builder: ArticulationBuilder, source: MjcfSource, names: MjcfNam
         if not all(inside):
             source.report_unsupported("tendon", place, BEYOND)
         elif kinds == {"joint"}:
-            _add_fixed_tendon(builder, source, names, members, tendon, numbers)
+            _add_fixed_tendon(builder, source, members, tendon, numbers)
         else:
-            _add_spatial_tendon(builder, source, names, members, tendon, numbers)
+            _add_spatial_tendon(builder, source, members, tendon, numbers)
 
 
 def _name(source: MjcfSource, tendon: int) -> str:
@@ -48,7 +47,6 @@ def _name(source: MjcfSource, tendon: int) -> str:
 def _add_fixed_tendon(
     builder: ArticulationBuilder,
     source: MjcfSource,
-    names: MjcfNames,
     members: Members,
     tendon: int,
     numbers: _Numbers,
@@ -56,7 +54,7 @@ def _add_fixed_tendon(
     """Adds a tendon along joints; joints that it skips in between become members with coefficient 0."""
     coefficient: dict[str, float] = {}
     for _, element, factor in source.tendon_path(tendon):
-        link = members.link_of_joint(names.joints[element])
+        link = members.link_of_joint(source.names.joints[element])
         coefficient[link] = coefficient.get(link, 0.0) + factor
     paths = [[link, *members.ancestors(link)] for link in coefficient]
     root = next(link for link in paths[0][1:] if all(link in path[1:] for path in paths))
@@ -98,7 +96,6 @@ def _warn_of_law(source: MjcfSource, tendon: int) -> None:
 def _add_spatial_tendon(
     builder: ArticulationBuilder,
     source: MjcfSource,
-    names: MjcfNames,
     members: Members,
     tendon: int,
     numbers: _Numbers,
@@ -107,7 +104,7 @@ def _add_spatial_tendon(
     model, sites = source.model, [site for _, site, _ in source.tendon_path(tendon)]
     points = []
     for index, site in enumerate(sites):
-        place = members.places[names.bodies[model.site_bodyid[site]]]
+        place = members.places[source.names.bodies[model.site_bodyid[site]]]
         leaf = index == len(sites) - 1
         points.append(
             Attachment(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from artix.io.common.diagnostics import Location
 from artix.io.mjcf.actuators import check_transmissions
 from artix.io.mjcf.bodies import is_free
 from artix.io.mjcf.couplings import check_equalities
 from artix.io.mjcf.geometries import geom_type, ground_geoms
-from artix.io.mjcf.source import MjcfPlace, MjcfSource
+from artix.io.mjcf.source import MjcfSource
 
 #: Attributes of geoms and pairs that artix's contacts do not have, with the values that say nothing.
 _CONTACT_PARAMETERS = {"condim": 3, "margin": 0.0, "gap": 0.0, "adhesion": 0.0, "surfacevel": 0.0}
@@ -16,16 +17,14 @@ _CONTACT_PARAMETERS = {"condim": 3, "margin": 0.0, "gap": 0.0, "adhesion": 0.0, 
 
 def check_world(source: MjcfSource) -> None:
     """Reports features of the whole model that an articulation cannot represent or does not need."""
-    model, place = source.model, MjcfPlace("<mujoco>")
+    model, place = source.model, Location("<mujoco>")
     if model.opt.density > 0.0 or model.opt.viscosity > 0.0:
-        source.report_unsupported(
-            "fluid", MjcfPlace("<option>"), "its density and viscosity: artix has no fluid forces"
-        )
+        source.report_unsupported("fluid", Location("<option>"), "its density and viscosity: artix has no fluid forces")
     if model.nflex:
         source.report_unsupported("flex", place, f"{model.nflex} flexible bodies: artix has rigid links only")
     if source.disables("CONTACT"):
         message = "its <flag> disables contacts; artix reads shapes all the same"
-        source.report.warning(MjcfPlace("<option>"), message, "nothing; without a ground and pairs nothing touches")
+        source.report.warning(Location("<option>"), message, "nothing; without a ground and pairs nothing touches")
     if np.any(model.body_plugin >= 0):
         source.report_unsupported("flex", place, "plugins that act on bodies")
     for body in np.flatnonzero(model.body_mocapid >= 0):
@@ -36,7 +35,7 @@ def check_world(source: MjcfSource) -> None:
     _check_contact_parameters(source)
     if model.nkey:
         message = f"{model.nkey} keyframes are states, which an articulation does not contain"
-        source.report.warning(MjcfPlace("<keyframe>"), message, "convert their qpos with MujocoCoordinates")
+        source.report.warning(Location("<keyframe>"), message, "convert their qpos with MujocoCoordinates")
 
 
 def _check_obstacles(source: MjcfSource) -> None:
@@ -70,4 +69,4 @@ def _check_contact_parameters(source: MjcfSource) -> None:
             used.append(name)
     if used:
         message = f"{', '.join(used)} of geoms and pairs: artix's contacts do not have these, and they are not read"
-        source.report.warning(MjcfPlace("<contact>"), message, "nothing, unless they matter; see docs/contact.md")
+        source.report.warning(Location("<contact>"), message, "nothing, unless they matter; see docs/contact.md")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.io.common.diagnostics import Issue
 from artix.io.mjcf.body_writer import BodyWriter
 from artix.io.mjcf.force_writer import write_actuators, write_equalities, write_tendons
 from artix.io.mjcf.geom_writer import write_geoms
@@ -39,14 +39,13 @@ def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
       >>> print(artix.load_mjcf(path).topology.dof_names[:2])
       ('shoulder_yaw', 'shoulder_pitch')
     """
-    writer = BodyWriter(articulation, str(path))
+    writer = BodyWriter(articulation, path)
     document = writer.document()
     write_geoms(writer, document)
     write_actuators(writer, document)
     write_equalities(writer, document)
     write_tendons(writer, document)
-    if writer.errors:
-        raise DescriptionError(writer.errors)
+    writer.report.raise_errors()
     ET.indent(document)
     Path(path).write_text(ET.tostring(document, encoding="unicode") + "\n", encoding="utf-8")
-    return writer.issues
+    return writer.report.issues

@@ -138,7 +138,7 @@ def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None
                     report.error(part[taken].element, message, "rename it")
 
 
-def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str] = ()) -> dict[str, UrdfMimic]:
+def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str]) -> dict[str, UrdfMimic]:
     """The mimic relations by the name of the follower.
 
     Reports joints that follow no movable joint, themselves, or each other in a loop; the repair ``"mimic"`` drops
@@ -168,18 +168,18 @@ def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str] = ())
         else:
             fix = "name a joint that moves, or drop the relation with repair=('mimic',)"
             report.error(mimic.element, message, fix)
-    _check_mimic_loops({name: mimic.joint for name, mimic in mimics.items()}, mimics, report)
+    _check_mimic_loops(mimics, report)
     return mimics
 
 
-def _check_mimic_loops(reference: dict[str, str], mimics: dict[str, UrdfMimic], report: Report) -> None:
+def _check_mimic_loops(mimics: dict[str, UrdfMimic], report: Report) -> None:
     finished: set[str] = set()
-    for start in reference:
+    for start in mimics:
         chain: dict[str, None] = {}
         joint = start
-        while joint in reference and joint not in finished and joint not in chain:
+        while joint in mimics and joint not in finished and joint not in chain:
             chain[joint] = None
-            joint = reference[joint]
+            joint = mimics[joint].joint
         if joint in chain:
             names = list(chain)
             loop = names[names.index(joint) :]

@@ -91,7 +91,7 @@ class UrdfRobot:
         return (len(self.links), len(self.joints)) == tuple(map(len, elements))
 
 
-def parse_urdf(path_or_text: str | Path, report: Report, meshes: Meshes | None = None) -> UrdfRobot | None:
+def parse_urdf(path_or_text: str | Path, report: Report, meshes: Meshes | None) -> UrdfRobot | None:
     """Reads links and joints one by one.
 
     :mod:`artix.io.urdf.checks` checks that they are consistent, :mod:`artix.io.common.inertias` checks the inertias.
@@ -218,13 +218,11 @@ def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
 
 
 def _joint_type(element: Element, report: Report) -> str:
-    kind = element.attributes.get("type")
-    if kind not in ("fixed", *MOVING_TYPES, *COMPOSITE_TYPES):
-        known = ", ".join(("fixed", *MOVING_TYPES, *COMPOSITE_TYPES))
-        message = "the joint has no type" if kind is None else f"unknown joint type {kind[:60]!r}"
-        report.error(element, message, f"choose one of: {known}")
-    else:
+    kind, known = element.attributes.get("type"), ("fixed", *MOVING_TYPES, *COMPOSITE_TYPES)
+    if kind is not None and kind in known:
         return kind
+    message = "the joint has no type" if kind is None else f"unknown joint type {kind[:60]!r}"
+    report.error(element, message, f"choose one of: {', '.join(known)}")
     return "fixed"
 
 

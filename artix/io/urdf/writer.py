@@ -7,12 +7,10 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.io.common.diagnostics import Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
-from artix.io.common.text import number, numbers
-from artix.io.common.unsupported import check_xml_names, unsupported_features, writable_topology
+from artix.io.common.xml_writer import XmlWriter, number, numbers
 from artix.io.urdf.reader import WORLD_LINK
-from artix.math.arrays import host_arrays
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
 from artix.model.joints import JointType
@@ -50,21 +48,17 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
       >>> print(artix.load_urdf(path, fixed_base=True).topology.num_dofs)
       7
     """
-    writer = _Writer(articulation, str(path))
+    writer = _Writer(articulation, path)
     text = writer.text()
     Path(path).write_text(text, encoding="utf-8")
-    return writer.issues
+    return writer.report.issues
 
 
-class _Writer:
-    """Writes one articulation; ``issues`` collects what URDF cannot express."""
+class _Writer(XmlWriter):
+    """Writes one articulation."""
 
-    def __init__(self, articulation: Articulation, file: str) -> None:
-        self.file = file
-        self.articulation = host_arrays(articulation)
-        self.topology = writable_topology(self.articulation)
-        check_xml_names(self.topology, file)
-        self.issues = unsupported_features(self.articulation, "URDF", file, _SUPPORTED)
+    def __init__(self, articulation: Articulation, path: str | Path) -> None:
+        super().__init__(articulation, "URDF", path, _SUPPORTED)
         #: Pose of the link frame in the file, in the link's own frame, by link.
         self.written_frame = [self._written_frame(link) for link in range(self.topology.num_links)]
 
@@ -82,15 +76,9 @@ class _Writer:
             lines += self._frame(frame, name)
         return "\n".join([*lines, "</robot>", ""])
 
-    def _warn(self, element: str, message: str, fix: str) -> None:
-        self.issues.append(Issue("warning", self.file, 1, element, message, fix))
-
-    def _pose(self, field: str, index: int) -> np.ndarray:
-        return np.asarray(getattr(self.articulation, field)[index], float)
-
     def _written_frame(self, link: int) -> np.ndarray:
         """The link's frame, moved to the nearest point on the axis of its revolute joint."""
-        child = self._pose("joint_child_pose", link)
+        child = self.pose("joint_child_pose", link)
         if _kind(self.topology, link) != "revolute":
             return translation(np.zeros(3))
         axis = _axis(self.topology, link, child)
@@ -99,30 +87,21 @@ class _Writer:
             return translation(np.zeros(3))
         name = self.topology.link_names[link]
         message = "its joint axis does not pass through its origin; its frame is moved onto the axis"
-        self._warn(f"link {name!r}", message, "nothing")
+        self.warn(f"link {name!r}", message, "nothing")
         return translation(point)
 
     def _refuse_joints(self) -> None:
-        errors = [
-            Issue(
-                "error",
-                self.file,
-                1,
-                f"joint {self.topology.joint_names[link - 1]!r}",
-                f"URDF has no {_kind(self.topology, link)} joints",
-                "write an MJCF or an .npz archive instead",
-            )
-            for link in range(1, self.topology.num_links)
-            if _kind(self.topology, link) in ("spherical", "helical")
-        ]
-        if errors:
-            raise DescriptionError(errors)
+        for link, name in enumerate(self.topology.joint_names, start=1):
+            kind = _kind(self.topology, link)
+            if kind in ("spherical", "helical"):
+                self.refuse(f"joint {name!r}", f"URDF has no {kind} joints", "write an MJCF or an .npz archive instead")
+        self.report.raise_errors()
 
     def _check_base(self) -> None:
         topology = self.topology
         if topology.fixed_base != (topology.link_names[0] == WORLD_LINK):
             message = "URDF does not say whether the base is fixed"
-            self._warn("base", message, f"read it with fixed_base={topology.fixed_base}")
+            self.warn("base", message, f"read it with fixed_base={topology.fixed_base}")
 
     def _link(self, link: int) -> list[str]:
         name, mass = quoteattr(self.topology.link_names[link]), float(self.articulation.link_mass[link])
@@ -133,7 +112,7 @@ class _Writer:
             return [f"  <link name={name}>", *shapes, "  </link>"] if shapes else [f"  <link name={name}/>"]
         entries = zip(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True)
         moments = " ".join(f'{key}="{number(value)}"' for key, value in entries)
-        pose = compose(inverse(self.written_frame[link]), self._pose("link_com_pose", link))
+        pose = compose(inverse(self.written_frame[link]), self.pose("link_com_pose", link))
         return [
             f"  <link name={name}>",
             "    <inertial>",
@@ -158,7 +137,7 @@ class _Writer:
         else:
             attributes = f'radius="{number(size[0])}" length="{number(2.0 * size[1])}"'
         if shape.type is GeometryType.CAPSULE:
-            self._warn(f"geometry {shape.name!r}", "not every URDF reader supports <capsule>", "nothing")
+            self.warn(f"geometry {shape.name!r}", "not every URDF reader supports <capsule>", "nothing")
         pose = compose(inverse(self.written_frame[shape.link]), np.asarray(arrays.pose[index], float))
         return [
             f"    <collision name={quoteattr(shape.name)}>",
@@ -169,8 +148,8 @@ class _Writer:
 
     def _joint(self, link: int) -> list[str]:
         topology = self.topology
-        parent, child = topology.parent[link], self._pose("joint_child_pose", link)
-        at_zero = compose(self._pose("joint_parent_pose", link), inverse(child))
+        parent, child = topology.parent[link], self.pose("joint_child_pose", link)
+        at_zero = compose(self.pose("joint_parent_pose", link), inverse(child))
         origin = compose(compose(inverse(self.written_frame[parent]), at_zero), self.written_frame[link])
         kind, details = "fixed", list[str]()
         if topology.joint_axes[link]:
@@ -212,16 +191,16 @@ class _Writer:
         joint_type = self.topology.joint_types[link]
         if limited and not (np.isfinite(low) and np.isfinite(high)):
             message = "URDF has no joints with a limit on one side only; written as unlimited"
-            self._warn(element, message, "give both limits")
+            self.warn(element, message, "give both limits")
             limited = False
         limit = {"lower": low, "upper": high} if limited else {}
         if kind == "prismatic" and not limited:
-            self._warn(element, "URDF has no unlimited prismatic joint", "give it limits, or other readers may lock it")
+            self.warn(element, "URDF has no unlimited prismatic joint", "give it limits, or other readers may lock it")
         if kind == "revolute" and (joint_type is not JointType.REVOLUTE_UNWRAPPED) == limited:
             read = "revolute_unwrapped" if limited else "revolute"
             having = "with limits" if limited else "without limits"
             message = f"URDF has no {joint_type.name.lower()} joint {having}; it will be read as {read}"
-            self._warn(element, message, "nothing")
+            self.warn(element, message, "nothing")
         if kind == "revolute" and not limited:
             kind = "continuous"
         missing = [key for key, value in bounds.items() if np.isinf(value)]
@@ -229,13 +208,13 @@ class _Writer:
             limit |= {key: _UNLIMITED if np.isinf(value) else value for key, value in bounds.items()}
             if missing:
                 what = " and ".join(missing)
-                self._warn(element, f"URDF requires a limit of {what}; written as {_UNLIMITED:g}", "give it one")
+                self.warn(element, f"URDF requires a limit of {what}; written as {_UNLIMITED:g}", "give it one")
         return kind, " ".join(f'{key}="{number(value)}"' for key, value in limit.items())
 
     def _frame(self, frame: int, name: str) -> list[str]:
         link = self.topology.frame_links[frame]
-        pose = compose(inverse(self.written_frame[link]), self._pose("frame_local_pose", frame))
-        self._warn(f"frame {name!r}", "written as a link", "read it with merge_fixed_joints=True")
+        pose = compose(inverse(self.written_frame[link]), self.pose("frame_local_pose", frame))
+        self.warn(f"frame {name!r}", "written as a link", "read it with merge_fixed_joints=True")
         joint = quoteattr(_unused(f"{name}_joint", self.topology.joint_names))
         return [
             f"  <link name={quoteattr(name)}/>",

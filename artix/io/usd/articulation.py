@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import posixpath
 from typing import Any
 
 import numpy as np
@@ -217,17 +218,8 @@ def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
 def _disambiguate(prims: list[UsdPrim]) -> None:
     """Renames prims that share a name to their paths, without the parents that all prims have in common."""
     counts = collections.Counter(prim.name for prim in prims)
-    shared = _common([prim.path.split("/") for prim in prims])
-    for prim in prims:
-        if counts[prim.name] > 1:
-            prim.name = "/".join(prim.path.split("/")[len(shared) :])
-
-
-def _common(parts: list[list[str]]) -> list[str]:
-    """The parents common to all paths."""
-    shared = []
-    for level in zip(*(part[:-1] for part in parts), strict=False):
-        if len(set(level)) > 1:
-            break
-        shared.append(level[0])
-    return shared
+    ambiguous = [prim for prim in prims if counts[prim.name] > 1]
+    if ambiguous:
+        shared = posixpath.commonpath([posixpath.dirname(prim.path) for prim in prims])
+        for prim in ambiguous:
+            prim.name = posixpath.relpath(prim.path, shared)

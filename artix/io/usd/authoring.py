@@ -2,44 +2,61 @@
 
 from __future__ import annotations
 
+import collections
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.diagnostics import Report
-from artix.io.usd.stage import NAME_KEY, Location, import_pxr
+from artix.io.common.diagnostics import Location, Report
+from artix.io.common.names import Names
+from artix.io.usd.stage import NAME_KEY, import_pxr
+from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
 
 if TYPE_CHECKING:
     from pxr import Usd
 
 
 class Author:
-    """Writes prims below one prim of a new stage in metres, kilograms and degrees, with z up.
+    """Writes an articulation below one prim of a new stage in metres, kilograms and degrees, with z up.
 
     Args:
-      name: name of that prim, the articulation's name.
+      topology: the articulation's topology.
+      arrays: the articulation, with NumPy arrays.
+      state: the state to write, with NumPy arrays, if any.
       report: receives what USD cannot express.
+
+    Attributes:
+      bodies: the prims of the links, once they are written.
+      joints: those of the joints of links 1, 2, ...
     """
 
-    def __init__(self, name: str, report: Report) -> None:
+    def __init__(self, topology: Topology, arrays: Articulation, state: State | None, report: Report) -> None:
         pxr = import_pxr()
+        self.topology, self.arrays, self.state = topology, arrays, state
+        self.bodies: list[Usd.Prim] = []
+        self.joints: list[Usd.Prim] = []
         self.stage = pxr.Usd.Stage.CreateInMemory()
         self._report = report
+        self._names: dict[str, Names] = collections.defaultdict(Names)
         self._warnings: dict[tuple[str, str], list[Usd.Prim]] = {}
         pxr.UsdGeom.SetStageUpAxis(self.stage, pxr.UsdGeom.Tokens.z)
         pxr.UsdGeom.SetStageMetersPerUnit(self.stage, 1.0)
         pxr.UsdPhysics.SetStageKilogramsPerUnit(self.stage, 1.0)
         self.world = self.stage.DefinePrim("/World", "Xform")
         self.stage.SetDefaultPrim(self.world)
-        self.top = self.define("Xform", name, self.world)
+        self.top = self.define("Xform", topology.name, self.world)
+
+    @property
+    def owner(self) -> Usd.Prim:
+        """The prim with the articulation's schemas: the root body if it floats, else the robot's prim."""
+        return self.top if self.topology.fixed_base else self.bodies[0]
 
     def define(self, kind: str, name: str, parent: Usd.Prim | None = None) -> Usd.Prim:
         """Creates a prim; a name that is taken or not a valid USD identifier is kept in the prim's custom data."""
         path = (self.top if parent is None else parent).GetPath()
         spelled = import_pxr().Tf.MakeValidIdentifier(name)
-        unique, number = spelled, 2
-        while self.stage.GetPrimAtPath(path.AppendChild(unique)):
-            unique, number = f"{spelled}_{number}", number + 1
+        unique = self._names[str(path)].new(spelled)
         prim = self.stage.DefinePrim(path.AppendChild(unique), kind)
         if unique != name:
             prim.SetCustomDataByKey(NAME_KEY, name)

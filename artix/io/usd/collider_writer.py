@@ -9,9 +9,7 @@ import numpy as np
 from artix.io.usd.authoring import Author, author, author_floats, set_pose, vector
 from artix.io.usd.colliders import TRIGGER_SCHEMA
 from artix.io.usd.stage import import_pxr
-from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryStructure, GeometryType
-from artix.model.topology import Topology
 
 if TYPE_CHECKING:
     from pxr import Usd
@@ -25,23 +23,13 @@ _KINDS = {
 }
 
 
-def write_colliders(
-    out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim], root: Usd.Prim
-) -> None:
-    """Writes every shape below the prim of its link, sensors as PhysX triggers, and filters for contact pairs.
-
-    Args:
-      out: the stage.
-      topology: the topology.
-      arrays: the articulation as NumPy arrays.
-      bodies: the prims of the links.
-      root: the prim with the articulation's schemas.
-    """
-    shapes, first = arrays.geometry, 0
+def write_colliders(out: Author) -> None:
+    """Writes every shape below the prim of its link, sensors as PhysX triggers, and filters for contact pairs."""
+    shapes, first = out.arrays.geometry, 0
     materials: dict[tuple[float, ...], Usd.Prim] = {}
     prims: dict[str, Usd.Prim] = {}
-    for k, shape in enumerate(topology.geometries):
-        prims[shape.name] = prim = out.define(_KINDS[shape.type], shape.name, bodies[shape.link])
+    for k, shape in enumerate(out.topology.geometries):
+        prims[shape.name] = prim = out.define(_KINDS[shape.type], shape.name, out.bodies[shape.link])
         prim.AddAppliedSchema("PhysicsCollisionAPI")
         if shape.sensor:
             prim.AddAppliedSchema(TRIGGER_SCHEMA)
@@ -58,12 +46,13 @@ def write_colliders(
             shade.MaterialBindingAPI.Apply(prim).Bind(
                 shade.Material(materials[numbers]), shade.Tokens.weakerThanDescendants, "physics"
             )
-    _write_pairs(out, topology, root, prims)
+    _write_pairs(out, prims)
 
 
-def _write_pairs(out: Author, topology: Topology, root: Usd.Prim, prims: dict[str, Usd.Prim]) -> None:
+def _write_pairs(out: Author, prims: dict[str, Usd.Prim]) -> None:
     """Enables self-collision if there are pairs, and filters all other pairs."""
-    author(root, "bool", "physxArticulation:enabledSelfCollisions", bool(topology.geometry_pairs))
+    topology = out.topology
+    author(out.owner, "bool", "physxArticulation:enabledSelfCollisions", bool(topology.geometry_pairs))
     if not topology.geometry_pairs:
         return
     touching = {frozenset(pair) for pair in topology.geometry_pairs}

@@ -9,7 +9,7 @@ import numpy as np
 
 from artix.io.common.collision_meshes import mesh_shape, summarize_errors
 from artix.io.common.diagnostics import Report
-from artix.io.common.poses import IDENTITY, compose
+from artix.io.common.poses import IDENTITY, compose, translation
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
 from artix.model.geometry import MAX_HULL_POINTS, Geometry, GeometryType
 
@@ -17,8 +17,8 @@ from artix.model.geometry import MAX_HULL_POINTS, Geometry, GeometryType
 TRIGGER_SCHEMA = "PhysxTriggerAPI"
 
 _HALF = np.sqrt(0.5)
-#: Rotations that take the z axis to the named axis, quaternions xyzw.
-_Z_TO = {"X": (0.0, _HALF, 0.0, _HALF), "Y": (-_HALF, 0.0, 0.0, _HALF), "Z": (0.0, 0.0, 0.0, 1.0)}
+#: Rotations that take the z axis to the x and y axes, quaternions xyzw.
+_Z_TO = (0.0, _HALF, 0.0, _HALF), (-_HALF, 0.0, 0.0, _HALF)
 
 
 def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) -> list[tuple[UsdPrim, Geometry]]:
@@ -60,24 +60,30 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
     if kind == "Mesh":
         return _mesh(scene, collider, scale, pose, material)
     if kind == "Cube":
-        return Geometry.box((0.5 * _length(collider, "size", 2.0) * scale).tolist(), pose=pose, **material)
+        return Geometry.box((0.5 * length_of(collider, "size", 2.0) * scale).tolist(), pose=pose, **material)
     if kind == "Sphere":
-        radius = _length(collider, "radius", 1.0) * float(scale.max())
+        radius = length_of(collider, "radius", 1.0) * float(scale.max())
         return Geometry(type=GeometryType.SPHERE, size=(radius,), pose=pose, **material)
     if kind not in ("Capsule", "Cylinder"):
         return None
-    axis = collider.read_token("axis", "Z", tuple(_Z_TO))
-    radius = _length(collider, "radius", 0.5 if kind == "Capsule" else 1.0)
-    height = _length(collider, "height", 1.0 if kind == "Capsule" else 2.0)
-    along = "XYZ".index(axis)
-    size = (radius * float(np.delete(scale, along).max()), 0.5 * height * float(scale[along]))
-    along_axis = pose if axis == "Z" else compose(pose, np.array([*IDENTITY[:3], *_Z_TO[axis]]))
+    axis, radius, height = axial_size(collider, scale)
+    along_axis = pose if axis == 2 else compose(pose, np.array([*IDENTITY[:3], *_Z_TO[axis]]))
     make = Geometry.capsule if kind == "Capsule" else Geometry.cylinder
-    return make(*size, pose=along_axis, **material)
+    return make(radius, 0.5 * height, pose=along_axis, **material)
 
 
-def _length(collider: UsdPrim, name: str, fallback: float) -> float:
-    return collider.read_number(name, fallback, low=0.0, high=1e12)
+def axial_size(collider: UsdPrim, scale: np.ndarray, low: float = 0.0) -> tuple[int, float, float]:
+    """The axis, radius and height [m] of a capsule, cylinder or cone; authored lengths below ``low`` are mistakes."""
+    is_capsule = str(collider.prim.GetTypeName()) == "Capsule"
+    axis = "XYZ".index(collider.read_token("axis", "Z", ("X", "Y", "Z")))
+    radius = length_of(collider, "radius", 0.5 if is_capsule else 1.0, low)
+    height = length_of(collider, "height", 1.0 if is_capsule else 2.0, low)
+    return axis, radius * float(np.delete(scale, axis).max()), height * float(scale[axis])
+
+
+def length_of(collider: UsdPrim, name: str, fallback: float, low: float = 0.0) -> float:
+    """A length of a shape, without the scale of its prim."""
+    return collider.read_number(name, fallback, low=low, high=1e12)
 
 
 def _mesh(
@@ -88,7 +94,7 @@ def _mesh(
     if not len(points) or not np.isfinite(points).all():
         return None
     low, high = points.min(axis=0), points.max(axis=0)
-    center = compose(pose, np.array([*(0.5 * (low + high)), *IDENTITY[3:]]))
+    center = compose(pose, translation(0.5 * (low + high)))
     approximation = collider.read_token("physics:approximation", "none")
     if approximation == "boundingCube":
         return Geometry.box((0.5 * (high - low)).tolist(), pose=center, **material)
@@ -106,12 +112,17 @@ def _mesh(
     return found.geometry
 
 
+def physics_material(scene: UsdScene, collider: UsdPrim) -> UsdPrim | None:
+    """The physics material bound to a collider."""
+    bound, _ = import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
+    return UsdPrim(bound.GetPrim(), scene.report) if bound else None
+
+
 def _material(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:
     """The parameters of the physics material bound to a collider, in SI units; empty if there is none."""
-    bound, _ = import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
-    if not bound:
+    prim = physics_material(scene, collider)
+    if prim is None:
         return {}
-    prim = UsdPrim(bound.GetPrim(), scene.report)
     numbers = {
         "friction": prim.read_number("physics:dynamicFriction", low=0.0),
         "restitution": prim.read_number("physics:restitution", low=0.0, high=1.0),

@@ -9,13 +9,13 @@ import numpy as np
 from artix.io.common.names import Names
 from artix.io.usd.authoring import Author, author, author_floats, relate, vector
 from artix.io.usd.joint_writer import INSTANCE_OF, axis_units, connect, lock
+from artix.io.usd.joints import KINDS
 from artix.io.usd.stage import import_pxr
 from artix.io.usd.tendon_schema import (
     PhysxTendonAttachmentAPI,
     PhysxTendonAttachmentLeafAPI,
     PhysxTendonAttachmentRootAPI,
 )
-from artix.model.articulation import Articulation
 from artix.model.couplings import LoopJointType
 from artix.model.joints import Axis
 from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
@@ -24,11 +24,14 @@ from artix.model.topology import Topology
 if TYPE_CHECKING:
     from pxr import Usd
 
+_PRIM_TYPES = {kind: name for name, kind in KINDS.items()}
 
-def write_mimic_joints(topology: Topology, arrays: Articulation, joints: list[Usd.Prim]) -> None:
-    """Applies ``PhysxMimicJointAPI`` to the followers; ``joints`` are the prims of the joints of links 1, 2, ..."""
+
+def write_mimic_joints(out: Author) -> None:
+    """Applies ``PhysxMimicJointAPI`` to the followers."""
+    topology, arrays = out.topology, out.arrays
     for index, (follower, reference) in enumerate(topology.mimic_dofs):
-        prim, reference_prim = (joints[topology.dof_link[dof] - 1] for dof in (follower, reference))
+        prim, reference_prim = (out.joints[topology.dof_link[dof] - 1] for dof in (follower, reference))
         axis, reference_axis = (Axis(topology.dof_axis[dof]) for dof in (follower, reference))
         unit, reference_unit = axis_units(axis).position, axis_units(reference_axis).position
         instance = _rotation_instance(axis)
@@ -51,18 +54,18 @@ def _rotation_instance(axis: Axis) -> str:
     return INSTANCE_OF[Axis(axis % 3)]
 
 
-def write_fixed_tendons(out: Author, topology: Topology, arrays: Articulation, joints: list[Usd.Prim]) -> None:
+def write_fixed_tendons(out: Author) -> None:
     """Applies ``PhysxTendonAxisRootAPI`` to the first joint of each tendon, ``PhysxTendonAxisAPI`` to the others."""
     first, names = 0, Names()
-    for index, tendon in enumerate(topology.fixed_tendons):
-        reason = _why_unsupported(topology, tendon)
+    for index, tendon in enumerate(out.topology.fixed_tendons):
+        reason = _why_unsupported(out.topology, tendon)
         if reason:
             out.report_unsupported(out.top, f"fixed tendon {tendon.name!r} is not written: {reason}")
         else:
             name = names.new(import_pxr().Tf.MakeValidIdentifier(tendon.name))
             if name != tendon.name:
                 out.report_unsupported(out.top, f"fixed tendon {tendon.name!r} will be called {name!r}", "nothing")
-            _write_fixed_tendon(topology, arrays, joints, index, first, name)
+            _write_fixed_tendon(out, index, first, name)
         first += len(tendon.dofs)
 
 
@@ -75,13 +78,12 @@ def _why_unsupported(topology: Topology, tendon: FixedTendonStructure) -> str:
     return ""
 
 
-def _write_fixed_tendon(
-    topology: Topology, arrays: Articulation, joints: list[Usd.Prim], index: int, first: int, name: str
-) -> None:
-    tendon, numbers = topology.fixed_tendons[index], arrays.fixed_tendons
+def _write_fixed_tendon(out: Author, index: int, first: int, name: str) -> None:
+    topology, numbers = out.topology, out.arrays.fixed_tendons
+    tendon = topology.fixed_tendons[index]
     space = f"physxTendon:{name}"
     for number, dof in enumerate(tendon.dofs):
-        prim, units = joints[topology.dof_link[dof] - 1], axis_units(Axis(topology.dof_axis[dof]))
+        prim, units = out.joints[topology.dof_link[dof] - 1], axis_units(Axis(topology.dof_axis[dof]))
         root = tendon.parents[number] < 0
         prim.AddAppliedSchema(f"{'PhysxTendonAxisRootAPI' if root else 'PhysxTendonAxisAPI'}:{name}")
         coefficient, force = (array[first + number] for array in (numbers.coefficient, numbers.recip_coefficient))
@@ -103,18 +105,17 @@ def _write_fixed_tendon(
             )
 
 
-def write_spatial_tendons(out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim]) -> None:
+def write_spatial_tendons(out: Author) -> None:
     """Applies PhysX's attachment schemas to the prims of the links."""
     first = 0
-    for index, tendon in enumerate(topology.spatial_tendons):
-        _write_spatial_tendon(out, arrays, tendon, bodies, index, first)
+    for index, tendon in enumerate(out.topology.spatial_tendons):
+        _write_spatial_tendon(out, tendon, index, first)
         first += len(tendon.links)
 
 
-def _write_spatial_tendon(
-    out: Author, arrays: Articulation, tendon: SpatialTendonStructure, bodies: list[Usd.Prim], index: int, first: int
-) -> None:
-    numbers, names = arrays.spatial_tendons, _attachment_names(tendon, bodies)
+def _write_spatial_tendon(out: Author, tendon: SpatialTendonStructure, index: int, first: int) -> None:
+    bodies, numbers = out.bodies, out.arrays.spatial_tendons
+    names = _attachment_names(tendon, bodies)
     if float(numbers.coefficient[first]) != 1.0:
         out.report_unsupported(
             bodies[tendon.links[0]], f"the root of tendon {tendon.name!r} will be read with coefficient 1"
@@ -161,22 +162,12 @@ def _attachment_names(tendon: SpatialTendonStructure, bodies: list[Usd.Prim]) ->
     return names
 
 
-_LOOP_PRIM_TYPES = {
-    LoopJointType.FIXED: "PhysicsFixedJoint",
-    LoopJointType.REVOLUTE: "PhysicsRevoluteJoint",
-    LoopJointType.SPHERICAL: "PhysicsSphericalJoint",
-    LoopJointType.PRISMATIC: "PhysicsPrismaticJoint",
-    LoopJointType.DISTANCE: "PhysicsDistanceJoint",
-    LoopJointType.D6: "PhysicsJoint",
-}
-
-
-def write_loop_joints(out: Author, topology: Topology, arrays: Articulation, bodies: list[Usd.Prim]) -> None:
+def write_loop_joints(out: Author) -> None:
     """Writes loop joints as joints that are excluded from the articulation."""
-    for index, joint in enumerate(topology.loop_joints):
-        prim = out.define(_LOOP_PRIM_TYPES[joint.type], joint.name)
-        ends = (None if joint.link_a < 0 else bodies[joint.link_a], bodies[joint.link_b])
-        numbers: Any = arrays.loop_joints
+    numbers: Any = out.arrays.loop_joints
+    for index, joint in enumerate(out.topology.loop_joints):
+        prim = out.define(_PRIM_TYPES[joint.type.value], joint.name)
+        ends = (None if joint.link_a < 0 else out.bodies[joint.link_a], out.bodies[joint.link_b])
         connect(prim, ends, (numbers.pose_a[index], numbers.pose_b[index]))
         author(prim, "bool", "physics:excludeFromArticulation", True)
         if joint.type is LoopJointType.D6:

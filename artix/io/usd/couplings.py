@@ -101,16 +101,6 @@ def _mimic(
         return None
 
 
-_LOOP_TYPES = {
-    "fixed": LoopJointType.FIXED,
-    "revolute": LoopJointType.REVOLUTE,
-    "prismatic": LoopJointType.PRISMATIC,
-    "spherical": LoopJointType.SPHERICAL,
-    "distance": LoopJointType.DISTANCE,
-    "generic": LoopJointType.D6,
-}
-
-
 def loop_joints(description: UsdArticulation, places: dict[str, LinkPlace], links: list[str]) -> list[LoopJoint]:
     """Reads the joints that close loops, without their limits and drives.
 
@@ -133,13 +123,13 @@ def loop_joints(description: UsdArticulation, places: dict[str, LinkPlace], link
                 place = places[description.names[body]]
                 ends.append((links[place.number], compose(place.pose, frame)))
         options: dict[str, Any] = {}
-        if joint.kind == "generic":
+        if joint.kind == "d6":
             free = [axis.axis for axis in joint.axes]
             options["locked_axes"] = [axis for axis in AXIS_INSTANCES.values() if axis not in free]
         if joint.kind == "distance":
             options |= _distances(description, joint.prim)
         (link_a, pose_a), (link_b, pose_b) = ends
-        name, kind = joint.prim.name, _LOOP_TYPES[joint.kind]
+        name, kind = joint.prim.name, LoopJointType(joint.kind)
         try:
             made = LoopJoint(
                 name=name, link_a=link_a, link_b=str(link_b), pose_a=pose_a, pose_b=pose_b, type=kind, **options

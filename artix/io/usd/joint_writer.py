@@ -9,9 +9,8 @@ import numpy as np
 from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, vector
 from artix.io.usd.joints import AXIS_INSTANCES
 from artix.io.usd.units import AxisUnits, StageUnits
-from artix.model.articulation import Articulation, State
+from artix.model.articulation import Articulation
 from artix.model.joints import Axis, JointType
-from artix.model.topology import Topology
 
 if TYPE_CHECKING:
     from pxr import Usd
@@ -30,33 +29,23 @@ def axis_units(axis: Axis) -> AxisUnits:
     return StageUnits().axis(axis < Axis.X)
 
 
-def write_joint(
-    out: Author, topology: Topology, arrays: Articulation, link: int, bodies: list[Usd.Prim], state: State | None
-) -> Usd.Prim:
-    """Writes the joint between a link and its parent.
-
-    Args:
-      out: the stage.
-      topology: the articulation's topology.
-      arrays: the articulation.
-      link: the link.
-      bodies: the prims of the links.
-      state: the state to write, if any.
-    """
+def write_joint(out: Author, link: int) -> Usd.Prim:
+    """Writes the joint between a link and its parent."""
+    topology, arrays = out.topology, out.arrays
     kind, axes = topology.joint_types[link], topology.joint_axes[link]
     dofs = [int(dof) for dof in np.flatnonzero(topology.dof_link == link)]
     plain = len(axes) == 3 and not any(_is_limited(arrays, dof) or _features(arrays, dof) for dof in dofs)
-    generic = "PhysicsSphericalJoint" if plain and state is None else "PhysicsJoint"
+    generic = "PhysicsSphericalJoint" if plain and out.state is None else "PhysicsJoint"
     prim = out.define(_PRIM_TYPES.get(kind, generic), topology.joint_names[link - 1])
     poses = arrays.joint_parent_pose[link], arrays.joint_child_pose[link]
-    connect(prim, (bodies[topology.parent[link]], bodies[link]), poses)
+    connect(prim, (out.bodies[topology.parent[link]], out.bodies[link]), poses)
     if prim.GetTypeName() == "PhysicsJoint":
         lock(prim, [axis for axis in INSTANCE_OF if axis not in axes])
     elif axes:
         author(prim, "token", "physics:axis", "XYZ"[axes[0] % 3], uniform=True)
     for dof, axis in zip(dofs, axes, strict=True):
-        _write_limits(out, prim, arrays, dof, axis, kind)
-        _write_axis(out, prim, arrays, dof, axis, axis_instance(kind, axis), state)
+        _write_limits(out, prim, dof, axis, kind)
+        _write_axis(out, prim, dof, axis, axis_instance(kind, axis))
     return prim
 
 
@@ -101,8 +90,8 @@ def _features(arrays: Articulation, dof: int) -> list[str]:
     return schemas
 
 
-def _write_limits(out: Author, prim: Usd.Prim, arrays: Articulation, dof: int, axis: Axis, kind: JointType) -> None:
-    units = axis_units(axis)
+def _write_limits(out: Author, prim: Usd.Prim, dof: int, axis: Axis, kind: JointType) -> None:
+    units, arrays = axis_units(axis), out.arrays
     low, high = (float(limit[dof]) / units.position for limit in (arrays.joint_lower_limit, arrays.joint_upper_limit))
     limited = _is_limited(arrays, dof)
     if kind is JointType.SPHERICAL:
@@ -119,15 +108,14 @@ def _write_limits(out: Author, prim: Usd.Prim, arrays: Articulation, dof: int, a
         out.report_unsupported(prim, message)
 
 
-def _write_axis(
-    out: Author, prim: Usd.Prim, arrays: Articulation, dof: int, axis: Axis, instance: str, state: State | None
-) -> None:
+def _write_axis(out: Author, prim: Usd.Prim, dof: int, axis: Axis, instance: str) -> None:
     """Writes drive, envelope, friction, armature, velocity limit and state of an axis."""
-    units, schemas = axis_units(axis), _features(arrays, dof)
+    arrays, state, units = out.arrays, out.state, axis_units(axis)
+    schemas = _features(arrays, dof)
     for schema in schemas:
         prim.AddAppliedSchema(f"{schema}:{instance}")
     if "PhysicsDriveAPI" in schemas:
-        _write_drive(out, prim, arrays, dof, instance, units)
+        _write_drive(out, prim, dof, instance, units)
     if "PhysxJointAxisAPI" in schemas:
         friction = arrays.friction
         author_floats(
@@ -151,8 +139,8 @@ def _write_axis(
         )
 
 
-def _write_drive(out: Author, prim: Usd.Prim, arrays: Articulation, dof: int, instance: str, units: AxisUnits) -> None:
-    drive, envelope, space = arrays.drive, arrays.envelope, f"drive:{instance}:physics"
+def _write_drive(out: Author, prim: Usd.Prim, dof: int, instance: str, units: AxisUnits) -> None:
+    drive, envelope, space = out.arrays.drive, out.arrays.envelope, f"drive:{instance}:physics"
     acceleration = bool(drive.is_acceleration[dof])
     gain = units.acceleration if acceleration else units.stiffness
     effort = float(drive.max_force[dof])

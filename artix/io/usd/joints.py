@@ -12,13 +12,14 @@ from artix.io.common.poses import IDENTITY, compose
 from artix.io.usd.stage import UsdPrim, UsdScene
 from artix.model.joints import Axis, JointType
 
-#: Joint types, in the order in which PhysX's reader sorts the joints of a link, and their prims' type names.
+#: The kinds of joints, named as those of loop joints, by their prims' type names. PhysX's reader sorts the joints of a
+#: link in this order.
 KINDS = {
     "PhysicsFixedJoint": "fixed",
     "PhysicsRevoluteJoint": "revolute",
     "PhysicsPrismaticJoint": "prismatic",
     "PhysicsSphericalJoint": "spherical",
-    "PhysicsJoint": "generic",
+    "PhysicsJoint": "d6",
     "PhysicsDistanceJoint": "distance",
 }
 
@@ -31,9 +32,6 @@ AXIS_INSTANCES = {
     "transY": Axis.Y,
     "transZ": Axis.Z,
 }
-
-_ROTATION_OF = {"X": Axis.TWIST, "Y": Axis.SWING1, "Z": Axis.SWING2}
-_TRANSLATION_OF = {"X": Axis.X, "Y": Axis.Y, "Z": Axis.Z}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,26 +178,26 @@ def _axes(prim: UsdPrim, kind: str) -> tuple[UsdAxis, ...]:
     free = (-np.inf, np.inf)
     if kind in ("fixed", "distance"):
         return ()
-    if kind == "generic":
+    if kind == "d6":
         return _generic_axes(prim)
-    letter = prim.read_token("physics:axis", "X", tuple(_ROTATION_OF))
+    letter = prim.read_token("physics:axis", "X", ("X", "Y", "Z"))
     if kind == "spherical":
         # PhysX's angle 0 limits the rotation about the next axis, angle 1 about the one after; negative means free.
-        limits = dict.fromkeys(_ROTATION_OF, free)
+        limits = dict.fromkeys("XYZ", free)
         angles = [prim.read_number(f"physics:coneAngle{k}Limit", -1.0, infinite=True) for k in (0, 1)]
         following = "YZX"["XYZ".index(letter)], "ZXY"["XYZ".index(letter)]
         if min(angles) >= 0.0:
             limits |= {axis: (-angle, angle) for axis, angle in zip(following, angles, strict=True)}
         elif max(angles) >= 0.0:
             prim.left_out("physics:coneAngle*Limit", "a cone limit needs both angles", "author both")
-        return tuple(UsdAxis(_ROTATION_OF[axis], f"rot{axis}", limits[axis]) for axis in "XYZ")
+        return tuple(UsdAxis(AXIS_INSTANCES[f"rot{axis}"], f"rot{axis}", limits[axis]) for axis in "XYZ")
     lower = prim.read_number("physics:lowerLimit", -np.inf, infinite=True)
     upper = prim.read_number("physics:upperLimit", np.inf, infinite=True)
     if lower > upper:
         prim.error("physics:lowerLimit", f"{lower:g} exceeds the upper limit {upper:g}", "swap the limits")
     if kind == "revolute":
-        return (UsdAxis(_ROTATION_OF[letter], "angular", (lower, upper)),)
-    return (UsdAxis(_TRANSLATION_OF[letter], "linear", (lower, upper)),)
+        return (UsdAxis(AXIS_INSTANCES[f"rot{letter}"], "angular", (lower, upper)),)
+    return (UsdAxis(AXIS_INSTANCES[f"trans{letter}"], "linear", (lower, upper)),)
 
 
 def _generic_axes(prim: UsdPrim) -> tuple[UsdAxis, ...]:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from artix.io.common.poses import IDENTITY, combine_inertias, compose
+from artix.io.common.poses import IDENTITY, combine_inertias, compose, translation
 from artix.io.usd import shapes
-from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
+from artix.io.usd.colliders import axial_size, length_of, physics_material
+from artix.io.usd.stage import UsdPrim, UsdScene
 
 #: Density if none is authored [kg/m^3], as UsdPhysics specifies.
 DEFAULT_DENSITY = 1000.0
@@ -20,7 +21,8 @@ ZERO_KEY = "artix:zero"
 #: PhysX gives a body without colliders the inertia of a ball of this radius [m].
 PHYSX_RADIUS = 0.1
 
-_AXES = {"X": 0, "Y": 1, "Z": 2}
+#: Smaller lengths of a shape that adds mass are mistakes.
+_LEAST = 1e-12
 
 
 class MassProperties(NamedTuple):
@@ -73,7 +75,7 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
         mass = computed.mass or _assumed_mass(body)
     position = computed.com_pose[:3] if center is None else center
     if full_inertia is not None:
-        return MassProperties(mass, np.concatenate([position, IDENTITY[3:]]), full_inertia * unit.inertia)
+        return MassProperties(mass, translation(position), full_inertia * unit.inertia)
     if diagonal is not None:
         rotation = IDENTITY[3:] if axes is None else axes
         return MassProperties(mass, np.concatenate([position, rotation]), np.diag(diagonal) * unit.inertia)
@@ -123,21 +125,17 @@ def _from_colliders(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], de
         if mass == 0.0:
             mass = solid.volume * _density(scene, collider, density)
         pose = scene.relative_pose(collider.path, body.path)
-        frame = compose(pose, np.concatenate([solid.center, IDENTITY[3:]]))
+        frame = compose(pose, translation(solid.center))
         parts.append((mass, frame, solid.inertia * (mass / solid.volume)))
     return MassProperties(*combine_inertias(parts))
 
 
 def _density(scene: UsdScene, collider: UsdPrim, body_density: float) -> float:
     """Density of a collider [kg/m^3]."""
-    pxr = import_pxr()
     density = collider.read_number("physics:density", low=0.0) or body_density
-    if density == 0.0:
-        material, _ = pxr.UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
-        if material:
-            path = str(material.GetPath())
-            prim = scene.prims.get(path) or UsdPrim(material.GetPrim(), scene.report)
-            density = prim.read_number("physics:density", low=0.0)
+    material = physics_material(scene, collider) if density == 0.0 else None
+    if material is not None:
+        density = material.read_number("physics:density", low=0.0)
     return density * scene.units.mass / scene.units.length**3 if density else DEFAULT_DENSITY
 
 
@@ -148,22 +146,16 @@ def _solid(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
     if kind == "Mesh":
         return _mesh(scene, collider)
     if kind == "Cube":
-        return shapes.box(_length(collider, "size", 2.0) * scale)
+        return shapes.box(length_of(collider, "size", 2.0, _LEAST) * scale)
     if kind == "Sphere":
-        return shapes.sphere(_length(collider, "radius", 1.0) * float(scale.max()))
+        return shapes.sphere(length_of(collider, "radius", 1.0, _LEAST) * float(scale.max()))
     if kind in ("Capsule", "Cylinder", "Cone"):
-        axis = _AXES[collider.read_token("axis", "Z", tuple(_AXES))]
-        radius = _length(collider, "radius", 0.5 if kind == "Capsule" else 1.0)
-        height = _length(collider, "height", 1.0 if kind == "Capsule" else 2.0)
+        axis, radius, height = axial_size(collider, scale, _LEAST)
         make = {"Capsule": shapes.capsule, "Cylinder": shapes.cylinder, "Cone": shapes.cone}[kind]
-        return make(radius * float(np.delete(scale, axis).max()), height * float(scale[axis]), axis)
+        return make(radius, height, axis)
     message = f"a collider of type {kind or 'none'!r} does not add mass"
     scene.report.left_out(collider, message, "use a Cube, Sphere, Capsule, Cylinder, Cone or Mesh, or author the mass")
     return None
-
-
-def _length(collider: UsdPrim, name: str, fallback: float) -> float:
-    return collider.read_number(name, fallback, low=1e-12, high=1e12)
 
 
 def _mesh(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy.typing as npt
 
 from artix.io.common.collision_meshes import Meshes, check_meshes
-from artix.io.common.diagnostics import Issue, Report
+from artix.io.common.diagnostics import Issue, Location, Report
 from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import LinkDescription, LinkPlace, add_links
 from artix.io.common.poses import compose
 from artix.io.usd.articulation import UsdArticulation, read_articulation
 from artix.io.usd.couplings import loop_joints, mimic_joints
 from artix.io.usd.pairs import self_contact_pairs
-from artix.io.usd.stage import Location, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
+from artix.io.usd.stage import UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
 from artix.io.usd.state import read_state
 from artix.io.usd.tendons import fixed_tendons, spatial_tendons
 from artix.model.articulation import Articulation, State

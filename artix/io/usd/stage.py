@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from artix.io.common.collision_meshes import Meshes
-from artix.io.common.diagnostics import Report
+from artix.io.common.diagnostics import Location, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, rotation_matrix
 from artix.io.usd.units import StageUnits
 
@@ -42,13 +42,6 @@ def is_usd_text(source: Any) -> bool:
 
 #: PhysX writes infinity as the largest float32; values of this size or more count as infinite.
 FLOAT_MAX = 3.4e38
-
-
-class Location:
-    """Where an issue is in a stage: a prim's path or a label, and a line if USD reports one."""
-
-    def __init__(self, label: str, line: int = 1) -> None:
-        self.label, self.line = label, line
 
 
 def open_stage(source: Any, report: Report) -> Usd.Stage | None:

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from artix.io.common.links import LinkPlace
-from artix.io.common.poses import compose, rotation_matrix
+from artix.io.common.poses import compose, rotation_matrix, translation
 from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.joints import UsdJoint
 from artix.io.usd.stage import UsdPrim
@@ -232,7 +232,7 @@ def _position(description: UsdArticulation, point: _Point) -> np.ndarray:
 
 def _world_point(description: UsdArticulation, point: _Point, position: np.ndarray) -> np.ndarray:
     pose = description.scene.pose(point.body.path)
-    return compose(pose, np.concatenate([position, [0.0, 0.0, 0.0, 1.0]]))[:3]
+    return compose(pose, translation(position))[:3]
 
 
 def _rest_length(description: UsdArticulation, point: _Point, length: float) -> float:

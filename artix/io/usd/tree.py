@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from artix.io.common.diagnostics import Location
 from artix.io.common.names import listed
 from artix.io.usd.joints import UsdJoint, enclosing
 from artix.io.usd.stacks import Edge, expand_stacks, is_between, is_stackable
-from artix.io.usd.stage import Location, UsdPrim, UsdScene
+from artix.io.usd.stage import UsdPrim, UsdScene
 
 ROOT_SCHEMA = "PhysicsArticulationRootAPI"
 

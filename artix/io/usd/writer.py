@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from artix.io.common.diagnostics import Issue, Report
-from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
+from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, principal_axes
 from artix.io.common.unsupported import writable_topology
 from artix.io.usd.articulation import FRAME_KEY
 from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, set_pose, vector
@@ -103,19 +103,19 @@ def _author_stage(topology: Topology, articulation: Articulation, state: State |
     """Writes the articulation to a stage in memory."""
     arrays, values = jax.tree.map(lambda leaf: np.asarray(leaf, float), (articulation, state))
     poses = _link_poses(topology, arrays, values)
-    out = Author(topology.name, report)
-    _write_gravity(out, arrays.gravity)
-    bodies = [_write_body(out, topology, arrays, link, pose) for link, pose in enumerate(poses)]
-    joints = [write_joint(out, topology, arrays, link, bodies, values) for link in range(1, topology.num_links)]
-    _write_root(out, topology, bodies[0], poses[0], None if values is None else values.root_velocity)
-    _note_order(out, topology, joints)
-    write_mimic_joints(topology, arrays, joints)
-    write_fixed_tendons(out, topology, arrays, joints)
-    write_spatial_tendons(out, topology, arrays, bodies)
-    write_loop_joints(out, topology, arrays, bodies)
-    write_colliders(out, topology, arrays, bodies, out.top if topology.fixed_base else bodies[0])
+    out = Author(topology, arrays, values, report)
+    _write_gravity(out)
+    out.bodies = [_write_body(out, link, pose) for link, pose in enumerate(poses)]
+    out.joints = [write_joint(out, link) for link in range(1, topology.num_links)]
+    _write_root(out, poses[0])
+    _note_order(out)
+    write_mimic_joints(out)
+    write_fixed_tendons(out)
+    write_spatial_tendons(out)
+    write_loop_joints(out)
+    write_colliders(out)
     for name, link, pose in zip(topology.frame_names, topology.frame_links, arrays.frame_local_pose, strict=True):
-        frame = out.define("Xform", name, bodies[link])
+        frame = out.define("Xform", name, out.bodies[link])
         frame.SetCustomDataByKey(FRAME_KEY, True)
         set_pose(frame, pose)
     return out.finish()
@@ -134,36 +134,39 @@ def _link_poses(topology: Topology, arrays: Articulation, state: State | None) -
     return poses
 
 
-def _write_gravity(out: Author, gravity: np.ndarray) -> None:
+def _write_gravity(out: Author) -> None:
+    gravity = np.asarray(out.arrays.gravity)
     scene = out.define("PhysicsScene", "PhysicsScene", out.world)
     size = float(np.linalg.norm(gravity))
     author(scene, "vector3f", "physics:gravityDirection", vector(gravity / size if size else np.array([0.0, 0, -1])))
     author_floats(scene, "physics", gravityMagnitude=size)
 
 
-def _write_root(out: Author, topology: Topology, root: Usd.Prim, pose: np.ndarray, velocity: np.ndarray | None) -> None:
-    """Applies the root schema: to the root body if it floats, else to the robot's prim, with a joint to the world."""
-    owner = out.top if topology.fixed_base else root
+def _write_root(out: Author, pose: np.ndarray) -> None:
+    """Applies the root schemas, and writes the joint to the world of a fixed base, or the state's root velocity."""
+    root = out.bodies[0]
     for schema in (ROOT_SCHEMA, "PhysxArticulationAPI"):
-        owner.AddAppliedSchema(schema)
-    if topology.fixed_base:
+        out.owner.AddAppliedSchema(schema)
+    if out.topology.fixed_base:
         joint = out.define("PhysicsFixedJoint", "root_joint")
         relate(joint, "physics:body1", root)
         author(joint, "point3f", "physics:localPos0", vector(pose[:3]))
         author(joint, "quatf", "physics:localRot0", quaternion(pose[3:]))
-    elif velocity is not None:
+    elif out.state is not None:
+        velocity = np.asarray(out.state.root_velocity)
         author(root, "vector3f", "physics:velocity", vector(velocity[:3]))
         author(root, "vector3f", "physics:angularVelocity", vector(velocity[3:] / DEGREE))
 
 
-def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int, pose: np.ndarray) -> Usd.Prim:
+def _write_body(out: Author, link: int, pose: np.ndarray) -> Usd.Prim:
     """Writes a rigid body with its mass properties and PhysX's damping and velocity limits."""
-    body = out.define("Xform", topology.link_names[link])
+    arrays, body = out.arrays, out.define("Xform", out.topology.link_names[link])
     for schema in ("PhysicsRigidBodyAPI", "PhysicsMassAPI", "PhysxRigidBodyAPI"):
         body.AddAppliedSchema(schema)
     set_pose(body, pose)
     com_pose = np.asarray(arrays.link_com_pose[link])
-    moments, axes = _principal(np.asarray(arrays.link_inertia[link]), com_pose[3:])
+    moments, axes = principal_axes(np.asarray(arrays.link_inertia[link]), com_pose[3:])
+    moments = np.maximum(moments, 0.0)
     author_floats(body, "physics", mass=arrays.link_mass[link])
     author(body, "point3f", "physics:centerOfMass", vector(com_pose[:3]))
     author(body, "float3", "physics:diagonalInertia", vector(moments))
@@ -187,21 +190,11 @@ def _write_body(out: Author, topology: Topology, arrays: Articulation, link: int
     return body
 
 
-def _principal(inertia: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Principal moments [3] of an inertia in axes of the given orientation xyzw, and that of the principal axes."""
-    if not np.any(inertia - np.diag(np.diag(inertia))):
-        return np.diag(inertia), axes
-    moments, vectors = np.linalg.eigh(inertia)
-    turn = rotation_matrix(axes) @ vectors * np.sign(np.linalg.det(vectors))
-    quaternion_of = import_pxr().Gf.Matrix3d(*turn.T.ravel()).ExtractRotation().GetQuat()
-    return np.maximum(moments, 0.0), np.array([*quaternion_of.GetImaginary(), quaternion_of.GetReal()])
-
-
-def _note_order(out: Author, topology: Topology, joints: list[Usd.Prim]) -> None:
+def _note_order(out: Author) -> None:
     """Reports siblings that readers will number differently: they sort by joint type, then by path."""
-    kinds = list(KINDS)
+    kinds, topology = list(KINDS), out.topology
     keys: dict[int, list[Any]] = {}
-    for link, joint in enumerate(joints, start=1):
+    for link, joint in enumerate(out.joints, start=1):
         key = kinds.index(str(joint.GetTypeName())), str(joint.GetPath())
         keys.setdefault(topology.parent[link], []).append(key)
     for parent, siblings in keys.items():

@@ -50,7 +50,7 @@ def sweep_over_bounds(
     velocity: Array,
     dt: Array,
     options: SolverOptions,
-    remembered: ContactMemory | None = None,
+    remembered: ContactMemory | None,
 ) -> Swept:
     """Projects a velocity onto its bounds.
 

@@ -1,0 +1,73 @@
+"""What the writers of URDF and MJCF share: numbers in attributes, and reports on what a format cannot express."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+
+from artix.io.common.diagnostics import Location, Report
+from artix.io.common.unsupported import unsupported_features, writable_topology
+from artix.math.arrays import host_arrays
+from artix.model.articulation import Articulation
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class XmlWriter:
+    """Writes one articulation in a format made of XML.
+
+    Args:
+      articulation: a single articulation.
+      format_name: the format's name in messages.
+      path: the file being written.
+      supported: the features that the format expresses or the writer handles; see :func:`unsupported_features`.
+
+    Attributes:
+      articulation: the articulation, with NumPy arrays.
+      topology: its topology.
+      report: what the format cannot express, and why it cannot describe the articulation at all.
+    """
+
+    def __init__(
+        self, articulation: Articulation, format_name: str, path: str | Path, supported: Collection[str]
+    ) -> None:
+        self.articulation = host_arrays(articulation)
+        self.topology = writable_topology(self.articulation)
+        self.report = Report(str(path))
+        self._refuse_names()
+        for element, what in unsupported_features(self.articulation, supported):
+            self.warn(element, f"{format_name} cannot express {what}")
+
+    def warn(self, element: str, message: str, fix: str = "keep it in an .npz archive") -> None:
+        """Reports what the format cannot express."""
+        self.report.warning(Location(element), message, fix)
+
+    def refuse(self, element: str, message: str, fix: str = "write an .npz archive instead") -> None:
+        """Reports why the articulation cannot be written."""
+        self.report.error(Location(element), message, fix)
+
+    def pose(self, field: str, index: int) -> np.ndarray:
+        """A pose out of one of the articulation's arrays, [7]."""
+        return np.asarray(getattr(self.articulation, field)[index], float)
+
+    def _refuse_names(self) -> None:
+        topology = self.topology
+        names = (topology.name, *topology.link_names, *topology.joint_names, *topology.frame_names)
+        for name in (*names, *(shape.name for shape in topology.geometries)):
+            if _NOT_XML.search(name):
+                fix = "rename it, or write an .npz archive instead"
+                self.refuse(repr(name)[:60], "its name has characters that XML does not allow", fix)
+        self.report.raise_errors()
+
+
+def numbers(values) -> str:
+    """Numbers at full precision, separated by spaces."""
+    return " ".join(number(value) for value in np.asarray(values, float))
+
+
+def number(value) -> str:
+    """A number at full precision; never ``-0.0``."""
+    return repr(float(value) + 0.0)
