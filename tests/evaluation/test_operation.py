@@ -326,6 +326,8 @@ def test_static_arguments_are_told_apart() -> None:
 
     x = jnp.zeros(2)
     assert [float(described(x, what)[0]) for what in (True, 1, 1.0, True)] == [1, 3, 2, 1]
+    signed = quantity(lambda x, sign: jnp.copysign(x, sign))
+    assert [float(signed(x + 2, sign)[0]) for sign in (0.0, -0.0)] == [2, -2]
 
 
 def test_refusals_are_said_as_they_are() -> None:
