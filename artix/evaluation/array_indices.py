@@ -102,6 +102,11 @@ def _moving_windows(
     return Windows(offsets, rows, axes, tuple(int(np.prod(shape[axis + 1 :], dtype=int)) for axis in axes), last)
 
 
+def calls_function(name: str, parameters: Mapping[str, Any]) -> bool:
+    """Whether a scatter replaces entries by a function of them, as ``x.at[index].apply`` does, not by updates."""
+    return name == "scatter" and parameters["update_jaxpr"] is not None
+
+
 def scatter_numbers(
     shape: Sequence[int], indices: np.ndarray, updates: Sequence[int], parameters: Mapping[str, Any]
 ) -> np.ndarray:

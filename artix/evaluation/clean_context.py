@@ -6,18 +6,22 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import mesh as _mesh
 
+#: JAX traces a function again where this differs: within a program it consists of operations, elsewhere of programs.
+_within_program: Any = jax.make_user_context(False) if hasattr(jax, "make_user_context") else contextlib.nullcontext
+
 
 @contextlib.contextmanager
 def clean_context() -> Iterator[None]:
-    """Within this context, JAX traces as it does outside ``jax.shard_map`` and without a mesh.
+    """Within this context, JAX traces as it does outside ``jax.shard_map``, without a mesh and by its default rules.
 
     JAX's public functions can set a mesh while tracing, but not unset it.
     """
-    with _mesh.use_abstract_mesh(_mesh.empty_abstract_mesh):
+    with _mesh.use_abstract_mesh(_mesh.empty_abstract_mesh), jax.numpy_rank_promotion("allow"), _within_program(True):
         yield
 
 

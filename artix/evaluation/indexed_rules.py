@@ -9,6 +9,7 @@ import numpy as np
 
 from artix.evaluation.array_indices import (
     OUTSIDE,
+    calls_function,
     dynamic_slice_numbers,
     fill_value,
     gather_numbers,
@@ -44,6 +45,8 @@ def gather(equation: Any) -> Rule:
 
 def scatter(equation: Any, rule: Binary | None) -> Rule:
     """Replaces entries, or combines them with updates."""
+    if calls_function(equation.primitive.name, equation.params):
+        raise UnsupportedOperation("scatter by a function of the entries")
     shape, dtype, _ = result_of(equation)
     kind, (operand, _, changes) = kind_of(dtype), shapes_of(equation)
 

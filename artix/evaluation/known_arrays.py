@@ -10,7 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax import RoundingMethod
 
-from artix.evaluation.array_indices import OUTSIDE, dynamic_slice_numbers, fill_value, gather_numbers, scatter_numbers
+from artix.evaluation.array_indices import (
+    OUTSIDE,
+    calls_function,
+    dynamic_slice_numbers,
+    fill_value,
+    gather_numbers,
+    scatter_numbers,
+)
 from artix.evaluation.array_movement import MOVEMENTS
 
 Numeric: TypeAlias = Callable[[Sequence[np.ndarray]], Sequence[Any]]
@@ -21,8 +28,13 @@ def _divide(x: np.ndarray, y: np.ndarray) -> Any:
     if x.dtype.kind == "f":
         return np.divide(x, y)
     safe = np.where(y == 0, 1, y)
-    quotient = np.sign(x) * np.sign(safe) * (np.abs(x) // np.abs(safe))  # Towards zero.
+    quotient = x // safe
+    quotient += (quotient < 0) & (quotient * safe != x)  # Towards zero.
     return np.where(y == 0, -1, quotient).astype(x.dtype)
+
+
+def _remainder(x: np.ndarray, y: np.ndarray) -> Any:
+    return np.fmod(x, y) if x.dtype.kind == "f" else np.where(y == 0, x, np.fmod(x, y))
 
 
 def reciprocal_root(x: Any) -> Any:
@@ -39,7 +51,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "neg": np.negative,
     "max": np.maximum,
     "min": np.minimum,
-    "rem": np.fmod,
+    "rem": _remainder,
     "pow": np.power,
     "atan2": np.arctan2,
     "sin": np.sin,
@@ -94,8 +106,8 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_prod": np.prod,
     "reduce_max": _largest,
     "reduce_min": _smallest,
-    "reduce_and": np.all,
-    "reduce_or": np.any,
+    "reduce_and": np.bitwise_and.reduce,
+    "reduce_or": np.bitwise_or.reduce,
 }
 
 _CUMULATIVE: dict[str, Callable[..., Any]] = {
@@ -119,7 +131,12 @@ def _clamp(arrays: Sequence[np.ndarray], _: Mapping[str, Any]) -> Any:
 
 
 def _convert(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
-    return arrays[0].astype(parameters["new_dtype"])
+    x, dtype = arrays[0], np.dtype(parameters["new_dtype"])
+    converted = x.astype(dtype)
+    if x.dtype.kind != "f" or dtype.kind not in "iu":
+        return converted
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max  # XLA's conversion saturates.
+    return np.select([np.isnan(x), x >= most, x <= least], [np.zeros_like(converted), most, least], converted)
 
 
 def _iota(_: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
@@ -247,7 +264,7 @@ def numeric_rule(primitive: Any, parameters: Mapping[str, Any]) -> Numeric:
             return (np.flip(accumulated, axis) if reverse else accumulated,)
 
         return accumulate
-    if name in _SCATTERS:
+    if name in _SCATTERS and not calls_function(name, parameters):
         return lambda arrays: (_scatter(arrays, parameters, _SCATTERS[name]),)
     return lambda arrays: _evaluate_by_jax(primitive, arrays, parameters)
 

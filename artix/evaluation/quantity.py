@@ -164,8 +164,9 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
     if dtypes != canonical:
         _check_x64(function, args, kwargs, arrays, canonical)
     types = tuple(zip([array.shape for array in arrays], canonical, strict=True))
-    # With their types, since 1 == True.
-    static = tuple([(type(leaf), leaf) for leaf, is_one in zip(leaves, is_array, strict=True) if not is_one])
+    # With their types and signs, since 1 == True and 0.0 == -0.0.
+    others = [leaf for leaf, is_one in zip(leaves, is_array, strict=True) if not is_one]
+    static = tuple([(type(leaf), str(leaf) if isinstance(leaf, float) else "", leaf) for leaf in others])
     config: Any = jax.config  # JAX declares its options from 0.12 on.
     try:
         traced = _traced(function, structure, tuple(is_array), static, types, config.jax_enable_x64)
@@ -218,12 +219,12 @@ def _traced(
     function: Callable[..., Any],
     structure: Any,
     is_array: tuple[bool, ...],
-    static: tuple[tuple[Any, Any], ...],
+    static: tuple[tuple[Any, str, Any], ...],
     types: tuple[tuple[tuple[int, ...], Any], ...],
     x64: bool,
 ) -> _TracedFunction:
     def call_with_arrays(*arrays: Any) -> Any:
-        given, others = iter(arrays), (leaf for _, leaf in static)
+        given, others = iter(arrays), (leaf for *_, leaf in static)
         leaves = [next(given if is_one else others) for is_one in is_array]
         args, kwargs = jax.tree.unflatten(structure, leaves)
         return function(*args, **kwargs)

@@ -317,6 +317,24 @@ def test_a_program_is_traced_once() -> None:
     assert len(traced) == 2
 
 
+def test_what_is_traced_within_a_program_is_one_program_elsewhere() -> None:
+    """JAX keeps what it traced within the program, which consists of operations, for that program alone."""
+    inner = jax.jit(lambda x: operation(x, {"matrix": jnp.eye(3), "scale": 2.0})["all"])
+    outer = quantity(lambda x: 2 * inner(x))
+    x = jnp.asarray(np.arange(3.0))
+    found = outer(x)
+    agree(found, 2 * inner(x))
+    (call,) = jax.make_jaxpr(inner)(x).eqns
+    assert program_p in [each.primitive for each in call.params["jaxpr"].eqns]
+
+
+def test_programs_may_promote_ranks_where_the_caller_may_not() -> None:
+    promoting = quantity(lambda x: jnp.ones((2, 1)) * jnp.sin(x))
+    with jax.numpy_rank_promotion("raise"):
+        found = promoting(jnp.arange(3.0))
+    agree(found, np.sin([np.arange(3.0)] * 2))
+
+
 def test_static_arguments_are_told_apart() -> None:
     """Also those that Python takes for equal."""
 
@@ -326,6 +344,8 @@ def test_static_arguments_are_told_apart() -> None:
 
     x = jnp.zeros(2)
     assert [float(described(x, what)[0]) for what in (True, 1, 1.0, True)] == [1, 3, 2, 1]
+    signed = quantity(lambda x, sign: jnp.copysign(x, sign))
+    assert [float(signed(x + 2, sign)[0]) for sign in (0.0, -0.0)] == [2, -2]
 
 
 def test_refusals_are_said_as_they_are() -> None:

@@ -486,6 +486,7 @@ def test_known_arguments_are_left_out() -> None:
         (lambda x: jnp.sin(x)[x[0].astype(jnp.int16)], "scalars of int16"),
         (lambda x: x.astype(jnp.float16), "float16"),
         (lambda x: lax.erf(x), "erf"),
+        (lambda x: x.at[0].apply(jnp.sin), "scatter by a function of the entries"),
     ],
 )
 def test_what_has_no_rule_is_refused(function: Callable[..., Any], name: str) -> None:
@@ -596,6 +597,28 @@ def test_reductions_of_nothing() -> None:
     x = np.arange(2.0)
     program = scalarize(jax.make_jaxpr(smallest)(x), [1], {})
     np.testing.assert_array_equal(interpret(program, [x[None]])[0], (x - 1.0)[None])
+
+
+def _over_pairs(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda x: function(x[:, None] + 0 * x, x + 0 * x[:, None])
+
+
+@pytest.mark.parametrize(
+    ("function", "values"),
+    [
+        (_over_pairs(lax.div), np.array([0, 1, -1, 7, -7, 2, -(2**31), 2**31 - 1], np.int32)),
+        (_over_pairs(lax.rem), np.array([0, 1, -1, 7, -7, 2, -(2**31), 2**31 - 1], np.int32)),
+        (lambda x: lax.convert_element_type(x, np.int32), np.array([np.nan, np.inf, -np.inf, 3e9, -1.5], np.float32)),
+        (lambda x: x.astype(np.int8).astype(np.int32), np.array([np.nan, np.inf, 200.0, -200.0, 1.5], np.float32)),
+        (lambda x: lax.reduce(x, np.int32(0), lax.bitwise_or, (0,)), np.array([4, 9], np.int32)),
+        (lambda x: lax.reduce(x, np.int32(-1), lax.bitwise_and, (0,)), np.array([4, 13], np.int32)),
+        (lambda x: x.at[1].apply(jnp.cos), np.array([1.0, 2.0])),
+    ],
+)
+def test_known_arguments_give_what_xla_gives(function: Callable[..., Any], values: np.ndarray) -> None:
+    """Also where arithmetic has no result."""
+    program = scalarize(jax.make_jaxpr(function)(values), [1], {0: values})
+    np.testing.assert_array_equal(interpret(program, [])[0][0], jax.jit(function)(values))
 
 
 def test_arguments_of_no_entries() -> None:

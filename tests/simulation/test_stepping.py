@@ -365,6 +365,23 @@ def test_the_gradient_of_a_pendulum(solver: str) -> None:
         np.testing.assert_allclose(gradient[k][entry], (moved[0] - moved[1]) / 2e-5, rtol=1e-6)
 
 
+@pytest.mark.parametrize("solver", ["implicit", "pgs", "tgs"])
+def test_the_gradient_of_a_body_without_joints(solver: str) -> None:
+    """By the velocity of its root, against a central difference."""
+    body = random_tree(5, 0, fixed_base=False, dtype="float64")
+    state = state_at(random_states(body, 1), 0)
+    options = SolverOptions(solver=solver)
+
+    def loss(velocity):
+        end = artix.step(body, state.replace(root_velocity=velocity), None, 0.01, options)
+        return jnp.sum(jnp.sin(end.root_pose)) + jnp.sum(end.root_velocity**2)
+
+    direction = jnp.arange(1.0, 7.0)
+    moved = [loss(state.root_velocity + sign * 1e-5 * direction) for sign in (1, -1)]
+    slope = jnp.vdot(jax.grad(loss)(state.root_velocity), direction)
+    np.testing.assert_allclose(slope, (moved[0] - moved[1]) / 2e-5, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     "solver",
     [pytest.param(s, marks=pytest.mark.exhaustive if s == "tgs" else pytest.mark.slow) for s in SOLVERS],

@@ -59,6 +59,8 @@ def impulse_changes(acting: ActingBounds, missing: Array, repetitions: int) -> A
     """Solves for the changes of all impulses [R], given the ``missing`` impulses [R] of the rows' laws."""
     if acting.by_contact is not None:
         return _eliminated_changes(acting, missing)
+    if not len(missing):  # A body without joints.
+        return missing
     own = 1 - acting.slope * acting.response
 
     def needed(x: Array) -> Array:
