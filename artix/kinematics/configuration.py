@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from artix.evaluation import quantity
+from artix.evaluation.quantity import one_operation, quantity
 from artix.kinematics.tree import by_body, where_live, where_spherical
 from artix.math import spatial
 from artix.math.arrays import masked_sum, square_root, take
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state, check_vector
+from artix.model.checks import check_state, check_type, check_vector
 from artix.model.padded_topology import Tree
 
 Array = jax.Array
@@ -123,7 +126,7 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     return jnp.concatenate([root, joints])
 
 
-@quantity
+@one_operation
 def interpolate(articulation: Articulation, start: State, end: State, fraction: float | Array) -> State:
     """A configuration on the shortest path between two others, Pinocchio's ``interpolate``.
 
@@ -150,7 +153,15 @@ def interpolate(articulation: Articulation, start: State, end: State, fraction: 
       >>> print(artix.interpolate(arm, start, end, 0.25).joint_position[:2])
       [0.1 0.1]
     """
-    part = jnp.asarray(fraction, articulation.dtype)
+    check_type("articulation", articulation, Articulation)
+    # A Python number would be static, and each one compiled.
+    part: Any = fraction if isinstance(fraction, jax.Array) else np.asarray(fraction, articulation.dtype)
+    return _interpolate(articulation, start, end, part)
+
+
+@quantity
+def _interpolate(articulation: Articulation, start: State, end: State, fraction: Array) -> State:
+    part = fraction.astype(articulation.dtype)
     check_vector("fraction", part, (), articulation.dtype, "one number")
     return integrate(articulation, start, part * difference(articulation, start, end))
 

@@ -96,13 +96,14 @@ def test_setting_up_compiles_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_call_outside_jit_is_traced_and_compiled_once() -> None:
-    """Other states of the same shapes reach a program that is ready."""
+    """Other states of the same shapes, and other numbers, reach a program that is ready."""
     robot = artix.robots.load("cart_pole")
     force = jnp.zeros(2, robot.dtype)
     calls = (
         lambda state: artix.mass_matrix(robot, state),
         lambda state: artix.forward_dynamics(robot, state, force),
-        lambda state: artix.step(robot, state, None, 0.01),
+        lambda state: artix.step(robot, state, None, 0.01 + float(state.joint_position[0])),
+        lambda state: artix.interpolate(robot, artix.neutral_state(robot), state, float(state.joint_position[0])),
     )
     states = [artix.neutral_state(robot).replace(joint_position=jnp.full(2, k, robot.dtype)) for k in (0.0, 0.1, 0.2)]
     for call in calls:
