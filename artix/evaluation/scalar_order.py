@@ -1,4 +1,4 @@
-"""Turns built scalars into programs: dead code elimination, order, and the number of scalars live at once."""
+"""Turns built scalars into programs, puts these in other orders, and says how many scalars live at once in one."""
 
 from __future__ import annotations
 
@@ -225,46 +225,6 @@ class _Writer:
         self._references[2 * number] = self._append(_MUL, (by, reciprocal), kind, level)
 
 
-def depth_first(program: ScalarProgram) -> ScalarProgram:
-    """The program with each scalar just before its first use, and the operand that needs most scalars computed first.
-
-    For trees, this order has the fewest scalars live at once (Sethi and Ullman, 1970). Later stages follow.
-
-    Args:
-      program: the program.
-    """
-    leaf = (program.operations <= Op.CONSTANT).tolist()
-    operands = _operands_by_need(program.operands.tolist(), leaf)
-    order: list[int] = []
-    position = [-1] * len(operands)
-    for roots in (*(result.ravel().tolist() for result in program.results), *(x.references for x in program.loops)):
-        for root in roots:
-            stack = [root >> 1]
-            while stack:
-                number = stack[-1]
-                pending = next((x for x in operands[number] if position[x] < 0), None)
-                if pending is not None:
-                    stack.append(pending)
-                    continue
-                stack.pop()
-                if position[number] < 0:
-                    position[number] = len(order)
-                    order.append(number)
-    found = np.array(order, np.int64)
-    return reorder(program, found[np.argsort(program.stages[found], kind="stable")])
-
-
-def _operands_by_need(operands: list[list[int]], leaf: list[bool]) -> list[list[int]]:
-    """Numbers of the operands of each scalar, starting with the one that needs most scalars live at once."""
-    need: list[int] = []
-    ordered: list[list[int]] = []
-    for number, references in enumerate(operands):
-        used = [] if leaf[number] else sorted({x >> 1 for x in references if x >= 0}, key=lambda x: -need[x])
-        ordered.append(used)
-        need.append(max((need[x] + position for position, x in enumerate(used)), default=1))
-    return ordered
-
-
 def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
     """The program in another order.
 
@@ -300,13 +260,21 @@ def live(program: ScalarProgram) -> int:
     Args:
       program: the program.
     """
+    first, last = _lives(program)
+    return int(np.cumsum(np.bincount(first, minlength=last.max(initial=0) + 2) - np.bincount(last + 1)).max(initial=0))
+
+
+def lifetime(program: ScalarProgram) -> int:
+    """How many operations all scalars together live, as counted by :func:`live`: its mean times their number."""
+    first, last = _lives(program)
+    return int(np.sum(last - first))
+
+
+def _lives(program: ScalarProgram) -> tuple[np.ndarray, np.ndarray]:
+    """For each scalar that is no constant, its place and that of its last use."""
     operands = np.where((program.operations <= Op.CARRIED)[:, None], -1, program.operands) >> 1
     numbers = np.broadcast_to(np.arange(len(operands))[:, None], operands.shape)
-    last = np.arange(len(operands))
-    used = operands >= 0
+    last, used = np.arange(len(operands)), operands >= 0
     np.maximum.at(last, operands[used], numbers[used])
-    counted = program.operations != Op.CONSTANT
-    first = np.flatnonzero(counted)
-    change = np.bincount(first, minlength=len(operands) + 1)[: len(operands) + 1]
-    change = change - np.bincount(last[first] + 1, minlength=len(operands) + 1)[: len(operands) + 1]
-    return int(np.cumsum(change).max(initial=0))
+    first = np.flatnonzero(program.operations != Op.CONSTANT)
+    return first, last[first]

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
-from artix.evaluation.scalar_order import depth_first, reorder
+from artix.evaluation.scalar_order import lifetime, reorder
 from artix.evaluation.scalar_program import Op, ScalarProgram
+
+#: Results are ordered if the table of what each needs has at most so many bytes. That for the derivatives of a
+#: humanoid's forward dynamics has 6 million.
+_MAX_TABLE = 1 << 25
 
 
 def fewest_live(program: ScalarProgram) -> ScalarProgram:
@@ -30,6 +36,73 @@ def fewest_live(program: ScalarProgram) -> ScalarProgram:
     ]
     order = _Scheduler(operands, leaf, program.stages.tolist()).order()
     return reorder(program, np.array(_with_leaves(order, operands, leaf), np.int64))
+
+
+def depth_first(program: ScalarProgram) -> ScalarProgram:
+    """The program with each scalar just before its first use.
+
+    Results follow each other so that each needs the fewest scalars that those before do not need: torques limb by limb,
+    for example, instead of the same coordinate of all limbs. The operands of a scalar are computed in the order in
+    which they were traced or in the opposite one, whichever makes scalars live shorter. Later stages follow.
+
+    Args:
+      program: the program.
+    """
+    is_leaf = program.operations <= Op.CONSTANT
+    numbers = -np.sort(-np.where(is_leaf[:, None], -1, program.operands >> 1), axis=1)
+    numbers[:, 1:][numbers[:, 1:] == numbers[:, :-1]] = -1
+    operands = [[x for x in row if x >= 0] for row in numbers.tolist()]
+    roots = _roots(program, operands, is_leaf.tolist())
+    orders = (np.array(_before_use(roots, each), np.int64) for each in (operands, [x[::-1] for x in operands]))
+    stages = program.stages
+    programs = [reorder(program, order[np.argsort(stages[order], kind="stable")]) for order in orders]
+    return min(programs, key=lifetime)
+
+
+def _roots(program: ScalarProgram, operands: Sequence[Sequence[int]], leaf: Sequence[bool]) -> list[int]:
+    """Scalars that results and loops need, each time that for which the fewest others are left to compute."""
+    references = [x for result in program.results for x in result.ravel().tolist()]
+    references += [x for loop in program.loops for x in loop.references]
+    roots = list(dict.fromkeys(x >> 1 for x in references))
+    needed_by = [0] * len(operands)  # bits of roots
+    for place, root in enumerate(roots):
+        needed_by[root] |= 1 << place
+    for number in range(len(operands) - 1, -1, -1):
+        for x in operands[number]:
+            needed_by[x] |= needed_by[number]
+    groups = Counter(bits for bits, is_leaf in zip(needed_by, leaf, strict=True) if bits and not is_leaf)
+    if not groups or len(groups) * len(roots) > _MAX_TABLE:
+        return roots
+    size, counts = -(-len(roots) // 8), np.array(list(groups.values()), np.float32)
+    rows = np.frombuffer(b"".join(bits.to_bytes(size, "little") for bits in groups), np.uint8).reshape(-1, size)
+    needs = np.unpackbits(rows, axis=1, bitorder="little", count=len(roots)).astype(bool)
+    missing, is_left, ordered = counts @ needs, np.ones(len(groups), bool), list[int]()
+    for _ in roots:
+        place = int(np.argmin(missing))
+        ordered.append(roots[place])
+        new = needs[:, place] & is_left
+        missing -= counts[new] @ needs[new]
+        missing[place] = np.inf
+        is_left &= ~new
+    return ordered
+
+
+def _before_use(roots: Sequence[int], operands: Sequence[Sequence[int]]) -> list[int]:
+    """The roots and all that they need, in depth-first order."""
+    order: list[int] = []
+    done = bytearray(len(operands))
+    for root in roots:
+        stack = [root]
+        while stack:
+            number = stack.pop()
+            if number < 0:  # Its operands are done.
+                if not done[~number]:
+                    done[~number] = 1
+                    order.append(~number)
+            elif not done[number]:
+                stack.append(~number)
+                stack += [x for x in reversed(operands[number]) if not done[x]]
+    return order
 
 
 class _Scheduler:

@@ -23,9 +23,9 @@ from artix.evaluation.kernels import nvptx
 from artix.evaluation.kernels.gpu import build_for_gpu
 from artix.evaluation.kernels.gpu_layout import Layout, Mapped
 from artix.evaluation.operation import levels_of, program_p
-from artix.evaluation.scalar_order import depth_first, live
+from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_program import Op, ScalarProgram
-from artix.evaluation.scalar_schedule import fewest_live
+from artix.evaluation.scalar_schedule import depth_first, fewest_live
 from artix.evaluation.scalarize import scalarize
 from tests.support.gpu_threads import run_threads
 from tests.support.programs import programs_in
@@ -223,7 +223,7 @@ def program_of(function: Callable[..., Any], name: str) -> ScalarProgram:
 def test_schedule_keeps_the_program_and_has_fewer_live_scalars() -> None:
     program = program_of(artix.inverse_dynamics, "quadruped")
     ordered = fewest_live(program)
-    assert live(ordered) < 0.85 * live(depth_first(program))
+    assert live(ordered) < 0.9 * live(depth_first(program)) < 200  # torques leg by leg
     operands = np.where((ordered.operations == Op.INPUT)[:, None], -1, ordered.operands) >> 1
     assert (operands < np.arange(len(operands))[:, None]).all()
     assert ordered.size == program.size

@@ -14,9 +14,8 @@ import artix
 from artix.evaluation import kernels, scalar_evaluation
 from artix.evaluation.compilation import scalars_of
 from artix.evaluation.kernels.gpu_layout import Layout, Mapped
-from artix.evaluation.scalar_order import depth_first
 from artix.evaluation.scalar_program import Op
-from artix.evaluation.scalar_schedule import fewest_live
+from artix.evaluation.scalar_schedule import depth_first, fewest_live
 from artix.evaluation.scalarize import scalarize
 from tests.support.gpu_threads import run_threads
 from tests.support.programs import programs_in

@@ -16,9 +16,9 @@ from jax import lax
 import artix
 from artix.evaluation.scalar_builder import TooManyOperations, UnsupportedOperation
 from artix.evaluation.scalar_evaluation import Evaluator
-from artix.evaluation.scalar_order import depth_first, live
+from artix.evaluation.scalar_order import live
 from artix.evaluation.scalar_program import Op, ScalarProgram
-from artix.evaluation.scalar_schedule import fewest_live
+from artix.evaluation.scalar_schedule import depth_first, fewest_live
 from artix.evaluation.scalar_sums import plan_of_sums
 from artix.evaluation.scalarize import scalarize, scalarize_transpose
 from tests.support.scalar_interpreter import check_program, interpret
