@@ -35,13 +35,20 @@ _gpu_switch: ContextVar[bool | None] = ContextVar("artix_gpu_kernels", default=N
 def kernels_are_on() -> bool:
     """Whether functions traced now may use kernels; by default they may unless ``ARTIX_KERNELS`` is ``0``."""
     chosen = _switch.get()
-    return os.environ.get("ARTIX_KERNELS", "1") != "0" if chosen is None else chosen
+    return _switch_in_environment("ARTIX_KERNELS", True) if chosen is None else chosen
 
 
 def gpu_kernels_are_on() -> bool:
     """Whether functions traced now may use kernels on GPUs; by default only if ``ARTIX_GPU_KERNELS`` is ``1``."""
     chosen = _gpu_switch.get()
-    return os.environ.get("ARTIX_GPU_KERNELS", "0") == "1" if chosen is None else chosen
+    return _switch_in_environment("ARTIX_GPU_KERNELS", False) if chosen is None else chosen
+
+
+def _switch_in_environment(name: str, default: bool) -> bool:
+    text = os.environ.get(name, "")
+    if text not in ("", "0", "1"):
+        raise ValueError(f"the environment variable {name} must be 0 or 1, found {text!r}")
+    return text == "1" if text else default
 
 
 @contextmanager

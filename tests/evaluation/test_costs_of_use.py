@@ -140,6 +140,16 @@ def test_explaining_asks_for_an_articulation_and_for_what_it_cannot_guess() -> N
         artix.explain(artix.frame_pose, arm)
 
 
+def test_the_environment_switches_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    pole = artix.robots.load("cart_pole")
+    monkeypatch.setenv("ARTIX_KERNELS", "0")
+    (cost,) = artix.explain(artix.mass_matrix, pole).operations
+    assert cost.refusal == "kernels are switched off"
+    monkeypatch.setenv("ARTIX_KERNELS", "false")
+    with pytest.raises(ValueError, match="the environment variable ARTIX_KERNELS must be 0 or 1, found 'false'"):
+        artix.explain(artix.mass_matrix, pole)
+
+
 def test_bytes_are_those_of_arrays_that_are_needed() -> None:
     """Whole arrays, though not those on which nothing depends; of an array loaded by index, the entries loaded."""
     arm = artix.robots.load("arm7")
