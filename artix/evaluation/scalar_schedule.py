@@ -11,8 +11,9 @@ import numpy as np
 from artix.evaluation.scalar_order import lifetime, reorder
 from artix.evaluation.scalar_program import Op, ScalarProgram
 
-#: Results are ordered if the table of what each needs has at most so many bytes. That for the derivatives of a
-#: humanoid's forward dynamics has 6 million.
+#: Results are ordered if what each needs is known from at most so many bytes: a bit for each scalar and result, a byte
+#: for each group of scalars that the same results need. The derivatives of a humanoid's forward dynamics have 21 and 6
+#: million.
 _MAX_TABLE = 1 << 25
 
 
@@ -64,6 +65,8 @@ def _roots(program: ScalarProgram, operands: Sequence[Sequence[int]], leaf: Sequ
     references = [x for result in program.results for x in result.ravel().tolist()]
     references += [x for loop in program.loops for x in loop.references]
     roots = list(dict.fromkeys(x >> 1 for x in references))
+    if len(operands) * len(roots) > 8 * _MAX_TABLE:
+        return roots
     needed_by = [0] * len(operands)  # bits of roots
     for place, root in enumerate(roots):
         needed_by[root] |= 1 << place
