@@ -89,7 +89,8 @@ class Plan:
         for _, dtype, _ in program.arguments:
             kind_of(dtype)
         self.result_kinds = result_kinds(program)
-        self._size = 0
+        self.size = 0
+        """Bytes of a task's memory."""
         self._scalars: dict[int, int] = {}
         self._vectors: dict[int, int] = {}
         self._pointers: dict[int, int] = {}
@@ -107,11 +108,6 @@ class Plan:
     def has_items(self) -> bool:
         """Whether there is a level 2."""
         return any(level == 2 for _, _, level in self.program.arguments)
-
-    @property
-    def size(self) -> int:
-        """Bytes of a task's memory."""
-        return self._size
 
     def rows_ahead(self, is_scattered: Callable[[int], bool]) -> tuple[dict[int, int], dict[int, int], int, int]:
         """What :class:`~artix.evaluation.kernels.read_ahead.ReadAhead` takes, without arguments of scattered rows."""
@@ -269,8 +265,8 @@ class Plan:
             self._pointers[array] = self._allocate(8 * (self.width if level else 1))
         for number in sorted({*self.kept, *self.inputs}):
             if lists.levels[number] == 0:
-                self._scalars[number] = self._size
-                self._size += 8
+                self._scalars[number] = self.size
+                self.size += 8
         self._allocate(0)
 
     def _allocate_kept(self) -> None:
@@ -317,8 +313,8 @@ class Plan:
 
     def _allocate(self, size: int) -> int:
         """Allocates memory at a multiple of 64 bytes."""
-        start = -(-self._size // 64) * 64
-        self._size = start + size
+        start = -(-self.size // 64) * 64
+        self.size = start + size
         return start
 
 
