@@ -79,7 +79,7 @@ class Plan:
     contiguous.
 
     Args:
-      program: the program.
+      program: the program, without scalars that no result needs.
       width: robots per block, one in each lane.
     """
 
@@ -100,7 +100,6 @@ class Plan:
         """For such arguments of level 1, the slot of the address of the next block's rows."""
         self.levels_of_loops = [self._level_of_loop(number) for number in range(len(program.loops))]
         self._results = sorted({int(r) for result in program.results for r in np.unique(result)})
-        self._find_needed()
         self._split()
         self._allocate_slots()
 
@@ -163,19 +162,6 @@ class Plan:
         runs.append((last, references.size - last, False))
         return [run for run in runs if run[1]]
 
-    def _find_needed(self) -> None:
-        lists = self.lists
-        live = np.zeros(len(lists.operations), bool)
-        live[[r >> 1 for r in self._results]] = True
-        live[[r >> 1 for loop in self.program.loops for r in loop.references]] = True
-        marks = live.tolist()
-        for number in range(len(marks) - 1, -1, -1):
-            if marks[number] and lists.operations[number] > Op.CONSTANT:
-                for reference in lists.operands[number]:
-                    if reference >= 0:
-                        marks[reference >> 1] = True
-        self._needed = [number for number, mark in enumerate(marks) if mark]
-
     def _split(self) -> None:
         """Splits each level into functions, and finds the scalars that they pass to each other."""
         lists = self.lists
@@ -183,8 +169,8 @@ class Plan:
         part_of: dict[int, int] = {}
         stages, count = self.program.stages.tolist(), 2 * len(self.program.loops) + 1
         groups: list[list[int]] = [[] for _ in range(3 * count)]
-        for number in self._needed:
-            if lists.operations[number] > Op.CONSTANT:
+        for number, operation in enumerate(lists.operations):
+            if operation > Op.CONSTANT:
                 groups[lists.levels[number] * count + stages[number]].append(number)
         for group, operations in enumerate(groups):
             bounds = [0, *_split_points(lists, operations), len(operations)]
@@ -195,7 +181,7 @@ class Plan:
         self._find_kept(part_of)
         self.arrays = lists.arrays_loaded
         """The arrays from which entries are loaded, with their levels."""
-        self.inputs = [number for number in self._needed if lists.operations[number] == Op.INPUT]
+        self.inputs = [number for number, operation in enumerate(lists.operations) if operation == Op.INPUT]
         self._find_stores(part_of)
 
     def _find_kept(self, part_of: dict[int, int]) -> None:
