@@ -12,9 +12,7 @@ import numpy as np
 from artix.evaluation.kernels.machine import KernelError
 from artix.evaluation.kernels.program_lists import ProgramLists
 from artix.evaluation.kernels.transposition import tile_columns
-from artix.evaluation.scalar_program import BYTES, Kind, Op, ScalarProgram
-
-_KINDS = {"bool": Kind.BOOL, "int32": Kind.INT32, "float32": Kind.FLOAT32, "float64": Kind.FLOAT64}
+from artix.evaluation.scalar_program import BYTES, KINDS, Kind, Op, ScalarProgram
 
 #: Operations of a function into which a level is split, and functions of a module. The time of LLVM's register
 #: allocator grows faster than the size of a function, and a large function spills more values than pass through memory
@@ -32,10 +30,10 @@ def kind_of(dtype: np.dtype) -> Kind:
     Raises:
       KernelError: kernels have no such kind.
     """
-    name = np.dtype(dtype).name
-    if name not in _KINDS:
-        raise KernelError(f"kernels support arrays of bool, int32, float32 and float64, not of {name}")
-    return _KINDS[name]
+    dtype = np.dtype(dtype)
+    if dtype not in KINDS:
+        raise KernelError(f"kernels support arrays of bool, int32, float32 and float64, not of {dtype}")
+    return KINDS[dtype]
 
 
 def result_kinds(program: ScalarProgram) -> list[Kind]:
