@@ -28,7 +28,14 @@ from artix.constraints.operators import stabilized_bias
 from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
 from artix.kinematics.displacements import NUM_ROOT, displacements, generalized_columns
-from artix.kinematics.link_derivatives import moving_displacements
+from artix.kinematics.link_derivatives import (
+    PointMotions,
+    acceleration_changes,
+    acceleration_changes_by_velocity,
+    moved_points,
+    moving_displacements,
+    velocity_changes,
+)
 from artix.kinematics.solve import (
     Kinematics,
     Motion,
@@ -236,39 +243,22 @@ def _side_derivatives(
       translations: how the entries displace the root's centre of mass, [3, K, C], if they do.
       columns: see :func:`artix.kinematics.link_derivatives.moving_displacements`, [3, K, C].
     """
-    motions, first, second, rate = columns
     rotation, position = side.placement
+    motions, first, second, rate = columns
     parts = (position, side.velocity - root, side.angular, side.acceleration, side.angular_acceleration)
     point, velocity, omega, linear, alpha = (part[..., None] for part in parts)
-
-    displaced = (motions.linear + spatial.cross(motions.angular, point)) * moved
+    points = PointMotions(motions, first, second, rate, point, velocity, omega, linear, alpha, moved)
+    placed = moved_points(points) * moved
+    displaced, rotated = placed[:3], placed[3:]
     if translations is not None:
         displaced = displaced + translations * moved
-    rotated = motions.angular * moved
     vector, scalar = rotation[:3, :, None], rotation[3:, :, None]
     d_rotation = 0.5 * jnp.concatenate(
         [scalar * rotated + spatial.cross(rotated, vector), -spatial.dot(rotated, vector)[None]]
     )
-    by_configuration = _tangent(
-        d_rotation,
-        displaced,
-        moved * (first.linear + spatial.cross(first.angular, point) + spatial.cross(motions.angular, velocity)),
-        moved * (first.angular + spatial.cross(motions.angular, omega)),
-        moved
-        * (
-            second.linear
-            + spatial.cross(second.angular, point)
-            + 2 * spatial.cross(first.angular, velocity)
-            + spatial.cross(motions.angular, linear)
-        ),
-        moved * (second.angular - spatial.cross(omega, first.angular) + spatial.cross(motions.angular, alpha)),
+    moving, accelerated = moved * velocity_changes(points), moved * acceleration_changes(points)
+    by_velocity = moved * acceleration_changes_by_velocity(points)
+    return (
+        _tangent(d_rotation, displaced, moving[:3], moving[3:], accelerated[:3], accelerated[3:]),
+        _tangent(None, None, displaced, rotated, by_velocity[:3], by_velocity[3:]),
     )
-    by_velocity = _tangent(
-        None,
-        None,
-        displaced,
-        rotated,
-        moved * (rate.linear + spatial.cross(rate.angular, point) + 2 * spatial.cross(motions.angular, velocity)),
-        moved * (rate.angular - spatial.cross(omega, motions.angular)),
-    )
-    return by_configuration, by_velocity

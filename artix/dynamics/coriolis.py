@@ -17,6 +17,7 @@ from artix.kinematics.links import link_frames, live_links
 from artix.kinematics.solve import Motion, kinematics, state_velocities
 from artix.kinematics.tree import link_subtree_sums
 from artix.math import spatial
+from artix.math.arrays import block_matrix
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
@@ -146,12 +147,10 @@ def composite_spatial_inertia_rates(articulation: Articulation, state: State) ->
 def _motion_cross_matrix(velocity: Array) -> Array:
     """The matrices [6, 6, k] of the spatial cross product ``v x`` of motions, for velocities [6, k]."""
     linear, angular = spatial.skew(velocity[:3]), spatial.skew(velocity[3:])
-    lower = jnp.concatenate([jnp.zeros_like(angular), angular], axis=1)
-    return jnp.concatenate([jnp.concatenate([angular, linear], axis=1), lower])
+    return block_matrix(angular, linear, jnp.zeros_like(angular), angular)
 
 
 def _momentum_cross_matrix(momenta: Motion) -> Array:
     """The matrices [6, 6, k] of ``h xbar*``, which take motions m to ``m x* h``."""
     linear, angular = -spatial.skew(momenta.linear), -spatial.skew(momenta.angular)
-    upper = jnp.concatenate([jnp.zeros_like(linear), linear], axis=1)
-    return jnp.concatenate([upper, jnp.concatenate([linear, angular], axis=1)])
+    return block_matrix(jnp.zeros_like(linear), linear, linear, angular)

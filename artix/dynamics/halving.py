@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import struct
-from artix.math.arrays import matmul
+from artix.math.arrays import block_matrix, matmul
 
 Array = jax.Array
 
@@ -63,11 +63,7 @@ def factorize_dense(matrix: Array, added: Array) -> DenseFactors:
     inverse = inverse if cut == 1 else matmul(upper.inverse_upper, inverse)
     zero = jnp.zeros_like(matrix, shape=(size - cut, cut))
     return DenseFactors(
-        _assemble(upper.upper, corner, zero, lower.upper),
-        _assemble(upper.inverse_upper, -inverse, zero, lower.inverse_upper),
+        block_matrix(upper.upper, corner, zero, lower.upper),
+        block_matrix(upper.inverse_upper, -inverse, zero, lower.inverse_upper),
         jnp.concatenate([upper.inverse_diagonal, lower.inverse_diagonal]),
     )
-
-
-def _assemble(a: Array, b: Array, c: Array, d: Array) -> Array:
-    return jnp.concatenate([jnp.concatenate([a, b], axis=1), jnp.concatenate([c, d], axis=1)])

@@ -11,7 +11,7 @@ from artix.kinematics.bodies import Inertias, Placement
 from artix.kinematics.solve import Kinematics, Motion
 from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
-from artix.math.arrays import masked_sum, take
+from artix.math.arrays import block_matrix, masked_sum, take
 from artix.math.compiled import compiled
 from artix.model.articulation import Articulation
 from artix.model.padded_topology import Tree
@@ -91,9 +91,7 @@ def spatial_inertias(inertias: Inertias) -> Array:
     unit, moment = spatial.identity_like(first), spatial.skew(first)
     mass = jnp.broadcast_to(inertias.mass[None, None] * unit, second.shape)
     rotational = spatial.trace(second)[None, None] * unit - second
-    return jnp.concatenate(
-        [jnp.concatenate([mass, -moment], axis=1), jnp.concatenate([moment, rotational], axis=1)], axis=0
-    )
+    return block_matrix(mass, -moment, moment, rotational)
 
 
 def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> tuple[Array, Array]:

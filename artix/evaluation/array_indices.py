@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,21 +20,17 @@ def gather_numbers(shape: Sequence[int], indices: np.ndarray, parameters: Mappin
       indices: its indices, coordinates last.
       parameters: parameters of the gather.
     """
-    numbers, sizes = parameters["dimension_numbers"], parameters["slice_sizes"]
-    batching = tuple(getattr(numbers, "operand_batching_dims", ()))
-    index_batching = tuple(getattr(numbers, "start_indices_batching_dims", ()))
-    dropped = {*numbers.collapsed_slice_dims, *batching}
-    kept = [axis for axis in range(len(shape)) if axis not in dropped]
-    windows = _windows(
-        shape, indices, numbers.start_index_map, batching, index_batching, sizes, kept, clips(parameters["mode"])
+    numbers = parameters["dimension_numbers"]
+    return _entries_of_windows(
+        shape,
+        indices,
+        coordinates=numbers.start_index_map,
+        batching=zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True),
+        dropped=(*numbers.collapsed_slice_dims, *numbers.operand_batching_dims),
+        sizes=parameters["slice_sizes"],
+        window_axes=numbers.offset_dims,
+        clip=clips(parameters["mode"]),
     )
-    offsets, batch = list(numbers.offset_dims), indices.ndim - 1
-    batch_axes = [axis for axis in range(windows.ndim) if axis not in offsets]
-    order = [0] * windows.ndim
-    for position, axis in enumerate([*batch_axes, *offsets]):
-        order[axis] = position
-    assert len(batch_axes) == batch
-    return windows.transpose(order)
 
 
 class Windows(NamedTuple):
@@ -80,10 +77,8 @@ def scatter_windows(
     numbers = parameters["dimension_numbers"]
     offsets = scatter_numbers(shape, np.zeros(indices, np.int64), updates, parameters)
     axes = tuple(numbers.scatter_dims_to_operand_dims)
-    batching = getattr(numbers, "operand_batching_dims", ())
-    kept = [axis for axis in range(len(shape)) if axis not in (*numbers.inserted_window_dims, *batching)]
-    sizes = dict(zip(kept, (updates[axis] for axis in numbers.update_window_dims), strict=True))
-    last = tuple(shape[axis] - sizes.get(axis, 1) for axis in axes)
+    sizes = _sizes_of_updates(shape, updates, numbers)
+    last = tuple(shape[axis] - sizes[axis] for axis in axes)
     return _moving_windows(offsets, shape, indices, axes, last, numbers.update_window_dims)
 
 
@@ -97,9 +92,15 @@ def _moving_windows(
 ) -> Windows:
     # The number of the window, broadcast over the window's entries.
     batch = indices[:-1]
-    numbers = np.arange(int(np.prod(batch, dtype=int))).reshape(batch)
+    numbers = np.arange(math.prod(batch)).reshape(batch)
     rows = np.broadcast_to(np.expand_dims(numbers, tuple(window_axes)), offsets.shape)
-    return Windows(offsets, rows, axes, tuple(int(np.prod(shape[axis + 1 :], dtype=int)) for axis in axes), last)
+    strides = strides_of(shape)
+    return Windows(offsets, rows, axes, tuple(strides[axis] for axis in axes), last)
+
+
+def strides_of(shape: Sequence[int]) -> list[int]:
+    """The stride of each axis of an array, in entries."""
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 def calls_function(name: str, parameters: Mapping[str, Any]) -> bool:
@@ -119,28 +120,23 @@ def scatter_numbers(
       parameters: parameters of the scatter.
     """
     numbers = parameters["dimension_numbers"]
-    batching = tuple(getattr(numbers, "operand_batching_dims", ()))
-    index_batching = tuple(getattr(numbers, "scatter_indices_batching_dims", ()))
-    dropped = {*numbers.inserted_window_dims, *batching}
-    kept = [axis for axis in range(len(shape)) if axis not in dropped]
-    sizes = [1] * len(shape)
-    for axis, window in zip(kept, numbers.update_window_dims, strict=True):
-        sizes[axis] = updates[window]
-    windows = _windows(
+    return _entries_of_windows(
         shape,
         indices,
-        numbers.scatter_dims_to_operand_dims,
-        batching,
-        index_batching,
-        sizes,
-        kept,
-        clips(parameters["mode"]),
+        coordinates=numbers.scatter_dims_to_operand_dims,
+        batching=zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True),
+        dropped=(*numbers.inserted_window_dims, *numbers.operand_batching_dims),
+        sizes=_sizes_of_updates(shape, updates, numbers),
+        window_axes=numbers.update_window_dims,
+        clip=clips(parameters["mode"]),
     )
-    batch_axes = [axis for axis in range(windows.ndim) if axis not in numbers.update_window_dims]
-    order = [0] * windows.ndim
-    for position, axis in enumerate([*batch_axes, *numbers.update_window_dims]):
-        order[axis] = position
-    return windows.transpose(order)
+
+
+def _sizes_of_updates(shape: Sequence[int], updates: Sequence[int], numbers: Any) -> list[int]:
+    """The size of a scatter's windows along each axis of the array."""
+    dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    sizes = iter(updates[axis] for axis in numbers.update_window_dims)
+    return [1 if axis in dropped else next(sizes) for axis in range(len(shape))]
 
 
 def clips(mode: Any) -> bool:
@@ -148,17 +144,18 @@ def clips(mode: Any) -> bool:
     return "CLIP" in str(mode).upper()
 
 
-def _windows(
+def _entries_of_windows(
     shape: Sequence[int],
     indices: np.ndarray,
+    *,
     coordinates: Sequence[int],
-    batching: Sequence[int],
-    index_batching: Sequence[int],
+    batching: Iterable[tuple[int, int]],
+    dropped: Sequence[int],
     sizes: Sequence[int],
-    kept: Sequence[int],
+    window_axes: Sequence[int],
     clip: bool,
 ) -> np.ndarray:
-    """Flat indices of the entries of windows, [*axes of the indices, *kept axes].
+    """Flat indices of the entries of windows, whose axes, except dropped ones, become these axes of the result.
 
     A window that is partly outside the array counts as outside entirely.
     """
@@ -166,7 +163,7 @@ def _windows(
     starts = np.zeros((*batch, len(shape)), np.int64)
     for position, axis in enumerate(coordinates):
         starts[..., axis] = indices[..., position]
-    for axis, index_axis in zip(batching, index_batching, strict=True):
+    for axis, index_axis in batching:
         shape_along = [1] * len(batch)
         shape_along[index_axis] = batch[index_axis]
         starts[..., axis] = np.arange(batch[index_axis]).reshape(shape_along)
@@ -174,15 +171,12 @@ def _windows(
     if clip:
         starts = np.clip(starts, 0, last)
     is_inside = np.all((starts >= 0) & (starts <= last), axis=-1)
-    strides = np.ones(len(shape), np.int64)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
-    numbers = np.reshape(starts @ strides, (*batch, *(1 for _ in kept)))
-    for place, axis in enumerate(kept):
-        shape_along = [1] * (len(batch) + len(kept))
-        shape_along[len(batch) + place] = sizes[axis]
-        numbers = numbers + (np.arange(sizes[axis]) * strides[axis]).reshape(shape_along)
-    return np.where(np.reshape(is_inside, (*batch, *(1 for _ in kept))), numbers, OUTSIDE)
+    strides = strides_of(shape)
+    numbers = starts @ np.array(strides, np.int64)
+    for axis in sorted({*range(len(shape))} - {*dropped}):
+        numbers = np.add.outer(numbers, np.arange(sizes[axis]) * strides[axis])
+    numbers = np.where(np.reshape(is_inside, (*batch, *(1 for _ in window_axes))), numbers, OUTSIDE)
+    return np.moveaxis(numbers, range(len(batch), numbers.ndim), window_axes)
 
 
 def fill_value(dtype: np.dtype, fill: Any) -> Any:
@@ -198,6 +192,6 @@ def fill_value(dtype: np.dtype, fill: Any) -> Any:
 
 def dynamic_slice_numbers(shape: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
     """Flat indices of the entries of a window at known starts, clamped to lie within the array."""
-    numbers = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
+    numbers = np.arange(math.prod(shape)).reshape(shape)
     clamped = [min(max(start, 0), length - size) for start, length, size in zip(starts, shape, sizes, strict=True)]
     return numbers[tuple(slice(start, start + size) for start, size in zip(clamped, sizes, strict=True))]

@@ -14,8 +14,8 @@ import numpy as np
 Movement: TypeAlias = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
 """Rearranges the entries of arrays."""
 
-Getter: TypeAlias = Callable[[Sequence[int]], Sequence[int]] | None
-"""Selects some of the entries; ``None`` selects all, in order."""
+Getter: TypeAlias = Callable[[Sequence[int]], Sequence[int]]
+"""Selects some of the entries."""
 
 
 def _broadcast_in_dim(shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any) -> Movement:
@@ -160,7 +160,7 @@ def getter(numbers: np.ndarray, total: int) -> Getter:
     """The getter of the entries with these numbers out of ``total``."""
     flat = numbers.ravel().tolist()
     if len(flat) == total and flat == list(range(total)):
-        return None
+        return lambda entries: entries
     if len(flat) == 1:
         return lambda entries, number=flat[0]: (entries[number],)  # type: ignore[misc]
     return operator.itemgetter(*flat) if flat else lambda _: ()

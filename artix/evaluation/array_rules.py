@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -14,7 +15,7 @@ from artix.evaluation import scalar_functions as functions
 from artix.evaluation.array_movement import MOVEMENTS, Getter, entry_numbers, getters
 from artix.evaluation.equations import Rule, operand_kind, result_of, shapes_of
 from artix.evaluation.indexed_rules import dynamic_slice, dynamic_update_slice, gather, scatter
-from artix.evaluation.known_arrays import dot_operands
+from artix.evaluation.known_arrays import CUMULATIVE, REDUCTIONS, SCATTERS, dot_operands
 from artix.evaluation.scalar_builder import ScalarBuilder, UnsupportedOperation, Value, kind_of
 from artix.evaluation.scalar_choices import extremum, select
 from artix.evaluation.scalar_functions import BINARY, UNARY, Binary, Unary
@@ -56,7 +57,7 @@ def _expansion(shape: tuple[int, ...], target: tuple[int, ...], size: int) -> Ca
         return lambda references: repeat(references[0], size)
     axes = tuple(range(len(target) - len(shape), len(target)))
     (take,) = getters("broadcast_in_dim", {"shape": target, "broadcast_dimensions": axes}, (shape,))
-    return (lambda references: references) if take is None else take
+    return take
 
 
 # Elementwise operations
@@ -190,21 +191,16 @@ def _movement(equation: Any) -> Rule:
         else:
             entries = [x for value, kind in zip(arguments, kinds, strict=True) for x in builder.references(value, kind)]
         return [
-            builder.as_value(entries if take is None else take(entries), shape, dtype)
-            for take, (shape, dtype) in zip(takes, results, strict=True)
+            builder.as_value(take(entries), shape, dtype) for take, (shape, dtype) in zip(takes, results, strict=True)
         ]
 
     return apply
 
 
-def _barrier(_: Any) -> Rule:
-    return lambda builder, arguments: list(arguments)
-
-
 # Reductions
 
 
-def _reduction(equation: Any, rule: Binary) -> Rule:
+def _reduction(equation: Any, combine: Binary) -> Rule:
     shape, dtype, size = result_of(equation)
     (operand,), axes, kind = shapes_of(equation), tuple(equation.params["axes"]), operand_kind(equation)
     kept = [axis for axis in range(len(operand)) if axis not in axes]
@@ -212,12 +208,12 @@ def _reduction(equation: Any, rule: Binary) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         entries = builder.references(arguments[0], kind)
-        return [builder.as_value(reduce_rows(builder, kind, rule, entries, order), shape, dtype)]
+        return [builder.as_value(reduce_rows(builder, kind, combine, entries, order), shape, dtype)]
 
     return apply
 
 
-def _cumulative(equation: Any, rule: Binary) -> Rule:
+def _cumulative(equation: Any, combine: Binary) -> Rule:
     shape, dtype, _ = result_of(equation)
     kind, axis = operand_kind(equation), equation.params["axis"]
     numbers = np.moveaxis(entry_numbers([shape])[0], axis, -1)
@@ -225,7 +221,7 @@ def _cumulative(equation: Any, rule: Binary) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         entries = builder.references(arguments[0], kind)
-        return [builder.as_value(accumulate_rows(builder, kind, rule, entries, order), shape, dtype)]
+        return [builder.as_value(accumulate_rows(builder, kind, combine, entries, order), shape, dtype)]
 
     return apply
 
@@ -249,18 +245,6 @@ def _dot_general(equation: Any) -> Rule:
     return apply
 
 
-def _reduction_by(name: str) -> Callable[[Any], Rule]:
-    return lambda equation: _reduction(equation, BINARY[name])
-
-
-def _cumulative_by(name: str) -> Callable[[Any], Rule]:
-    return lambda equation: _cumulative(equation, BINARY[name])
-
-
-def _scatter_by(name: str | None) -> Callable[[Any], Rule]:
-    return lambda equation: scatter(equation, None if name is None else BINARY[name])
-
-
 _RULES: Mapping[str, Callable[[Any], Rule]] = {
     "pow": _power,
     "exp2": _of_entries(_exp2),
@@ -269,25 +253,14 @@ _RULES: Mapping[str, Callable[[Any], Rule]] = {
     "integer_pow": _integer_pow,
     "round": _round,
     "select_n": _select,
-    "optimization_barrier": _barrier,
     "gather": gather,
     "dynamic_slice": dynamic_slice,
     "dynamic_update_slice": dynamic_update_slice,
-    "scatter": _scatter_by(None),
-    "scatter-add": _scatter_by("add"),
-    "scatter-sub": _scatter_by("sub"),
-    "scatter-mul": _scatter_by("mul"),
-    "scatter-min": _scatter_by("min"),
-    "scatter-max": _scatter_by("max"),
-    "reduce_sum": _reduction_by("add"),
-    "reduce_prod": _reduction_by("mul"),
-    "reduce_max": _reduction_by("max"),
-    "reduce_min": _reduction_by("min"),
-    "reduce_and": _reduction_by("and"),
-    "reduce_or": _reduction_by("or"),
-    "cumsum": _cumulative_by("add"),
-    "cumprod": _cumulative_by("mul"),
-    "cummax": _cumulative_by("max"),
-    "cummin": _cumulative_by("min"),
     "dot_general": _dot_general,
+    **{name: partial(_reduction, combine=BINARY[combine]) for name, combine in REDUCTIONS.items()},
+    **{name: partial(_cumulative, combine=BINARY[combine]) for name, combine in CUMULATIVE.items()},
+    **{
+        name: partial(scatter, combine=None if combine is None else BINARY[combine])
+        for name, combine in SCATTERS.items()
+    },
 }

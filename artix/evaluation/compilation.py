@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from artix.evaluation import kernels
 from artix.evaluation.disk import KernelFiles
 from artix.evaluation.long_calls import long_call
@@ -116,35 +118,39 @@ def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
         return program.kernels[levels]
 
 
-class ListedProgram(NamedTuple):
-    """A program for listed rows of a batch.
+class RowProgram(NamedTuple):
+    """The program of some rows of a batch.
 
     Attributes:
-      program: the program.
-      levels: for each of its operands, 0 if all rows share it, 1 if each has its own.
+      program: the program of one row.
+      rows: indices of its rows in the batch, ascending.
+      operands: indices of its operands among those of the operation.
+      levels: for each operand, 0 if all rows share it, 1 if each has its own.
       numbered: for each operand, whether it has the rows of the whole batch rather than only the program's own.
     """
 
     program: Program
+    rows: np.ndarray
+    operands: tuple[int, ...]
     levels: tuple[int, ...]
     numbered: tuple[bool, ...]
 
 
-def cpu_kernel_of_rows(listed: Sequence[ListedProgram], width: int, results_are_joined: bool) -> str | None:
+def cpu_kernel_of_rows(row_programs: Sequence[RowProgram], width: int, results_are_joined: bool) -> str | None:
     """The name of a kernel of several programs, see :func:`artix.evaluation.kernels.build_rows`.
 
     ``None`` if XLA has to evaluate them.
     """
-    programs = [each.program for each in listed]
+    programs = [each.program for each in row_programs]
     if not all(program.has_kernel for program in programs):
         return None
 
     def build() -> bytes:
         # While LLVM compiles one program, the next is prepared.
-        scalars = ((scalars_of(each.program, each.levels), each.numbered) for each in listed)
+        scalars = ((scalars_of(each.program, each.levels), each.numbered) for each in row_programs)
         return kernels.build_rows(scalars, width, results_are_joined)
 
-    how = repr(([each[1:] for each in listed], width, results_are_joined))
+    how = repr(([(each.levels, each.numbered) for each in row_programs], width, results_are_joined))
     with _lock:
         return _load_or_build(programs, how, build)
 

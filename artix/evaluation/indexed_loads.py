@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from artix.evaluation.array_indices import Windows, clips, dynamic_slice_numbers, fill_value, gather_windows
+from artix.evaluation.array_indices import (
+    Windows,
+    clips,
+    dynamic_slice_numbers,
+    fill_value,
+    gather_windows,
+    strides_of,
+)
 from artix.evaluation.equations import result_of, shapes_of
 from artix.evaluation.indexed_selections import Computed, starts_along
 from artix.evaluation.scalar_builder import (
@@ -119,7 +126,7 @@ def load_slice(builder: ScalarBuilder, equation: Any, entries: Value, starts: Se
     shape, dtype, _ = result_of(equation)
     operand, sizes = shapes_of(equation)[0], equation.params["slice_sizes"]
     kind = kind_of(dtype)
-    strides = [int(np.prod(operand[axis + 1 :], dtype=int)) for axis in range(len(operand))]
+    strides = strides_of(operand)
     last = [length - size for length, size in zip(operand, sizes, strict=True)]
     source = _source(builder, entries, kind, starts_along(strides, last))
     position = builder.constant(source.first, _INDEX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ def gather(equation: Any) -> Rule:
     return apply
 
 
-def scatter(equation: Any, rule: Binary | None) -> Rule:
+def scatter(equation: Any, combine: Binary | None) -> Rule:
     """Replaces entries, or combines them with updates."""
     if calls_function(equation.primitive.name, equation.params):
         raise UnsupportedOperation("scatter by a function of the entries")
@@ -54,12 +55,14 @@ def scatter(equation: Any, rule: Binary | None) -> Rule:
         entries, indices = list(builder.references(arguments[0], kind)), arguments[1]
         updates = builder.references(arguments[2], kind)
         if type(indices) is not np.ndarray:
-            _scatter_at_unknown(builder, equation, entries, indices, updates, rule)
+            _scatter_at_unknown(builder, equation, entries, indices, updates, combine)
             return [builder.as_value(entries, shape, dtype)]
         numbers = scatter_numbers(operand, indices, changes, equation.params).ravel().tolist()
         for number, change in zip(numbers, updates, strict=True):
             if number != OUTSIDE:
-                entries[number] = change if rule is None else rule(builder, kind, (entries[number],), (change,))[0]
+                entries[number] = (
+                    change if combine is None else combine(builder, kind, (entries[number],), (change,))[0]
+                )
         return [builder.as_value(entries, shape, dtype)]
 
     return apply
@@ -71,7 +74,7 @@ def _scatter_at_unknown(
     entries: list[int],
     indices: Value,
     updates: Sequence[int],
-    rule: Binary | None,
+    combine: Binary | None,
 ) -> None:
     """Changes entries at unknown indices."""
     operand, indices_shape, changes = shapes_of(equation)
@@ -82,7 +85,7 @@ def _scatter_at_unknown(
     possible, nowhere = starts_along(windows.strides, windows.last), builder.constant(OUTSIDE, int(Kind.INT32))
 
     def changed(entry: int, change: int) -> int:
-        return change if rule is None else rule(builder, kind, (entry,), (change,))[0]
+        return change if combine is None else combine(builder, kind, (entry,), (change,))[0]
 
     rows, offsets = windows.rows.ravel(), windows.offsets.ravel()
     for row, (start, inside) in enumerate(zip(starts, is_inside, strict=True)):
@@ -102,10 +105,8 @@ def dynamic_slice(equation: Any) -> Rule:
         if any(type(start) is not np.ndarray for start in starts):
             return [load_slice(builder, equation, entries, starts)]
         first = [int(start) for start in starts]  # type: ignore[arg-type]
-        total = int(np.prod(operand, dtype=int))
-        take = getter(dynamic_slice_numbers(operand, first, sizes), total)
-        references = builder.references(entries, kind_of(dtype))
-        return [builder.as_value(references if take is None else take(references), shape, dtype)]
+        take = getter(dynamic_slice_numbers(operand, first, sizes), math.prod(operand))
+        return [builder.as_value(take(builder.references(entries, kind_of(dtype))), shape, dtype)]
 
     return apply
 

@@ -37,12 +37,11 @@ def _remainder(x: np.ndarray, y: np.ndarray) -> Any:
     return np.fmod(x, y) if x.dtype.kind == "f" else np.where(y == 0, x, np.fmod(x, y))
 
 
-def reciprocal_root(x: Any) -> Any:
-    """The reciprocal of the square root, in the dtype of ``x``."""
+def _reciprocal_root(x: Any) -> Any:
     return np.reciprocal(np.sqrt(x))
 
 
-_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     "add": np.add,
     "add_any": np.add,
     "sub": np.subtract,
@@ -72,7 +71,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "log": np.log,
     "log1p": np.log1p,
     "sqrt": np.sqrt,
-    "rsqrt": reciprocal_root,
+    "rsqrt": _reciprocal_root,
     "cbrt": np.cbrt,
     "square": np.square,
     "abs": np.abs,
@@ -91,31 +90,45 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "xor": np.bitwise_xor,
     "not": np.invert,
 }
+"""Operations on corresponding entries, with NumPy's broadcasting."""
 
 
-def _largest(x: np.ndarray, axis: tuple[int, ...]) -> Any:
-    return np.max(x, axis=axis, initial=-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min)
-
-
-def _smallest(x: np.ndarray, axis: tuple[int, ...]) -> Any:
-    return np.min(x, axis=axis, initial=np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max)
-
-
-_REDUCTIONS: dict[str, Callable[..., Any]] = {
-    "reduce_sum": np.sum,
-    "reduce_prod": np.prod,
-    "reduce_max": _largest,
-    "reduce_min": _smallest,
-    "reduce_and": np.bitwise_and.reduce,
-    "reduce_or": np.bitwise_or.reduce,
+REDUCTIONS = {
+    "reduce_sum": "add",
+    "reduce_prod": "mul",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_and": "and",
+    "reduce_or": "or",
 }
+"""The operation that each reduction repeats."""
 
-_CUMULATIVE: dict[str, Callable[..., Any]] = {
-    "cumsum": np.cumsum,
-    "cumprod": np.cumprod,
-    "cummax": np.maximum.accumulate,
-    "cummin": np.minimum.accumulate,
+CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+"""The operation that each cumulative operation repeats."""
+
+SCATTERS = {
+    "scatter": None,
+    "scatter-add": "add",
+    "scatter-sub": "sub",
+    "scatter-mul": "mul",
+    "scatter-min": "min",
+    "scatter-max": "max",
 }
+"""The operation by which each scatter combines entries with updates; ``None`` if updates replace them."""
+
+
+def _reduce(x: np.ndarray, combine: str, axes: tuple[int, ...]) -> Any:
+    options: dict[str, Any] = {}
+    if combine in ("max", "min"):  # NumPy does not know the extremum of nothing.
+        limits = (-np.inf, np.inf) if x.dtype.kind == "f" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
+        options["initial"] = limits[combine == "min"]
+    return ELEMENTWISE[combine].reduce(x, axis=axes, **options).astype(x.dtype)  # type: ignore[attr-defined]
+
+
+def _accumulate(x: np.ndarray, combine: str, axis: int, reverse: bool) -> Any:
+    x = np.flip(x, axis) if reverse else x
+    accumulated = ELEMENTWISE[combine].accumulate(x, axis=axis).astype(x.dtype)  # type: ignore[attr-defined]
+    return np.flip(accumulated, axis) if reverse else accumulated
 
 
 def _select(arrays: Sequence[np.ndarray], _: Mapping[str, Any]) -> Any:
@@ -190,7 +203,7 @@ def _gather(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
     return np.where(outside, np.array(fill_value(x.dtype, parameters["fill_value"]), x.dtype), gathered)
 
 
-def _scatter(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any], combine: Callable[..., Any] | None) -> Any:
+def _scatter(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any], combine: str | None) -> Any:
     x, indices, updates = arrays
     numbers = scatter_numbers(x.shape, indices, updates.shape, parameters).ravel()
     is_inside = numbers != OUTSIDE
@@ -198,18 +211,8 @@ def _scatter(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any], combin
     if combine is None:
         result[numbers] = updates
     else:
-        combine(result, numbers, updates)
+        ELEMENTWISE[combine].at(result, numbers, updates)  # type: ignore[attr-defined]
     return result.reshape(x.shape)
-
-
-_SCATTERS: dict[str, Callable[..., Any] | None] = {
-    "scatter": None,
-    "scatter-add": np.add.at,
-    "scatter-sub": np.subtract.at,
-    "scatter-mul": np.multiply.at,
-    "scatter-min": np.minimum.at,
-    "scatter-max": np.maximum.at,
-}
 
 
 def _dynamic_slice(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
@@ -246,26 +249,18 @@ def numeric_rule(primitive: Any, parameters: Mapping[str, Any]) -> Numeric:
       parameters: its parameters.
     """
     name = primitive.name
-    if (elementwise := _ELEMENTWISE.get(name)) is not None:
+    if (elementwise := ELEMENTWISE.get(name)) is not None:
         return lambda arrays: (elementwise(*arrays),)
     if (movement := MOVEMENTS.get(name)) is not None:
         return movement(**parameters)
     if (other := _OTHERS.get(name)) is not None:
         return lambda arrays: (other(arrays, parameters),)
-    if (reduction := _REDUCTIONS.get(name)) is not None:
-        axes = tuple(parameters["axes"])
-        return lambda arrays: (reduction(arrays[0], axis=axes).astype(arrays[0].dtype),)
-    if (cumulative := _CUMULATIVE.get(name)) is not None:
-        axis, reverse = parameters["axis"], parameters["reverse"]
-
-        def accumulate(arrays: Sequence[np.ndarray]) -> tuple[Any]:
-            x = np.flip(arrays[0], axis) if reverse else arrays[0]
-            accumulated = cumulative(x, axis=axis).astype(x.dtype)
-            return (np.flip(accumulated, axis) if reverse else accumulated,)
-
-        return accumulate
-    if name in _SCATTERS and not calls_function(name, parameters):
-        return lambda arrays: (_scatter(arrays, parameters, _SCATTERS[name]),)
+    if name in REDUCTIONS:
+        return lambda arrays: (_reduce(arrays[0], REDUCTIONS[name], tuple(parameters["axes"])),)
+    if name in CUMULATIVE:
+        return lambda arrays: (_accumulate(arrays[0], CUMULATIVE[name], parameters["axis"], parameters["reverse"]),)
+    if name in SCATTERS and not calls_function(name, parameters):
+        return lambda arrays: (_scatter(arrays, parameters, SCATTERS[name]),)
     return lambda arrays: _evaluate_by_jax(primitive, arrays, parameters)
 
 

@@ -27,7 +27,7 @@ from artix.evaluation.compilation import cpu_kernel
 from artix.evaluation.devices import match_varying_axes, type_like
 from artix.evaluation.gpu_compilation import gpu_call
 from artix.evaluation.partitioning import call_partitioned
-from artix.evaluation.program import Program
+from artix.evaluation.program import Program, replaced
 
 Array = jax.Array
 
@@ -93,11 +93,11 @@ def _jvp(
     directions = [tangents[index] for index in varied]
     axes = tuple(Axis(size, (*mapped, *(mapped[index] for index in varied))) for size, mapped in axes)
     changes = evaluate(program.derivative(varied), [*primals, *directions], axes)
-    return results, [_tangent_of(value, change) for value, change in zip(results, changes, strict=True)]
+    return results, [tangent_of(value, change) for value, change in zip(results, changes, strict=True)]
 
 
-def _tangent_of(value: Array, change: Array) -> Any:
-    """Integers and booleans have zero tangents."""
+def tangent_of(value: Array, change: Array) -> Any:
+    """The tangent of a result, given its change; integers and booleans have zero tangents."""
     return change if jnp.issubdtype(value.dtype, jnp.floating) else ad.Zero(jax.typeof(value).to_tangent_aval())
 
 
@@ -130,10 +130,7 @@ def _transpose_of_values(cotangents: Sequence[Any], operands: Sequence[Any], pro
     directions = [operands[index] for index in linear]
     derivative = program.derivative(linear)
     transposed = _transpose(cotangents, *at_zero, *directions, program=derivative, axes=axes_of_derivative)
-    results: list[Any] = [None] * len(operands)
-    for index, result in zip(linear, transposed[len(operands) :], strict=True):
-        results[index] = result
-    return results
+    return replaced([None] * len(operands), linear, transposed[len(operands) :])
 
 
 def _refuse_jet(primals_in: Any, series_in: Any, **params: Any) -> Any:

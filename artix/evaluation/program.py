@@ -111,11 +111,8 @@ class Program:
         if not known:
             return self
         digests = tuple((index, _digest(array)) for index, array in sorted(known.items()))
-        options: Any = {**self.switches, "known": known, "base": self, "transposes": self.transposes}
-        options["key"] = _extend_key(self.key, ("known", digests))
-        types = (self.argument_types, self.result_types)
-        make = lambda: Program(self.name, lambda: self.jaxpr, *types, self.num_values, **options)  # noqa: E731
-        return self._once(("known", digests), make)
+        key = _extend_key(self.key, ("known", digests))
+        return self._once(("known", digests), lambda: _with_options(self, key, known=known, base=self))
 
     def derivative(self, operands: Sequence[int]) -> Program:
         """The derivative along tangents of some operands; its arguments are all operands, then the tangents."""
@@ -208,6 +205,12 @@ def is_tracing() -> bool:
     return _tracing.active
 
 
+def replaced(values: Sequence[Any], indices: Sequence[int], new_values: Sequence[Any]) -> list[Any]:
+    """The values, with new ones at some indices."""
+    new = dict(zip(indices, new_values, strict=True))
+    return [new.get(index, value) for index, value in enumerate(values)]
+
+
 def _differentiate(program: Program, key: bytes | None, varied: tuple[int, ...]) -> Program:
     argument_types, count = program.argument_types, len(program.argument_types)
     types = [*argument_types, *(argument_types[index] for index in varied)]
@@ -216,8 +219,7 @@ def _differentiate(program: Program, key: bytes | None, varied: tuple[int, ...])
         values, tangents = arguments[:count], arguments[count:]
 
         def of_varied(*new_values: Array) -> list[Array]:
-            replaced = dict(zip(varied, new_values, strict=True))
-            outputs = jaxpr_as_fun(program.jaxpr)(*(replaced.get(index, value) for index, value in enumerate(values)))
+            outputs = jaxpr_as_fun(program.jaxpr)(*replaced(values, varied, new_values))
             # Integers and booleans have zero derivatives.
             return [x if jnp.issubdtype(x.dtype, jnp.floating) else jnp.zeros(x.shape, "float32") for x in outputs]
 
@@ -235,10 +237,8 @@ def _transpose(program: Program, key: bytes | None, linear: tuple[int, ...], use
     def transposed(*arguments: Array) -> Any:
         def of_tangents(*tangents: Array) -> list[Array]:
             # The program is linear in all tangents together, so the others can be zero.
-            inputs = [*arguments[:count], *(jnp.zeros(x.shape, x.dtype) for x in argument_types[count:])]
-            for index, tangent in zip(linear, tangents, strict=True):
-                inputs[index] = tangent
-            outputs = jaxpr_as_fun(program.jaxpr)(*inputs)
+            zeros = [jnp.zeros(x.shape, x.dtype) for x in argument_types[count:]]
+            outputs = jaxpr_as_fun(program.jaxpr)(*replaced([*arguments[:count], *zeros], linear, tangents))
             return [outputs[index] for index in used]
 
         return jax.linear_transpose(of_tangents, *(argument_types[index] for index in linear))([*arguments[count:]])
@@ -246,8 +246,8 @@ def _transpose(program: Program, key: bytes | None, linear: tuple[int, ...], use
     types = [*argument_types[:count], *(result_types[index] for index in used)]
     results = [argument_types[index] for index in linear]
     name = f"transpose of the {program.name}"
-    options: Any = {"key": key, **program.switches, "transposes": (program, linear, used)}
-    return Program(name, lambda: trace(transposed, types)[0], types, results, count, **options)
+    options: Any = {**program.switches, "transposes": (program, linear, used)}
+    return Program(name, lambda: trace(transposed, types)[0], types, results, count, key=key, **options)
 
 
 def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Program:
@@ -261,8 +261,8 @@ def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Pr
         return closed(dce_jaxpr(whole.jaxpr, is_used, instantiate=True)[0], whole.consts)
 
     results = [program.result_types[index] for index in indices]
-    options: Any = {"key": key, **program.switches}
-    return Program(program.name, selected, program.argument_types, results, program.num_values, **options)
+    types = program.argument_types
+    return Program(program.name, selected, types, results, program.num_values, key=key, **program.switches)
 
 
 def _padded(program: Program, key: bytes | None, arguments: _AxesOfAll, results: _AxesOfAll) -> Program:
@@ -280,20 +280,15 @@ def _padded(program: Program, key: bytes | None, arguments: _AxesOfAll, results:
         [Type([length for *_, length in axes], x.dtype) for x, axes in zip(old, all_axes, strict=True)]
         for old, all_axes in ((program.argument_types, arguments), (program.result_types, results))
     )
-    options: Any = {"key": key, **program.switches}
-    return Program(program.name, lambda: trace(of_padded, types)[0], types, result_types, program.num_values, **options)
+    make = lambda: trace(of_padded, types)[0]  # noqa: E731
+    return Program(program.name, make, types, result_types, program.num_values, key=key, **program.switches)
 
 
-def _without_kernel(program: Program, key: bytes | None) -> Program:
+def _with_options(program: Program, key: bytes | None, **options: Any) -> Program:
+    """The same function, with other options."""
+    options = {**program.switches, "transposes": program.transposes, **options}
     types = (program.argument_types, program.result_types)
-    return Program(program.name, lambda: program.jaxpr, *types, program.num_values, key=key, has_kernel=False)
-
-
-def _with_gpu_kernel(program: Program, key: bytes | None) -> Program:
-    types = (program.argument_types, program.result_types)
-    options: Any = {"key": key, "has_kernel": program.has_kernel, "has_gpu_kernel": True}
-    options["transposes"] = program.transposes
-    return Program(program.name, lambda: program.jaxpr, *types, program.num_values, **options)
+    return Program(program.name, lambda: program.jaxpr, *types, program.num_values, key=key, **options)
 
 
 _DERIVE: dict[str, Callable[..., Program]] = {
@@ -301,8 +296,8 @@ _DERIVE: dict[str, Callable[..., Program]] = {
     "transpose": _transpose,
     "select": _select,
     "padded": _padded,
-    "without_kernel": _without_kernel,
-    "with_gpu_kernel": _with_gpu_kernel,
+    "without_kernel": functools.partial(_with_options, has_kernel=False),
+    "with_gpu_kernel": functools.partial(_with_options, has_gpu_kernel=True),
 }
 
 

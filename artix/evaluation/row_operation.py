@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax._src import dispatch
 from jax.extend.core import Primitive
@@ -19,31 +18,13 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from artix.evaluation.clean_context import without_varying_check
-from artix.evaluation.compilation import ListedProgram, cpu_kernel_of_rows
+from artix.evaluation.compilation import RowProgram, cpu_kernel_of_rows
 from artix.evaluation.devices import match_varying_axes, type_like
 from artix.evaluation.kernels import block_list, row_lanes
-from artix.evaluation.operation import drop_unused_results, is_for_one_device, lower_on_one_device
-from artix.evaluation.program import Program
+from artix.evaluation.operation import drop_unused_results, is_for_one_device, lower_on_one_device, tangent_of
+from artix.evaluation.program import replaced
 
 Array = jax.Array
-
-
-class RowProgram(NamedTuple):
-    """The program of some rows.
-
-    Attributes:
-      program: the program of one row.
-      rows: indices of its rows in the batch, ascending.
-      operands: indices of its operands among those of the operation.
-      levels: for each operand, 0 if all rows share it, 1 if each has its own.
-      numbered: for each operand, whether it has the rows of the whole batch rather than only the program's own.
-    """
-
-    program: Program
-    rows: np.ndarray
-    operands: tuple[int, ...]
-    levels: tuple[int, ...]
-    numbered: tuple[bool, ...]
 
 
 class RowPrograms:
@@ -114,28 +95,21 @@ def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, programs: RowProg
     varied = [index for index, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)]
 
     def of_varied(*values: Array) -> list[Array]:
-        replaced = dict(zip(varied, values, strict=True))
-        return programs.otherwise(*(replaced.get(index, primal) for index, primal in enumerate(primals)))
+        return programs.otherwise(*replaced(primals, varied, values))
 
     values, changes = jax.jvp(of_varied, [primals[index] for index in varied], [tangents[index] for index in varied])
-    is_float = [jnp.issubdtype(value.dtype, jnp.floating) for value in values]
-    zeros = [ad.Zero(jax.typeof(value).to_tangent_aval()) for value in values]
-    return values, [change if flag else zero for change, zero, flag in zip(changes, zeros, is_float, strict=True)]
+    return values, list(map(tangent_of, values, changes))
 
 
 def _transpose(cotangents: Sequence[Any], *operands: Any, programs: RowPrograms) -> list[Any]:
     linear = [index for index, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
 
     def of_linear(*values: Array) -> list[Array]:
-        replaced = dict(zip(linear, values, strict=True))
-        return programs.otherwise(*(replaced.get(index, operand) for index, operand in enumerate(operands)))
+        return programs.otherwise(*replaced(operands, linear, values))
 
     types = [jax.ShapeDtypeStruct(operands[index].aval.shape, operands[index].aval.dtype) for index in linear]
     transposed = jax.linear_transpose(of_linear, *types)([ad.instantiate_zeros(cotangent) for cotangent in cotangents])
-    results: list[Any] = [None] * len(operands)
-    for index, result in zip(linear, transposed, strict=True):
-        results[index] = result
-    return results
+    return replaced([None] * len(operands), linear, transposed)
 
 
 def _batch(operands: Sequence[Array], dims: Sequence[Any], *, programs: RowPrograms) -> tuple[list[Array], list[int]]:
@@ -152,8 +126,7 @@ def _lower_for_cpu(context: Any, *operands: Any, programs: RowPrograms) -> Any:
     module = context.module_context
     if module.lowering_parameters.for_export or not is_for_one_device(module):
         return mlir.lower_fun(programs.otherwise, multiple_results=True)(context, *operands)
-    listed = [ListedProgram(each.program, each.levels, each.numbered) for each in programs.programs]
-    target = cpu_kernel_of_rows(listed, programs.width, programs.joined)
+    target = cpu_kernel_of_rows(programs.programs, programs.width, programs.joined)
     if target is None:
         return _lower(context, *operands, programs=programs)
     return lower_on_one_device(partial(_call_kernel, target, programs), context, *operands)

@@ -12,18 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from artix.evaluation.scalar_program import Kind, Loop, Op, array_operand
+from artix.evaluation.scalar_program import DTYPES, KINDS, Kind, Loop, Op, array_operand
 
 #: The first reference of a constant. Constants sort after all other references and thus become second operands.
 CONSTANTS = 1 << 30
-
-DTYPES = {
-    Kind.BOOL: np.dtype(bool),
-    Kind.INT32: np.dtype(np.int32),
-    Kind.FLOAT32: np.dtype(np.float32),
-    Kind.FLOAT64: np.dtype(np.float64),
-}
-_KINDS = {dtype: kind for kind, dtype in DTYPES.items()}
 
 #: References of the constants 0 and 1 of each kind (False and True).
 ZERO = tuple(CONSTANTS + 4 * kind for kind in Kind)
@@ -60,7 +52,7 @@ def kind_of(dtype: Any) -> Kind:
       UnsupportedOperation: there are no scalars of this dtype.
     """
     # The dtypes of random keys are not NumPy dtypes.
-    kind = _KINDS.get(dtype) if isinstance(dtype, np.dtype) else None
+    kind = KINDS.get(dtype) if isinstance(dtype, np.dtype) else None
     if kind is None:
         raise UnsupportedOperation(f"scalars of {dtype}")
     return kind

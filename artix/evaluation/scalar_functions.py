@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from artix.evaluation.known_arrays import reciprocal_root
+from artix.evaluation.known_arrays import ELEMENTWISE
 from artix.evaluation.scalar_builder import CONSTANTS, FALSE, ONE, TRUE, ZERO, ScalarBuilder, UnsupportedOperation
 from artix.evaluation.scalar_choices import compare, extremum, logical, negation, select
 from artix.evaluation.scalar_program import Kind, Op
@@ -23,42 +23,17 @@ _CONVERT = int(Op.CONVERT)
 _NOT_NEGATIVE = {int(op) for op in (Op.ABS, Op.SQRT, Op.RSQRT, Op.EXP, Op.COSH)}
 
 
-class _Function(NamedTuple):
-    """A function of one float."""
-
-    operation: Op
-    numeric: Callable[..., Any]
-    parity: int = 0
-    """1 if it is odd, 2 if it is even."""
-
-
-FUNCTIONS = {
-    "sqrt": _Function(Op.SQRT, np.sqrt),
-    "rsqrt": _Function(Op.RSQRT, reciprocal_root),
-    "abs": _Function(Op.ABS, np.abs, 2),
-    "sign": _Function(Op.SIGN, np.sign, 1),
-    "floor": _Function(Op.FLOOR, np.floor),
-    "ceil": _Function(Op.CEIL, np.ceil),
-    "sin": _Function(Op.SIN, np.sin, 1),
-    "cos": _Function(Op.COS, np.cos, 2),
-    "tan": _Function(Op.TAN, np.tan, 1),
-    "asin": _Function(Op.ASIN, np.arcsin, 1),
-    "acos": _Function(Op.ACOS, np.arccos),
-    "atan": _Function(Op.ATAN, np.arctan, 1),
-    "sinh": _Function(Op.SINH, np.sinh, 1),
-    "cosh": _Function(Op.COSH, np.cosh, 2),
-    "tanh": _Function(Op.TANH, np.tanh, 1),
-    "exp": _Function(Op.EXP, np.exp),
-    "expm1": _Function(Op.EXPM1, np.expm1),
-    "log": _Function(Op.LOG, np.log),
-    "log1p": _Function(Op.LOG1P, np.log1p),
-    "cbrt": _Function(Op.CBRT, np.cbrt, 1),
+#: Functions of one float, with 1 for odd and 2 for even ones.
+_PARITIES = {
+    **dict.fromkeys(("sqrt", "rsqrt", "floor", "ceil", "acos", "exp", "expm1", "log", "log1p"), 0),
+    **dict.fromkeys(("sign", "sin", "tan", "asin", "atan", "sinh", "tanh", "cbrt"), 1),
+    **dict.fromkeys(("abs", "cos", "cosh"), 2),
 }
 
 
 def function_of(name: str, builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
     """A function of floats, or the absolute value or sign of integers."""
-    operation, numeric, parity = FUNCTIONS[name]
+    operation, numeric, parity = int(Op[name.upper()]), ELEMENTWISE[name], _PARITIES[name]
     return [_function(builder, kind, operation, numeric, parity, x) for x in operands]
 
 
@@ -169,12 +144,16 @@ def integer_power(builder: ScalarBuilder, kind: int, operands: Iterable[int], ex
     return result if exponent > 0 else builder.divide(kind, (ONE[kind],) * len(result), result)
 
 
-def arc_tangent(builder: ScalarBuilder, kind: int, y: int, x: int) -> int:
-    """The angle of the vector (x, y)."""
-    if y >= CONSTANTS and x >= CONSTANTS:
-        return builder.fold(np.arctan2, kind, kind, y, x)
-    sign = y & 1 if y != ZERO[kind] else 0
-    return builder.make(kind, Op.ATAN2, y ^ sign, x) ^ sign
+def arc_tangents(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+    """The angles of the vectors (right, left)."""
+    angles = []
+    for y, x in zip(left, right, strict=False):
+        if y >= CONSTANTS and x >= CONSTANTS:
+            angles.append(builder.fold(np.arctan2, kind, kind, y, x))
+            continue
+        sign = y & 1 if y != ZERO[kind] else 0
+        angles.append(builder.make(kind, Op.ATAN2, y ^ sign, x) ^ sign)
+    return angles
 
 
 def integer(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
@@ -210,17 +189,12 @@ def _arithmetic(float_rule: Binary, operation: Op) -> Binary:
     return rule
 
 
-def _comparison(operation: Op, swap: bool = False) -> Binary:
+def _of_pairs(function: Callable[..., int], operation: Op, swap: bool = False) -> Binary:
+    """Applies a function of a builder, a kind, the operation and a pair of scalars."""
+
     def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
         pairs = zip(right, left, strict=False) if swap else zip(left, right, strict=False)
-        return [compare(builder, kind, operation, a, b) for a, b in pairs]
-
-    return rule
-
-
-def _extremum(operation: Op) -> Binary:
-    def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
-        return [extremum(builder, kind, operation, a, b) for a, b in zip(left, right, strict=False)]
+        return [function(builder, kind, operation, a, b) for a, b in pairs]
 
     return rule
 
@@ -236,31 +210,24 @@ def _logical(operation: Op) -> Binary:
     return rule
 
 
-def _of_pairs(function: Callable[[ScalarBuilder, int, int, int], int]) -> Binary:
-    def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
-        return [function(builder, kind, a, b) for a, b in zip(left, right, strict=False)]
-
-    return rule
-
-
 BINARY: dict[str, Binary] = {
     "add": _arithmetic(ScalarBuilder.add, Op.ADD),
     "add_any": _arithmetic(ScalarBuilder.add, Op.ADD),
     "sub": _arithmetic(ScalarBuilder.subtract, Op.SUB),
     "mul": _arithmetic(ScalarBuilder.multiply, Op.MUL),
     "div": _arithmetic(ScalarBuilder.divide, Op.DIV),
-    "max": _extremum(Op.MAX),
-    "min": _extremum(Op.MIN),
-    "lt": _comparison(Op.LT),
-    "le": _comparison(Op.LE),
-    "gt": _comparison(Op.LT, swap=True),
-    "ge": _comparison(Op.LE, swap=True),
-    "eq": _comparison(Op.EQ),
-    "ne": _comparison(Op.NE),
+    "max": _of_pairs(extremum, Op.MAX),
+    "min": _of_pairs(extremum, Op.MIN),
+    "lt": _of_pairs(compare, Op.LT),
+    "le": _of_pairs(compare, Op.LE),
+    "gt": _of_pairs(compare, Op.LT, swap=True),
+    "ge": _of_pairs(compare, Op.LE, swap=True),
+    "eq": _of_pairs(compare, Op.EQ),
+    "ne": _of_pairs(compare, Op.NE),
     "and": _logical(Op.AND),
     "or": _logical(Op.OR),
     "xor": _logical(Op.XOR),
-    "atan2": _of_pairs(arc_tangent),
+    "atan2": arc_tangents,
 }
 
 
@@ -282,7 +249,7 @@ def _squares(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list
 
 
 UNARY: dict[str, Unary] = {
-    **{name: functools.partial(function_of, name) for name in FUNCTIONS},
+    **{name: functools.partial(function_of, name) for name in _PARITIES},
     "neg": _negatives,
     "not": _negations,
     "square": _squares,

@@ -17,8 +17,13 @@ class Kind(enum.IntEnum):
     FLOAT64 = 3
 
 
+DTYPES = {kind: np.dtype(kind.name.lower()) for kind in Kind}
+
+#: The kinds of the entries of arrays; there are none of other dtypes.
+KINDS = {dtype: kind for kind, dtype in DTYPES.items()}
+
 #: Bytes of a scalar in memory, by kind.
-BYTES = {Kind.BOOL: 1, Kind.INT32: 4, Kind.FLOAT32: 4, Kind.FLOAT64: 8}
+BYTES = {kind: dtype.itemsize for kind, dtype in DTYPES.items()}
 
 
 class Op(enum.IntEnum):

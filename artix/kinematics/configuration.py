@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.evaluation.quantity import one_operation, quantity
-from artix.kinematics.tree import by_body, where_live, where_spherical
+from artix.kinematics.tree import by_body, free_root, where_live, where_spherical
 from artix.math import spatial
 from artix.math.arrays import masked_sum, square_root, take
 from artix.model.articulation import Articulation, State
@@ -64,7 +64,7 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
     q = where_live(tree, q)
     root = state.root_pose
     if base:
-        move = dnu[:6] if tree.base_is_free is None else jnp.where(tree.base_is_free, dnu[:6], jnp.zeros_like(dnu[:6]))
+        move = free_root(tree, dnu[:6])
         center = articulation.link_com_pose[0, :3, None]
         old = spatial.normalize(root[3:, None])
         turn = spatial.quaternion_exp(move[3:, None])
@@ -120,9 +120,7 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     linear = (
         end.root_pose[:3, None] - start.root_pose[:3, None] + spatial.rotate(new, center) - spatial.rotate(old, center)
     )
-    root = jnp.concatenate([linear, angular])[:, 0]
-    if tree.base_is_free is not None:
-        root = jnp.where(tree.base_is_free, root, jnp.zeros_like(root))
+    root = free_root(tree, jnp.concatenate([linear, angular])[:, 0])
     return jnp.concatenate([root, joints])
 
 

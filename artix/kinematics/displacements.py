@@ -119,12 +119,14 @@ def changes_by_displacement(
 ) -> Changes:
     """The changes by all unit displacements, from the motions of the DOFs (``joints``) and of the bodies."""
     above = displacements(tree).above
-    motions = displacement_motions(tree, kin, joints)
-    first = motion_cross(velocity.take(above), motions)
-    second = Motion(
-        *map(jnp.add, motion_cross(acceleration.take(above), motions), motion_cross(velocity.take(above), first))
-    )
-    return Changes(motions, first, second)
+    return changes_below(velocity.take(above), acceleration.take(above), displacement_motions(tree, kin, joints))
+
+
+def changes_below(velocity: Motion, acceleration: Motion, motions: Motion) -> Changes:
+    """The changes by unit displacements ``motions``, from the motions of the bodies above them."""
+    first = motion_cross(velocity, motions)
+    second = map(jnp.add, motion_cross(acceleration, motions), motion_cross(velocity, first))
+    return Changes(motions, first, Motion(*second))
 
 
 def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Motion) -> Motion:

@@ -23,6 +23,7 @@ from artix.kinematics.link_derivatives import (
 from artix.kinematics.links import link_frames
 from artix.kinematics.solve import Motion, generalized_motions, kinematics, root_motion
 from artix.math import spatial
+from artix.math.arrays import block_matrix
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
@@ -296,8 +297,7 @@ def frame_kinematic_regressor(
     rotation = spatial.rotation_matrix(places.rotation)
     arm = jnp.broadcast_to(point, places.position.shape) - places.position
     by_rotation = -spatial.multiply(spatial.skew(arm), rotation)
-    upper = jnp.concatenate([rotation, by_rotation], axis=1)
-    blocks = jnp.concatenate([upper, jnp.concatenate([jnp.zeros_like(rotation), rotation], axis=1)])
+    blocks = block_matrix(rotation, by_rotation, jnp.zeros_like(rotation), rotation)
     carries = jnp.asarray(tree.link_ancestors)[1:, link_of_frame(articulation, frame)[0][0]]
     rows = jnp.moveaxis(blocks * carries[None, None].astype(point.dtype), -1, 1)
     return to_axes(placement, rows.reshape(6, -1), axes)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.evaluation import quantity
-from artix.kinematics.displacements import NUM_ROOT, displacements
+from artix.kinematics.displacements import NUM_ROOT, changes_below, displacements
 from artix.kinematics.solve import (
     Kinematics,
     Motion,
@@ -175,9 +175,7 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
     kin = kinematics(articulation, state)
     motions = _motions(articulation, kin)
     velocity, rate = _fixed_point_motions(articulation, kin, state, acceleration)
-    velocity_above, rate_above = (_above(tree, motion) for motion in (velocity, rate))
-    first = motion_cross(velocity_above, motions)
-    second = _add(motion_cross(rate_above, motions), motion_cross(velocity_above, first))
+    _, first, second = changes_below(_above(tree, velocity), _above(tree, rate), motions)
     rates = motion_cross(_carriers(articulation, velocity, state.root_velocity), motions)
     return JointMotionDerivatives(*(_about_world(kin, x) for x in (first, second, _add(first, rates))))
 

@@ -58,7 +58,7 @@ class LinkAccelerationDerivatives(NamedTuple):
 
 
 class PointMotions(NamedTuple):
-    """Motions of the unit displacements [3, 1, c] about the reference point, and of the points [3, k, 1] they move.
+    """Motions of the unit displacements about the reference point, [3, 1 or k, c], and of points they move, [3, k, 1].
 
     All are relative to the inertial frame that moves with the root's centre of mass.
     """
@@ -187,14 +187,39 @@ def moving_displacements(
 
 def velocity_by_configuration(articulation: Articulation, points: PointMotions) -> Array:
     """Derivatives of the points' velocities, [k, 6, nv]."""
-    motions, first = points.motions, points.first
-    linear = first.linear + spatial.cross(first.angular, points.point) + spatial.cross(motions.angular, points.velocity)
-    angular = first.angular + spatial.cross(motions.angular, points.angular)
-    return _columns(articulation, points, jnp.concatenate([linear, angular]))
+    return _columns(articulation, points, velocity_changes(points))
 
 
 def acceleration_by_configuration(articulation: Articulation, points: PointMotions) -> Array:
     """Derivatives of the points' classical accelerations, [k, 6, nv]."""
+    return _columns(articulation, points, acceleration_changes(points))
+
+
+def acceleration_by_velocity(articulation: Articulation, points: PointMotions) -> Array:
+    """Derivatives of the points' classical accelerations, [k, 6, nv]."""
+    return _columns(articulation, points, acceleration_changes_by_velocity(points))
+
+
+def point_jacobians(articulation: Articulation, points: PointMotions) -> Array:
+    """Jacobians of the points, [k, 6, nv]."""
+    return _columns(articulation, points, moved_points(points), translation=True)
+
+
+def moved_points(points: PointMotions) -> Array:
+    """How unit displacements move points that they carry along, [6, k, c]."""
+    linear = points.motions.linear + spatial.cross(points.motions.angular, points.point)
+    return jnp.concatenate([linear, jnp.broadcast_to(points.motions.angular, linear.shape)])
+
+
+def velocity_changes(points: PointMotions) -> Array:
+    """How unit displacements change the velocities of points that they carry along, [6, k, c]."""
+    motions, first = points.motions, points.first
+    linear = first.linear + spatial.cross(first.angular, points.point) + spatial.cross(motions.angular, points.velocity)
+    return jnp.concatenate([linear, first.angular + spatial.cross(motions.angular, points.angular)])
+
+
+def acceleration_changes(points: PointMotions) -> Array:
+    """How unit displacements change the classical accelerations of points that they carry along, [6, k, c]."""
     motions, first, second = points.motions, points.first, points.second
     linear = (
         second.linear
@@ -207,22 +232,14 @@ def acceleration_by_configuration(articulation: Articulation, points: PointMotio
         - spatial.cross(points.angular, first.angular)
         + spatial.cross(motions.angular, points.angular_acceleration)
     )
-    return _columns(articulation, points, jnp.concatenate([linear, angular]))
+    return jnp.concatenate([linear, angular])
 
 
-def acceleration_by_velocity(articulation: Articulation, points: PointMotions) -> Array:
-    """Derivatives of the points' classical accelerations, [k, 6, nv]."""
+def acceleration_changes_by_velocity(points: PointMotions) -> Array:
+    """How unit velocities change the classical accelerations of points that they move, [6, k, c]."""
     angular, rate = points.motions.angular, points.rate
     linear = rate.linear + spatial.cross(rate.angular, points.point) + 2 * spatial.cross(angular, points.velocity)
-    change = rate.angular - spatial.cross(points.angular, angular)
-    return _columns(articulation, points, jnp.concatenate([linear, change]))
-
-
-def point_jacobians(articulation: Articulation, points: PointMotions) -> Array:
-    """Jacobians of the points, [k, 6, nv]."""
-    linear = points.motions.linear + spatial.cross(points.motions.angular, points.point)
-    angular = jnp.broadcast_to(points.motions.angular, linear.shape)
-    return _columns(articulation, points, jnp.concatenate([linear, angular]), translation=True)
+    return jnp.concatenate([linear, rate.angular - spatial.cross(points.angular, angular)])
 
 
 def _columns(articulation: Articulation, points: PointMotions, rows: Array, translation: bool = False) -> Array:

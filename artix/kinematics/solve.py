@@ -117,10 +117,7 @@ def generalized_motions(articulation: Articulation, kin: Kinematics) -> Array:
 
 def root_motion(tree: Tree, root: Array) -> Motion:
     """A root velocity or acceleration [6] as [3, 1] parts; zero for a fixed base."""
-    if tree.num_base_dofs == 0:
-        root = jnp.zeros_like(root)
-    elif tree.base_is_free is not None:
-        root = jnp.where(tree.base_is_free, root, jnp.zeros_like(root))
+    root = free_root(tree, root) if tree.num_base_dofs else jnp.zeros_like(root)
     return Motion(root[:3, None], root[3:, None])
 
 

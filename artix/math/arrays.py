@@ -71,6 +71,11 @@ def concatenate(arrays: Sequence[Array]) -> Array:
     return device_array(np.concatenate(arrays)) if is_known(*arrays) else jnp.concatenate(arrays)
 
 
+def block_matrix(a: Array, b: Array, c: Array, d: Array) -> Array:
+    """The matrix of the blocks ``[[a, b], [c, d]]`` over the first two axes."""
+    return jnp.concatenate([jnp.concatenate([a, b], axis=1), jnp.concatenate([c, d], axis=1)])
+
+
 def joined(parts: Sequence[Any]) -> Any:
     """Concatenates arrays, or pytrees of them, along their first axes; a single part is returned unchanged."""
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)

@@ -162,6 +162,10 @@ class Value:
         align = align or BITS[scalar] // 8
         return self.code.emit(f"load {type_of(scalar, width)}, ptr {self.name}, align {align}", scalar, width)
 
+    def number(self, place: Value | int) -> Value:
+        """A number out of the list of i32 to which this points, as i64."""
+        return self.offset(place, "i32").load("i32").cast("zext", "i64")
+
     def store(self, value: Value, align: int = 0) -> None:
         """Stores the value at this pointer."""
         align = align or BITS[value.scalar] // 8

@@ -23,9 +23,7 @@ from artix.evaluation.kernels.slots import Slots
 from artix.evaluation.kernels.threads import State
 from artix.evaluation.kernels.transposition import (
     clear,
-    name_clear,
-    name_in,
-    name_out,
+    name_of,
     pointers_to_rows,
     transpose_in,
     transpose_out,
@@ -56,8 +54,10 @@ def lanes_of(program: ScalarProgram) -> int:
 
 def module_texts(program: ScalarProgram) -> Iterator[str]:
     """The kernel in LLVM IR, as modules that define or declare all that they call."""
-    functions = Functions(Plan(program, lanes_of(program)))
-    yield from functions.texts(lambda declarations: functions.handler(declarations))
+    plan = Plan(program, lanes_of(program))
+    functions = Functions(plan)
+    interface = functions.interface()
+    yield from functions.texts(lambda declarations: handler([interface], None, plan.width, plan.size, declarations))
 
 
 class Rows(NamedTuple):
@@ -124,10 +124,6 @@ class Functions:
             body += [write(size, plan.width, self._declarations, flag) for size, flag in sorted(kinds_out)]
         body += [] if with_ is None else [with_(self._declarations)]
         yield self._module.text(body)
-
-    def handler(self, declarations: dict[str, str]) -> str:
-        """The function that XLA calls, if this is the only program."""
-        return handler([self.interface()], None, self._plan.width, self._plan.size, declarations)
 
     def interface(self) -> Interface:
         """What the kernel's handler needs to know."""
@@ -271,7 +267,8 @@ class Functions:
             shape, dtype, array_level = self._program.arguments[argument]
             if array_level == level:
                 numbered = self._is_numbered(argument)
-                count, name = code.integer(math.prod(shape)), name_in(BYTES[kind_of(dtype)], plan.width, numbered)
+                count = code.integer(math.prod(shape))
+                name = name_of("transpose_in", BYTES[kind_of(dtype)], plan.width, numbered)
                 list_ = [self._numbers(state, first)] if numbered else []
                 code.run(name, [*rows_of(argument), rows, count, memory.offset(offset), *list_])
         for array, array_level in plan.arrays.items():
@@ -294,10 +291,8 @@ class Functions:
             slots, list_ = code.value(f"@artix_slots_{index}", "ptr"), [self._numbers(state, first)] if numbered else []
             for column, count, is_zero in plan.runs(index):
                 target = [rows, code.integer(count), start.offset(size * column), stride, *list_]
-                if is_zero:
-                    code.run(name_clear(size, plan.width, numbered), target)
-                else:
-                    code.run(name_out(size, plan.width, numbered), [memory, slots.offset(column, "i32"), *target])
+                name = name_of("clear" if is_zero else "transpose_out", size, plan.width, numbered)
+                code.run(name, target if is_zero else [memory, slots.offset(column, "i32"), *target])
 
     def _tables(self) -> str:
         """The slots of the entries of results, padded by a square, and the program's tables."""

@@ -65,24 +65,16 @@ class Interface(NamedTuple):
     state: State
 
 
-class Lists(NamedTuple):
-    """Present if the rows of each program are listed: then its first buffers are a list of blocks and those of rows.
-
-    Attributes:
-      results_are_joined: whether the programs write rows of the same arrays; otherwise each has its own results.
-    """
-
-    results_are_joined: bool
-
-
 def handler(
-    programs: Sequence[Interface], lists: Lists | None, width: int, memory: int, declarations: dict[str, str]
+    programs: Sequence[Interface], are_joined: bool | None, width: int, memory: int, declarations: dict[str, str]
 ) -> str:
     """The function ``artix_handler`` and what it calls, except ``artix_prepare`` and ``artix_block``.
 
     Args:
       programs: the expected buffers: the arguments of all programs, then their results.
-      lists: how rows are listed; if they are not, there is one program.
+      are_joined: if the rows of each program are listed, whether all write rows of the same arrays; otherwise each has
+        its own results. Then the first buffers are a list of blocks and those of rows. ``None`` if rows are not listed:
+        there is one program.
       width: robots per block.
       memory: bytes of a task's memory.
       declarations: declarations of called functions.
@@ -93,7 +85,7 @@ def handler(
         [
             f'@artix_message = internal constant [{length} x i8] c"{message}"',
             *functions(width, memory, declarations),
-            _handler(programs, lists, width, declarations),
+            _handler(programs, are_joined, width, declarations),
         ]
     )
 
@@ -130,7 +122,7 @@ class _Buffers:
         return differs
 
 
-def _handler(programs: Sequence[Interface], lists: Lists | None, width: int, declarations: dict[str, str]) -> str:
+def _handler(programs: Sequence[Interface], are_joined: bool | None, width: int, declarations: dict[str, str]) -> str:
     code = Code("ptr @artix_handler(ptr %frame)", declarations)
     frame = code.value("%frame", "ptr")
     _answer_query(code, frame)
@@ -138,10 +130,10 @@ def _handler(programs: Sequence[Interface], lists: Lists | None, width: int, dec
     code.label("done")
     code.lines.append("  ret ptr null")
     code.label("execute")
-    api, num_lists = frame.offset(_API).load("ptr"), 0 if lists is None else 1 + len(programs)
+    api, num_lists = frame.offset(_API).load("ptr"), 0 if are_joined is None else 1 + len(programs)
     listed, arguments = _Buffers(frame, _ARGUMENTS), _Buffers(frame, _ARGUMENTS, num_lists)
     results = _Buffers(frame, _RESULTS)
-    joined, has_items = lists is None or lists.results_are_joined, programs[0].has_items
+    joined, has_items = are_joined is not False, programs[0].has_items
     all_arguments = [argument for program in programs for argument in program.arguments]
     all_results = [result for program in programs[: 1 if joined else None] for result in program.results]
     differs = (frame.load("i64") < _FRAME_SIZE) | arguments.count.differs(num_lists + len(all_arguments))

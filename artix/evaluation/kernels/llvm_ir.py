@@ -6,16 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from artix.evaluation.kernels.code import constant, suffix_of, type_of
-from artix.evaluation.kernels.elementary import definition, name_of
+from artix.evaluation.kernels.elementary import FUNCTIONS, definition, name_of
 from artix.evaluation.kernels.machine import KernelError, function_attributes
 from artix.evaluation.kernels.program_lists import SCALARS, ProgramLists
 from artix.evaluation.scalar_program import Kind, Op, array_operand
 
-_ELEMENTARY = {
-    Op.POW: "pow", Op.ATAN2: "atan2", Op.SIN: "sin", Op.COS: "cos", Op.TAN: "tan", Op.ASIN: "asin", Op.ACOS: "acos",
-    Op.ATAN: "atan", Op.SINH: "sinh", Op.COSH: "cosh", Op.TANH: "tanh", Op.EXP: "exp", Op.EXPM1: "expm1",
-    Op.LOG: "log", Op.LOG1P: "log1p", Op.CBRT: "cbrt",
-}  # fmt: skip
+_ELEMENTARY = {Op[name.upper()]: name for name in FUNCTIONS}
 _INTRINSICS = {Op.SQRT: "sqrt", Op.FLOOR: "floor", Op.CEIL: "ceil", Op.ROUND: "roundeven"}
 _COMPARISONS = {  # of floats, integers and bools
     Op.LT: ("olt", "slt", "ult"),
@@ -124,11 +120,11 @@ class Instructions:
     def _intrinsic(self, name: str, scalar: str, *operands: str) -> str:
         kind = type_of(scalar, self._width)
         full = f"llvm.{name}.{suffix_of(scalar, self._width)}"
-        if full not in self._declarations:
-            flag = ", i1" if name == "abs" else ""
-            self._declarations[full] = f"declare {kind} @{full}({', '.join([kind] * len(operands))}{flag})"
-        flag = ", i1 false" if name == "abs" else ""
-        return f"call {kind} @{full}({', '.join(f'{kind} {operand}' for operand in operands)}{flag})"
+        types, values = [kind] * len(operands), [f"{kind} {operand}" for operand in operands]
+        if name == "abs":  # Of the smallest integer it is that integer.
+            types, values = [*types, "i1"], [*values, "i1 false"]
+        self._declarations[full] = f"declare {kind} @{full}({', '.join(types)})"
+        return f"call {kind} @{full}({', '.join(values)})"
 
     def operation(self, number: int) -> str:
         """Appends the instructions for a scalar, and returns its name."""
@@ -271,10 +267,8 @@ class Instructions:
         if source == Kind.INT32:
             return self.emit(f"sitofp {old} {value} to {new}")
         if kind == Kind.INT32:
-            result = f"i32.{suffix_of(SCALARS[source], self._width)}"
-            if self._width > 1:
-                result = f"v{self._width}{result}"
-            name = f"llvm.fptosi.sat.{result}"
+            name = ".".join(suffix_of(scalar, self._width) for scalar in ("i32", SCALARS[source]))
+            name = f"llvm.fptosi.sat.{name}"
             self._declarations[name] = f"declare {new} @{name}({old})"
             return self.emit(f"call {new} @{name}({old} {value})")
         return self.emit(f"{'fpext' if kind == Kind.FLOAT64 else 'fptrunc'} {old} {value} to {new}")

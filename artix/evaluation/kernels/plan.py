@@ -12,9 +12,7 @@ import numpy as np
 from artix.evaluation.kernels.machine import KernelError
 from artix.evaluation.kernels.program_lists import ProgramLists
 from artix.evaluation.kernels.transposition import tile_columns
-from artix.evaluation.scalar_program import BYTES, Kind, Op, ScalarProgram
-
-_KINDS = {"bool": Kind.BOOL, "int32": Kind.INT32, "float32": Kind.FLOAT32, "float64": Kind.FLOAT64}
+from artix.evaluation.scalar_program import BYTES, KINDS, Kind, Op, ScalarProgram
 
 #: Operations of a function into which a level is split, and functions of a module. The time of LLVM's register
 #: allocator grows faster than the size of a function, and a large function spills more values than pass through memory
@@ -32,10 +30,10 @@ def kind_of(dtype: np.dtype) -> Kind:
     Raises:
       KernelError: kernels have no such kind.
     """
-    name = np.dtype(dtype).name
-    if name not in _KINDS:
-        raise KernelError(f"kernels support arrays of bool, int32, float32 and float64, not of {name}")
-    return _KINDS[name]
+    dtype = np.dtype(dtype)
+    if dtype not in KINDS:
+        raise KernelError(f"kernels support arrays of bool, int32, float32 and float64, not of {dtype}")
+    return KINDS[dtype]
 
 
 def result_kinds(program: ScalarProgram) -> list[Kind]:
@@ -79,7 +77,7 @@ class Plan:
     contiguous.
 
     Args:
-      program: the program.
+      program: the program, without scalars that no result needs.
       width: robots per block, one in each lane.
     """
 
@@ -89,7 +87,8 @@ class Plan:
         for _, dtype, _ in program.arguments:
             kind_of(dtype)
         self.result_kinds = result_kinds(program)
-        self._size = 0
+        self.size = 0
+        """Bytes of a task's memory."""
         self._scalars: dict[int, int] = {}
         self._vectors: dict[int, int] = {}
         self._pointers: dict[int, int] = {}
@@ -99,7 +98,6 @@ class Plan:
         """For such arguments of level 1, the slot of the address of the next block's rows."""
         self.levels_of_loops = [self._level_of_loop(number) for number in range(len(program.loops))]
         self._results = sorted({int(r) for result in program.results for r in np.unique(result)})
-        self._find_needed()
         self._split()
         self._allocate_slots()
 
@@ -107,11 +105,6 @@ class Plan:
     def has_items(self) -> bool:
         """Whether there is a level 2."""
         return any(level == 2 for _, _, level in self.program.arguments)
-
-    @property
-    def size(self) -> int:
-        """Bytes of a task's memory."""
-        return self._size
 
     def rows_ahead(self, is_scattered: Callable[[int], bool]) -> tuple[dict[int, int], dict[int, int], int, int]:
         """What :class:`~artix.evaluation.kernels.read_ahead.ReadAhead` takes, without arguments of scattered rows."""
@@ -167,19 +160,6 @@ class Plan:
         runs.append((last, references.size - last, False))
         return [run for run in runs if run[1]]
 
-    def _find_needed(self) -> None:
-        lists = self.lists
-        live = np.zeros(len(lists.operations), bool)
-        live[[r >> 1 for r in self._results]] = True
-        live[[r >> 1 for loop in self.program.loops for r in loop.references]] = True
-        marks = live.tolist()
-        for number in range(len(marks) - 1, -1, -1):
-            if marks[number] and lists.operations[number] > Op.CONSTANT:
-                for reference in lists.operands[number]:
-                    if reference >= 0:
-                        marks[reference >> 1] = True
-        self._needed = [number for number, mark in enumerate(marks) if mark]
-
     def _split(self) -> None:
         """Splits each level into functions, and finds the scalars that they pass to each other."""
         lists = self.lists
@@ -187,8 +167,8 @@ class Plan:
         part_of: dict[int, int] = {}
         stages, count = self.program.stages.tolist(), 2 * len(self.program.loops) + 1
         groups: list[list[int]] = [[] for _ in range(3 * count)]
-        for number in self._needed:
-            if lists.operations[number] > Op.CONSTANT:
+        for number, operation in enumerate(lists.operations):
+            if operation > Op.CONSTANT:
                 groups[lists.levels[number] * count + stages[number]].append(number)
         for group, operations in enumerate(groups):
             bounds = [0, *_split_points(lists, operations), len(operations)]
@@ -199,7 +179,7 @@ class Plan:
         self._find_kept(part_of)
         self.arrays = lists.arrays_loaded
         """The arrays from which entries are loaded, with their levels."""
-        self.inputs = [number for number in self._needed if lists.operations[number] == Op.INPUT]
+        self.inputs = [number for number, operation in enumerate(lists.operations) if operation == Op.INPUT]
         self._find_stores(part_of)
 
     def _find_kept(self, part_of: dict[int, int]) -> None:
@@ -269,8 +249,8 @@ class Plan:
             self._pointers[array] = self._allocate(8 * (self.width if level else 1))
         for number in sorted({*self.kept, *self.inputs}):
             if lists.levels[number] == 0:
-                self._scalars[number] = self._size
-                self._size += 8
+                self._scalars[number] = self.size
+                self.size += 8
         self._allocate(0)
 
     def _allocate_kept(self) -> None:
@@ -317,8 +297,8 @@ class Plan:
 
     def _allocate(self, size: int) -> int:
         """Allocates memory at a multiple of 64 bytes."""
-        start = -(-self._size // 64) * 64
-        self._size = start + size
+        start = -(-self.size // 64) * 64
+        self.size = start + size
         return start
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from artix.evaluation.kernels.code import Code, Value
+from artix.evaluation.kernels.code import Code
 from artix.evaluation.kernels.cpu import Functions, Rows
-from artix.evaluation.kernels.handler import Interface, Lists, handler
+from artix.evaluation.kernels.handler import Interface, handler
 from artix.evaluation.kernels.llvm_ir import Module
 from artix.evaluation.kernels.machine import compile_modules, pack, require, vector_bytes
 from artix.evaluation.kernels.plan import Plan
@@ -81,7 +81,7 @@ def _module_texts(
     body = [
         _prepare(sizes, declarations),
         _block(sizes, width, declarations),
-        handler(interfaces, Lists(results_are_joined), width, sizes[-1], declarations),
+        handler(interfaces, results_are_joined, width, sizes[-1], declarations),
     ]
     yield module.text(body)
 
@@ -100,12 +100,8 @@ def _block(sizes: Sequence[int], width: int, declarations: dict[str, str]) -> st
     code = Code("internal void @artix_block(ptr %state, ptr %memory, i64 %first)", declarations)
     state, memory, place = code.value("%state", "ptr"), code.value("%memory", "ptr"), code.value("%first", "i64")
     entry = state.offset(State.ORDER).load("ptr").offset(place / width * 2, "i32")
-    chosen, first = _entry(entry, 0), _entry(entry, 1)
+    chosen, first = entry.number(0), entry.number(1)
     for number, start in enumerate(sizes[:-1]):
         with code.when(chosen.equals(number)):
             code.run(f"artix_block_{number}", [state, memory.offset(start), first])
     return code.text()
-
-
-def _entry(pointer: Value, index: int) -> Value:
-    return pointer.offset(index, "i32").load("i32").cast("zext", "i64")

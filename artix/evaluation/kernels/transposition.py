@@ -60,12 +60,12 @@ def _pieces_joined(vectors: list[Value], piece: int) -> list[Value]:
 
 
 def _row_pointers(
-    code: Code, start: Value, stride: Value, rows: Value, width: int, numbers: Value | None = None
+    code: Code, start: Value, stride: Value, rows: Value, width: int, numbers: Value | None
 ) -> list[Value]:
     """The address of each row; that of the last one for missing rows. Rows follow each other unless numbered."""
     if numbers is not None:
-        of_lanes = (numbers.offset((rows > k).where(code.integer(k), rows - 1), "i32") for k in range(width))
-        return [start.offset(number.load("i32").cast("zext", "i64") * stride) for number in of_lanes]
+        lanes = ((rows > k).where(code.integer(k), rows - 1) for k in range(width))
+        return [start.offset(numbers.number(lane) * stride) for lane in lanes]
     pointers = [start]
     none = code.integer(0)
     for k in range(1, width):
@@ -75,8 +75,13 @@ def _row_pointers(
 
 def _first_columns(code: Code, count: Value, width: int) -> Value:
     """A mask of the first ``count`` lanes."""
-    lanes = ", ".join(f"i64 {k}" for k in range(width))
-    return code.value(f"<{lanes}>", "i64", width) < count.splat(width)
+    return _lanes(code, width) < count.splat(width)
+
+
+def _lanes(code: Code, width: int) -> Value:
+    """The number of each lane."""
+    numbers = ", ".join(f"i64 {k}" for k in range(width))
+    return code.value(f"<{numbers}>", "i64", width)
 
 
 def _tiles(code: Code, columns: Value, width: int):
@@ -93,17 +98,19 @@ def _declare_masked(code: Code, scalar: str, width: int) -> tuple[str, str]:
     return load, store
 
 
-def name_in(size: int, width: int, numbered: bool = False) -> str:
-    """The name of the function that :func:`transpose_in` writes."""
-    return f"artix_transpose_in_{8 * size}_{width}{'_numbered' * numbered}"
+def name_of(what: str, size: int, width: int, numbered: bool) -> str:
+    """The name of a function that this module writes.
+
+    Args:
+      what: ``"transpose_in"``, ``"transpose_out"`` or ``"clear"``, the name of its writer.
+      size: bytes per entry.
+      width: lanes of a vector.
+      numbered: whether its rows are those of a list.
+    """
+    return f"artix_{what}_{8 * size}_{width}{'_numbered' * numbered}"
 
 
-def name_out(size: int, width: int, numbered: bool = False) -> str:
-    """The name of the function that :func:`transpose_out` writes."""
-    return f"artix_transpose_out_{8 * size}_{width}{'_numbered' * numbered}"
-
-
-def transpose_in(size: int, width: int, declarations: dict[str, str], numbered: bool = False) -> str:
+def transpose_in(size: int, width: int, declarations: dict[str, str], numbered: bool) -> str:
     """``void (from, row stride in bytes, rows, columns, to)``: transposes rows to consecutive vectors of columns.
 
     Args:
@@ -113,7 +120,7 @@ def transpose_in(size: int, width: int, declarations: dict[str, str], numbered: 
       numbered: whether the rows are not the first ones, but those of a last parameter, a list of i32.
     """
     parameters = "ptr %from, i64 %stride, i64 %rows, i64 %columns, ptr %to" + ", ptr %numbers" * numbered
-    code = Code(f"internal void @{name_in(size, width, numbered)}({parameters})", declarations)
+    code = Code(f"internal void @{name_of('transpose_in', size, width, numbered)}({parameters})", declarations)
     start, to = code.value("%from", "ptr"), code.value("%to", "ptr")
     stride, rows, columns = (code.value(name, "i64") for name in ("%stride", "%rows", "%columns"))
     scalar, numbers = INTEGERS[size], code.value("%numbers", "ptr") if numbered else None
@@ -156,7 +163,7 @@ def _joined(vectors: list[Value]) -> Value:
     return first.shuffle(second, list(range(2 * first.width)))
 
 
-def transpose_out(size: int, width: int, declarations: dict[str, str], numbered: bool = False) -> str:
+def transpose_out(size: int, width: int, declarations: dict[str, str], numbered: bool) -> str:
     """``void (memory, slots, rows, columns, to, row stride in bytes)``: transposes vectors to rows.
 
     ``slots`` are i32 offsets of the vectors in memory, at least ``width`` of them. Lanes beyond ``rows`` are not
@@ -169,21 +176,20 @@ def transpose_out(size: int, width: int, declarations: dict[str, str], numbered:
       numbered: whether the rows are not the first ones, but those of a last parameter, a list of i32.
     """
     parameters = "ptr %from, ptr %slots, i64 %rows, i64 %columns, ptr %to, i64 %stride" + ", ptr %numbers" * numbered
-    code = Code(f"internal void @{name_out(size, width, numbered)}({parameters})", declarations)
+    code = Code(f"internal void @{name_of('transpose_out', size, width, numbered)}({parameters})", declarations)
     start, slots, to = (code.value(name, "ptr") for name in ("%from", "%slots", "%to"))
     rows, columns, stride = (code.value(name, "i64") for name in ("%rows", "%columns", "%stride"))
     scalar, numbers = INTEGERS[size], code.value("%numbers", "ptr") if numbered else None
     pointers = [] if numbers is None else _row_pointers(code, to, stride, rows, width, numbers)
 
     def vector(index: Value, k: int) -> Value:
-        slot = slots.offset(index + k, "i32").load("i32").cast("zext", "i64")
-        return start.offset(slot).load(scalar, width)
+        return start.offset(slots.number(index + k)).load(scalar, width)
 
     if size == 1:
         with code.loop(columns) as column:
-            source = start.offset(slots.offset(column, "i32").load("i32").cast("zext", "i64"))
+            source = start.offset(slots.number(column))
             with code.loop(rows) as row:
-                number = row if numbers is None else numbers.offset(row, "i32").load("i32").cast("zext", "i64")
+                number = row if numbers is None else numbers.number(row)
                 to.offset(number * stride + column).store(source.offset(row).load("i8"))
         return code.text()
     _, store = _declare_masked(code, scalar, width)
@@ -212,12 +218,7 @@ def transpose_out(size: int, width: int, declarations: dict[str, str], numbered:
     return code.text()
 
 
-def name_clear(size: int, width: int, numbered: bool = False) -> str:
-    """The name of the function that :func:`clear` writes."""
-    return f"artix_clear_{8 * size}_{width}{'_numbered' * numbered}"
-
-
-def clear(size: int, width: int, declarations: dict[str, str], numbered: bool = False) -> str:
+def clear(size: int, width: int, declarations: dict[str, str], numbered: bool) -> str:
     """``void (rows, columns, to, row stride in bytes)``: stores zeros in columns of rows, at least ``width`` of them.
 
     Args:
@@ -227,11 +228,11 @@ def clear(size: int, width: int, declarations: dict[str, str], numbered: bool = 
       numbered: whether the rows are not the first ones, but those of a last parameter, a list of i32.
     """
     parameters = "i64 %rows, i64 %columns, ptr %to, i64 %stride" + ", ptr %numbers" * numbered
-    code = Code(f"internal void @{name_clear(size, width, numbered)}({parameters})", declarations)
+    code = Code(f"internal void @{name_of('clear', size, width, numbered)}({parameters})", declarations)
     rows, columns, stride = (code.value(name, "i64") for name in ("%rows", "%columns", "%stride"))
     scalar, zeros = INTEGERS[size], code.value("zeroinitializer", INTEGERS[size], width)
     with code.loop(rows) as row:
-        number = code.value("%numbers", "ptr").offset(row, "i32").load("i32").cast("zext", "i64") if numbered else row
+        number = code.value("%numbers", "ptr").number(row) if numbered else row
         start = code.value("%to", "ptr").offset(number * stride)
         loop, column_of = _tiles(code, columns, width)
         with loop as index:
@@ -241,8 +242,6 @@ def clear(size: int, width: int, declarations: dict[str, str], numbered: bool = 
 
 def pointers_to_rows(code: Code, start: Value, stride: Value, rows: Value, width: int) -> Value:
     """Pointers to the array of each robot of a block; lanes without a robot get the last one's."""
-    numbers = ", ".join(f"i64 {lane}" for lane in range(width))
-    lanes = code.value(f"<{numbers}>", "i64", width)
-    last = (rows - 1).splat(width)
+    lanes, last = _lanes(code, width), (rows - 1).splat(width)
     offsets = (lanes < last).where(lanes, last) * stride.splat(width)
     return code.emit(f"getelementptr i8, ptr {start.name}, {offsets.type} {offsets.name}", "ptr", width)
