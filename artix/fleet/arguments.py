@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -97,6 +99,15 @@ def with_members(values: Array, sharding: Sharding | None) -> Array:
     """
     explicit = isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types
     return jax.device_put(values, sharding) if explicit else values
+
+
+def on_mesh_of(articulation: Any) -> AbstractContextManager[Any]:
+    """A context within a trace, where the members' mesh is set if its axes are explicit.
+
+    Without it, JAX 0.12 may reuse what it traced before, such as ``jnp.where``, for arrays that lie on no mesh.
+    """
+    mesh = jax.typeof(jax.tree.leaves(articulation)[0]).sharding.mesh
+    return contextlib.nullcontext() if mesh.empty else jax.sharding.use_abstract_mesh(mesh)
 
 
 def static_options(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -19,6 +19,7 @@ from artix.fleet.arguments import (
     joined_states,
     member_topology,
     num_parts,
+    on_mesh_of,
     static_options,
     with_members,
 )
@@ -363,9 +364,13 @@ class Fleet:
 def _evaluate(function, options, articulation, state, *arguments):
     # A kernel keeps what is intermediate in the caches by itself.
     batched = jax.vmap if kernels_are_on() else vmap_in_blocks
-    return batched(partial(function, **dict(options)))(articulation, state, *arguments)
+    with on_mesh_of(articulation):
+        return batched(partial(function, **dict(options)))(articulation, state, *arguments)
 
 
 @jax.jit
 def _random_states(articulation, keys, velocity_scale):
-    return jax.vmap(lambda member, key: random_state(member, key, velocity_scale=velocity_scale))(articulation, keys)
+    with on_mesh_of(articulation):
+        return jax.vmap(lambda member, key: random_state(member, key, velocity_scale=velocity_scale))(
+            articulation, keys
+        )
