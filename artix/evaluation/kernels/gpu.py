@@ -20,7 +20,6 @@ from artix.evaluation.kernels.nvptx import compile_to_ptx
 from artix.evaluation.kernels.program_lists import tables_of
 from artix.evaluation.kernels.transposition import INTEGERS
 from artix.evaluation.scalar_program import BYTES, Kind, ScalarProgram
-from artix.evaluation.scalar_schedule import fewest_live
 
 #: The name of the kernel in its module.
 NAME = "artix_kernel"
@@ -44,14 +43,14 @@ def build_for_gpu(program: ScalarProgram, mapped: Sequence[Mapped], has_items: b
     """A kernel of a program for NVIDIA GPUs.
 
     Args:
-      program: the program of one robot.
+      program: the program of one robot, in order of computation.
       mapped: for each argument, which of the batches it has rows for.
       has_items: whether each robot has a batch of items.
 
     Raises:
       KernelError: this LLVM has no GPU target, or there are no kernels for arrays of such types.
     """
-    layout = Layout(fewest_live(program), mapped, has_items)
+    layout = Layout(program, mapped, has_items)
     return GpuKernel(compile_to_ptx(GpuModule(layout).text()), has_items and not layout.loops_over_items)
 
 
