@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 
@@ -56,10 +55,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def check_folder(output: str) -> None:
-    """Raises :class:`CommandFailure` unless the folder of an output file exists."""
-    folder = Path(output).resolve().parent
-    if not folder.is_dir():
-        raise CommandFailure(f"there is no folder {str(folder)!r}; create it or save elsewhere")
+    """Raises :class:`CommandFailure` if an output file cannot be written: no such folder, no permission, a folder."""
+    from artix.io.common.atomic_file import check_writable  # Commands that write nothing start without it.
+
+    try:
+        check_writable(output)
+    except OSError as error:
+        raise CommandFailure(f"{output!r} cannot be written: {error.strerror}; save elsewhere") from error
 
 
 def refused(issues: Sequence[Any], message: str) -> int:

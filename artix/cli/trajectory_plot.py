@@ -16,6 +16,7 @@ import artix
 from artix.cli.demo_plot import GRID, INK, MUTED, PAPER
 from artix.cli.trajectory_results import ReachResult, SwingUpResult
 from artix.examples import swing_up
+from artix.io.common.atomic_file import write_atomically
 
 TIME_COLORS = LinearSegmentedColormap.from_list("time", ["#d9d6cc", "#8fb8cc", "#2e86ab", "#7d4fa8", "#e4572e"])
 ROBOT_COLORS = ("#e4572e", "#e8a628", "#2e86ab", "#5b8e3c", "#7d4fa8", "#c2478d", "#3aa6a0", "#6b705c")
@@ -44,7 +45,7 @@ def save_plot(swung: SwingUpResult, reached: ReachResult, output: str) -> None:
     _draw_arm(figure.add_axes((left[0], 0.02, left[1], 0.365)), reached)
     _draw_effort(figure.add_axes((middle[0], 0.09, middle[1], 0.29)), reached)
     _draw_iterations(figure.add_axes((right[0], 0.09, right[1], 0.29)), reached)
-    figure.savefig(output, facecolor=PAPER)
+    write_atomically(output, lambda part: figure.savefig(part, format=part.suffix[1:] or "png", facecolor=PAPER))
 
 
 # --- the swing-up ---------------------------------------------------------------------------------------------------
