@@ -281,7 +281,7 @@ def test_repaired_inertias_have_the_same_axes_and_moments_raised_as_little_as_ne
 
 
 def test_repairs_are_reported_and_only_made_on_request():
-    text = two_links("").replace('izz="0.1"', 'izz="0.5"', 1).replace("</joint>", '<mimic joint="nobody"/></joint>')
+    text = two_links(LIMIT).replace('izz="0.1"', 'izz="0.5"', 1).replace("</joint>", '<mimic joint="nobody"/></joint>')
     with pytest.raises(DescriptionError) as caught:
         load_urdf(text)
     (issue,) = caught.value.issues

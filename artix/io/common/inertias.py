@@ -96,16 +96,20 @@ def _checked_inertia(
     if problem is None:
         if mass > 0.0 and not np.any(inertia):
             point = f"a point mass: {mass:g} kg without rotational inertia"
-            report.warning(place, point, "give the inertia about the centre of mass [kg m^2]")
+            fix = "nothing, unless its inertia about the centre of mass matters [kg m^2]"
+            report.note(place, point, fix, "point masses: no rotational inertia")
         return inertia, False
     if repair:
         repaired = repaired_inertia(inertia) if mass > 0.0 else np.zeros((3, 3))
-        report.repaired(place, f"{problem}; now {principal_inertias(repaired)}", "correct it in the file")
+        several = "{count} links had physically impossible inertias"
+        report.repaired(place, f"{problem}; now {principal_inertias(repaired)}", "correct it in the file", several)
         return repaired, False
     if negative or strict:
         report.error(place, problem, "correct it, or pass repair=('inertia',) to the reader")
         return inertia, False
-    report.warning(place, f"{problem}; used as given", "correct it, or read with repair=('inertia',)")
+    have = "{count} links have physically impossible inertias, used as given"
+    message = f"link {link.name!r} has a physically impossible inertia, used as given: {problem}"
+    report.warning(place, message, "correct it, or read with repair=('inertia',); strict=True refuses it", have)
     return inertia, True
 
 
