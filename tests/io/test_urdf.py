@@ -177,7 +177,7 @@ def test_what_is_not_dynamics_is_ignored():
     issues = check_urdf(text)
     [controller] = [issue for issue in issues if "<safety_controller> in <joint>" in issue.message]
     box, meshes = (issue for issue in issues if issue is not controller)
-    assert meshes.message == "the meshes of <collision> are left out (links tip)"
+    assert meshes.message == "collision meshes are left out, and links touch nothing without them: tip"
     assert box.message == "left out: size='1 1' is malformed: found 2 numbers"
     assert {meshes.severity, box.severity} == {"warning"}
     assert float(load_urdf(text).link_mass.sum()) == 4

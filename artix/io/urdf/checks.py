@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from artix.io.common.collision_meshes import report_missing_meshes
 from artix.io.common.diagnostics import Report
 from artix.io.common.names import listed
 from artix.io.common.xml_tree import Element
@@ -48,7 +49,9 @@ def check_unread(robot: Element, report: Report) -> None:
     if found:
         first = min((elements[0] for elements in found.values()), key=lambda element: element.line)
         counts = [f"{what} ({len(of)} times)" if len(of) > 1 else what for what, of in found.items()]
-        report.warning(first, f"not read: {listed(counts)}", "correct what is misspelt; else nothing, unless it matters")
+        report.warning(
+            first, f"not read: {listed(counts)}", "correct what is misspelt; else nothing, unless it matters"
+        )
 
 
 def check_tree(robot: UrdfRobot, report: Report) -> list[str]:
@@ -115,7 +118,10 @@ def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
             has_mass[joint.parent] |= has_mass[name]
         elif not carries_mass[name]:
             singular = "the mass matrix may be singular"
-            message, several = f"it moves no mass (link {name!r} and all below): {singular}", f"no mass moves; {singular}"
+            message, several = (
+                f"it moves no mass (link {name!r} and all below): {singular}",
+                f"no mass moves; {singular}",
+            )
             fix = "give the link an <inertial>, or the joint armature after reading"
             report.warning(joint.element, message, fix, several)
         elif not has_mass[name]:
@@ -143,19 +149,19 @@ def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None
 def check_meshes_left_out(robot: UrdfRobot, order: list[str], report: Report, *, fixed_base: bool) -> None:
     """Reports that the meshes of ``<collision>`` are left out.
 
-    This is a warning if a floating robot would sink into the ground without a word: if it keeps other shapes, or if a
-    link at an end, such as a foot, has lost all of its own. Otherwise it is only a note.
+    This is a warning if a floating robot would sink into the ground without a word: if some links keep shapes, or if a
+    link at an end, such as a foot, has none without its mesh. Otherwise it is only a note.
     """
     lost = [name for name in order if robot.links[name].lost]
-    if not lost:
-        return
-    keeps = any(robot.links[name].geometries for name in order)
+    bare = [name for name in lost if not robot.links[name].geometries]
+    others = [name for name in order if robot.links[name].geometries]
     inner = {joint.parent for joint in robot.joints.values()}
-    bare_end = any(name not in inner and not robot.links[name].geometries for name in lost)
-    message = f"the meshes of <collision> are left out (links {listed(lost)})"
-    fix = "where contact matters, read them with meshes='hull' or 'capsule', or write a primitive"
-    tell = report.warning if not fixed_base and (keeps or bare_end) else report.note
-    tell(robot.element, message, fix)
+    if not fixed_base and bare and (others or not inner.issuperset(bare)):
+        report_missing_meshes(report, robot.element, bare, others)
+    elif lost:
+        message = f"the meshes of <collision> are left out (links {listed(lost)})"
+        fix = "where contact matters, read them with meshes='hull' or 'capsule', or write a primitive"
+        report.note(robot.element, message, fix)
 
 
 def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str]) -> dict[str, UrdfMimic]:

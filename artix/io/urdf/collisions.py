@@ -46,10 +46,11 @@ def read_collisions(link: Element, report: Report, folder: MeshFolder) -> tuple[
     for element in link.all("collision"):
         trial = Report(report.file)
         shape = read_shape(element, trial)
-        for issue in trial.issues:
-            if issue.severity == "error":
+        if trial.num_errors:
+            for issue in trial.errors:
                 report.changed(element, f"left out: {issue.message}", issue.fix)
-            else:
+        else:
+            for issue in trial.issues:
                 report.changed(Location(issue.element, issue.line), issue.message, issue.fix)
         if shape is None and not trial.num_errors and folder.meshes is not None:
             found = _mesh(element, report, folder, folder.meshes)

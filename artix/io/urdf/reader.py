@@ -110,7 +110,7 @@ def load_urdf(
       True ('hinge',)
     """
     report, robot, order, mimics = _read(path_or_text, repair, strict, meshes, packages, fixed_base)
-    report.warn()
+    report.finish()
     assert robot is not None  # An unreadable document is an error.
     builder = ArticulationBuilder(
         fixed_base=_is_fixed(order, fixed_base),
@@ -166,7 +166,7 @@ def check_urdf(
       [(5, '<joint name="hinge">')]
     """
     report, *_ = _read(path_or_text, repair, strict, meshes, packages, fixed_base)
-    return report.summary()
+    return sorted(report.issues, key=lambda issue: issue.line)
 
 
 #: The report, the robot (``None`` if unreadable), the link names with parents first, mimic relations by follower.
