@@ -131,6 +131,7 @@ CHANGES = {
     "neither lower nor upper": ('lower="-1" upper="1" ', "", 21, "neither lower nor upper is given"),
     "a fixed joint that mimics": (TYPE, 'name="elbow" type="fixed"', 28, "a fixed joint cannot follow another"),
     "two axes": ('<axis xyz="0 1 0"/>', '<axis xyz="0 1 0"/><axis xyz="1 0 0"/>', 20, "a second <axis>; the first is on line 20"),
+    "an axis without numbers": ('<axis xyz="0 1 0"/>', "<axis/>", 20, "'xyz' is missing: read as the x axis"),
     "two origins": ('<parent link="base"/>', '<origin/><parent link="base"/>', 18, "a second <origin>; the first is on line 17"),
     "no effort": ('effort="10"', 'effort="0"', 21, "effort is 0; read as no limit"),
     "no velocity": ('velocity="3"', 'velocity="0.0"', 21, "velocity is 0; read as no limit"),

@@ -253,6 +253,8 @@ def _joint_type(element: Element, report: Report) -> str:
 def _axis(element: Element, report: Report) -> np.ndarray:
     axis_element = read_child(report, element, "axis")
     axis = np.array(read_numbers(report, axis_element, "xyz", (1.0, 0.0, 0.0)))
+    if axis_element is not None and "xyz" not in axis_element.attributes:
+        report.changed(axis_element, "the attribute 'xyz' is missing: read as the x axis", 'write xyz="..."')
     length = float(np.linalg.norm(axis))
     if axis_element is not None and length < 1e-9:
         report.error(axis_element, "the joint axis has length zero", 'give the axis a direction, such as xyz="0 0 1"')
