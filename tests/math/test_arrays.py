@@ -84,14 +84,14 @@ def test_what_is_traced_stays_traced() -> None:
 def test_masked_arrays_are_refused_where_they_would_lose_their_mask():
     """Under the mask is a number like any other; JAX itself refuses such arrays as arguments of its functions."""
     robot = artix.robots.load("double_pendulum")
-    ones = np.ma.masked_array(np.ones(3, np.float32), mask=[True, False, False])
+    ones = np.ma.masked_array(np.ones(3, robot.dtype), mask=[True, False, False])
     broken = robot.replace(link_mass=ones)
     builder = artix.ArticulationBuilder()
     root = builder.add_link()
     for use in (
         lambda: builder.add_link(mass=1.0, inertia=ones),
         lambda: builder.add_link(mass=ones[0]),
-        lambda: builder.add_link(root, artix.Joint.revolute(limits=[ones[:2]])),
+        lambda: (builder.add_link(root, artix.Joint.revolute(limits=[ones[:2]])), builder.build()),
         lambda: artix.load_urdf(artix.robots.path("arm7"), gravity=ones),
         lambda: broken.astype("float32"),
         lambda: artix.save(broken, "unused.npz"),
