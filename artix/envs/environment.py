@@ -219,6 +219,8 @@ class Environment:
         end = evaluated(self._static, step, state.articulation_state, is_finite, steps)
         info = {"truncation": end.truncation, "steps": end.steps, "key": key, "randomized": randomized}
         info["contact_memory"] = end.contact_memory
+        if "final_obs" in state.info:  # A state of an environment with automatic resets keeps its structure.
+            info["final_obs"] = end.obs
         return EnvState(end.state, end.obs, end.reward, end.done, end.metrics, info | end.memory)
 
     def model(
