@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
 from artix.envs import random_numbers
@@ -252,7 +253,7 @@ class Environment:
                 "environment is one robot: use jax.vmap over batches"
             )
         action = jnp.asarray(action, self.articulation.dtype)
-        if not isinstance(action, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(action))):
+        if not isinstance(action, jax.core.Tracer) and not np.isfinite(np.asarray(action)).all():
             raise ValueError(f"{self.name}: the action must be finite; found {action}")
         return action
 
