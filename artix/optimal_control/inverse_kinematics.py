@@ -62,8 +62,8 @@ def inverse_kinematics(
     """Finds a configuration within the joint limits by damped least squares, from several seeds at once.
 
     Levenberg-Marquardt on the Gauss-Newton matrix of closed-form Jacobians. A joint at a limit that would leave it is
-    held there. Of the seeds that reach the targets, the one that ends nearest to a posture counts. So a path that starts
-    each search from the last result, as first of the seeds, is followed without jumps to another posture of the arm.
+    held there. Of the seeds that reach the targets, the one that ends nearest to a posture counts. So a path that
+    starts each search from the last result, as first of the seeds, is followed without jumps to another posture.
     Nakamura and Hanafusa, *Inverse kinematic solutions with singularity robustness for robot manipulator
     control*, 1986; Marquardt 1963. Use ``jax.vmap`` over targets.
 
@@ -90,8 +90,8 @@ def inverse_kinematics(
       rotation_tolerance: angle [rad] below which it does.
 
     Returns:
-      Of the configurations that reach the targets, the one nearest to ``near``; if there is none, the one with the least
-      weighted error.
+      Of the configurations that reach the targets, the one nearest to ``near``; if there is none, the one with the
+      least weighted error.
 
     Raises:
       KeyError: no link or frame has this name.

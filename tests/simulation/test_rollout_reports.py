@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +26,7 @@ def box(half: tuple[float, float, float], mass: float = 1.0) -> artix.Articulati
 def stacked(half: tuple[float, float, float], count: int) -> tuple[artix.Scene, dict[str, artix.State]]:
     """A stack of equal boxes on the ground, from the lowest."""
     names = [f"box{k}" for k in range(count)]
-    pairs = [(f"{above}/box", f"{below}/box") for below, above in zip(names, names[1:], strict=False)]
+    pairs = [(f"{above}/box", f"{below}/box") for below, above in itertools.pairwise(names)]
     scene = artix.Scene.of({name: box(half) for name in names}, pairs=pairs)
     states = scene.neutral_states()
     for k, name in enumerate(names):
