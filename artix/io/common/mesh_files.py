@@ -100,7 +100,7 @@ def read_meshes(path: Path, extra: str) -> list[Any]:
             raise ValueError(f"{path}: {LFS_POINTER}; {LFS_FIX}")
     try:
         # By default trimesh drops vertices that are not finite, without a word.
-        parts = list(trimesh.load_scene(path, process=False).dump())
+        parts: list[Any] = list(trimesh.load_scene(path, process=False).dump())
         finite = all(np.isfinite(part.vertices).all() for part in parts)
     except ImportError as error:
         raise ImportError(f"{path}: cannot be read: {error}; pip install 'artix[{extra}]'") from error
