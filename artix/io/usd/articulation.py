@@ -154,7 +154,7 @@ class UsdArticulation:
 
 def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None) -> UsdArticulation | None:
     """Finds the articulation with the given root, or the only one; ``None``, and an error, if there is none."""
-    bodies, static = _rigid_bodies(scene)
+    bodies, kinematic = _rigid_bodies(scene)
     joints = [joint for prim in scene.prims.values() if (joint := read_joint(scene, prim, bodies)) is not None]
     prim = find_root(scene, root)
     tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
@@ -162,22 +162,20 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
         return None
     _note_other_joints(scene, tree)
     names = _names(scene, tree)
-    colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *static})
+    colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *kinematic})
     return UsdArticulation(scene, prim, tree, names, colliders)
 
 
 def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
-    """The dynamic bodies by path, and the paths of disabled and kinematic ones."""
-    moving, static = {}, []
+    """The dynamic bodies by path, and the paths of kinematic ones; a disabled body is none."""
+    moving, kinematic = {}, []
     for path, prim in scene.prims.items():
-        if prim.has("PhysicsRigidBodyAPI"):
-            enabled = prim.read_bool("physics:rigidBodyEnabled", True)
-            kinematic = prim.read_bool("physics:kinematicEnabled", False)
-            if enabled and not kinematic:
-                moving[path] = prim
+        if prim.has("PhysicsRigidBodyAPI") and prim.read_bool("physics:rigidBodyEnabled", True):
+            if prim.read_bool("physics:kinematicEnabled", False):
+                kinematic.append(path)
             else:
-                static.append(path)
-    return moving, static
+                moving[path] = prim
+    return moving, kinematic
 
 
 def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
