@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -82,6 +83,22 @@ def summarize_errors(report: Report, place: Place, meshes: Meshes, errors: dict[
     message = f"collision meshes are replaced by {kind} (links {listed(list(errors))})"
     found = f"their surfaces differ by up to {1e3 * errors[worst]:.2g} mm, on {worst!r}"
     report.warning(place, f"{message}; {found}", "if that matters, describe the shape by primitives")
+
+
+def report_missing_meshes(report: Report, place: Place, links: Collection[str], others: Collection[str]) -> None:
+    """Warns of links whose collision meshes are left out.
+
+    Args:
+      report: receives the warning.
+      place: where it points.
+      links: names of the links that have no shape without these meshes; no warning if empty.
+      others: names of the links that keep a shape.
+    """
+    if not links:
+        return
+    message = f"collision meshes are left out, and links touch nothing without them: {listed(links)}"
+    message += f"; only these keep shapes: {listed(others)}" if others else ""
+    report.warning(place, message, "read the meshes with meshes='hull' or meshes='capsule'")
 
 
 def _directions() -> np.ndarray:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
+
+from artix.io.common.names import listed
 
 Severity = Literal["error", "warning"]
 
@@ -64,7 +67,7 @@ class DescriptionError(ValueError):
 
 
 class DescriptionWarning(UserWarning):
-    """A reader repaired or skipped something on request, or accepted a physically impossible inertia.
+    """A reader changed, repaired or left out something, or accepted what deserves a look.
 
     Examples:
       >>> import warnings
@@ -102,47 +105,65 @@ class Location:
 class Report:
     """Collects the issues of one file while it is read or written.
 
+    Readers raise every warning that their checkers list, so loading a file says all that checking it says.
+
     Args:
       file: the file's name.
     """
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.issues: list[Issue] = []
-        self._to_raise: list[Issue] = []
+        self._issues: list[Issue] = []
+        self._summarized: list[Issue] = []
+        self._summaries: list[Issue] = []
         self.num_errors = 0
 
     def error(self, place: Place, message: str, fix: str) -> None:
         """Records a mistake for which the description is refused."""
         self.num_errors += 1
-        self.issues.append(Issue("error", self._file(place), place.line, place.label, message, fix))
+        self._issues.append(self._issue("error", place, message, fix))
 
     def warning(self, place: Place, message: str, fix: str) -> None:
-        """Records something that is read but deserves a look."""
-        self.issues.append(Issue("warning", self._file(place), place.line, place.label, message, fix))
+        """Records something that is read but deserves a look; those that differ in their element only become one."""
+        self._issues.append(self._issue("warning", place, message, fix))
 
     def left_out(self, place: Place, message: str, fix: str) -> None:
-        """Records what was left out on request: a warning that the reader also raises as a Python warning."""
+        """Records something that is not read."""
         self.warning(place, f"left out: {message}", fix)
-        self._to_raise.append(self.issues[-1])
 
     def repaired(self, place: Place, message: str, fix: str) -> None:
-        """Records a mistake that was repaired on request: a warning that the reader also raises as a Python warning."""
+        """Records a mistake that was repaired."""
         self.warning(place, f"repaired: {message}", fix)
-        self._to_raise.append(self.issues[-1])
 
-    def announce(self, place: Place, message: str, fix: str) -> None:
-        """Summarizes warnings in a Python warning that the reader raises; it is not an issue of its own."""
-        self._to_raise.append(Issue("warning", self._file(place), place.line, place.label, message, fix))
+    def summarized(self, place: Place, message: str, fix: str) -> None:
+        """Records a warning that checkers list by itself, and of which readers raise only a summary."""
+        self.warning(place, message, fix)
+        self._summarized.append(self._issues[-1])
 
-    def _file(self, place: Place) -> str:
-        """The place's own file, for descriptions made of several files; otherwise the report's."""
-        return getattr(place, "file", None) or self.file
+    def summary(self, place: Place, message: str, fix: str) -> None:
+        """The summary of warnings that readers raise in their place; it is not an issue of its own."""
+        self._summaries.append(self._issue("warning", place, message, fix))
+
+    def include(self, other: Report) -> None:
+        """Adds the issues of another report."""
+        self._issues += other._issues
+        self._summarized += other._summarized
+        self._summaries += other._summaries
+        self.num_errors += other.num_errors
+
+    def _issue(self, severity: Severity, place: Place, message: str, fix: str) -> Issue:
+        file = getattr(place, "file", None) or self.file  # Some descriptions are made of several files.
+        return Issue(severity, file, place.line, place.label, message, fix)
+
+    @property
+    def issues(self) -> list[Issue]:
+        """All errors, and one warning for all elements of which the same is said."""
+        return grouped(self._issues)
 
     @property
     def errors(self) -> list[Issue]:
         """The errors so far, by line."""
-        return sorted((issue for issue in self.issues if issue.severity == "error"), key=lambda issue: issue.line)
+        return sorted((issue for issue in self._issues if issue.severity == "error"), key=lambda issue: issue.line)
 
     def raise_errors(self) -> None:
         """Raises :class:`DescriptionError` with all errors, if there are any."""
@@ -156,5 +177,54 @@ class Report:
           stacklevel: as for :func:`warnings.warn`; 3 is the caller's caller.
         """
         self.raise_errors()
-        for issue in self._to_raise:
+        raised = [issue for issue in self._issues if not any(issue is one for one in self._summarized)]
+        for issue in sorted([*grouped(raised), *self._summaries], key=lambda issue: issue.line):
             warnings.warn(str(issue), DescriptionWarning, stacklevel=stacklevel)
+
+
+def grouped(issues: Sequence[Issue]) -> list[Issue]:
+    """The issues with one warning for all elements of a kind of which a file's reader or writer says the same.
+
+    Examples:
+      >>> from artix.io.common.diagnostics import grouped
+      >>> said = [artix.Issue("warning", "a.urdf", line, f"joint {name!r}", "no limit", "add it") for line, name in
+      ...         ((3, "hip"), (5, "knee"))]
+      >>> print(*grouped(said))
+      a.urdf:3: warning: 2 joints ('hip', 'knee'): no limit; fix: add it
+    """
+    kinds: dict[Any, list[Issue]] = {}
+    for number, issue in enumerate(issues):
+        alike = (issue.file, _noun_and_name(issue.element)[0], issue.message, issue.fix)
+        kinds.setdefault(number if issue.severity == "error" else alike, []).append(issue)
+    return [_joined(kind) for kind in kinds.values()]
+
+
+def _joined(alike: Sequence[Issue]) -> Issue:
+    names = dict.fromkeys(_noun_and_name(issue.element) for issue in alike)
+    first = min(alike, key=lambda issue: issue.line)
+    if len(names) == 1:
+        return first
+    (noun, _), *_ = names
+    nouns = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return dataclasses.replace(first, element=f"{len(names)} {nouns} ({listed(name for _, name in names)})")
+
+
+#: Elements as messages name them: of XML, of an articulation, and prims of USD or their properties.
+_XML = re.compile(
+    r'<([\w:]+)(?: name="(?P<name>.*)")?>(?: of <[\w:]+ name="(?P<around>.*)">| number (?P<number>\d+))?'
+)
+_PART = re.compile(r"([a-z][a-z ]*) '(.*)'")
+_PRIM = re.compile(r"<(/[^>.]*)(\.[^>]*)?>")
+
+
+def _noun_and_name(element: str) -> tuple[str, str]:
+    """What kind of thing an element is, and which one of its kind; the latter is empty if there is only one."""
+    if match := _XML.fullmatch(element):
+        name = match["around"] if match["name"] is None else match["name"]
+        number = "" if match["number"] is None else f"number {match['number']}"
+        return f"<{match[1]}> element", number if name is None else repr(name)
+    if match := _PART.fullmatch(element):
+        return match[1], repr(match[2])
+    if match := _PRIM.fullmatch(element):
+        return f"{match[2][1:]} property" if match[2] else "prim", f"<{match[1]}>"
+    return element, ""

@@ -66,7 +66,7 @@ def check_inertias(
         count = len(impossible)
         have = "1 link has a" if count == 1 else f"{count} links have"
         what = f"{have} physically impossible {'inertia' if count == 1 else 'inertias'}"
-        report.announce(
+        report.summary(
             places[impossible[0]],
             f"{what}, used as given: {listed(map(repr, impossible))}",
             "correct them in the file, or pass repair=('inertia',) to the reader; strict=True refuses them",
@@ -105,7 +105,7 @@ def _checked_inertia(
     if negative or strict:
         report.error(place, problem, "correct it, or pass repair=('inertia',) to the reader")
         return inertia, False
-    report.warning(place, f"{problem}; used as given", "correct it, or read with repair=('inertia',)")
+    report.summarized(place, f"{problem}; used as given", "correct it, or read with repair=('inertia',)")
     return inertia, True
 
 
