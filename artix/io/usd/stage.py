@@ -71,14 +71,20 @@ def open_stage(source: Any, report: Report) -> Usd.Stage | None:
 
 def note_usd_error(report: Report, error: Exception) -> None:
     """Reports an error raised by USD, with its line if USD gives one."""
+    message = first_usd_error(error)
+    place = re.search(r":(\d+):\d+: |on line (\d+)", message)
+    where = Location("stage", int(place[1] or place[2]) if place else 1)
+    report.error(where, f"not readable as USD: {message}", "correct the file; usdchecker helps")
+
+
+def first_usd_error(error: Exception) -> str:
+    """The first of the errors that an exception of USD lists, without the place in USD's own source."""
     try:
         message = " ".join(str(error).split())
     except UnicodeDecodeError:  # The message quotes the file.
-        message = "text that is not UTF-8"
-    place = re.search(r":(\d+):\d+: |on line (\d+)", message)
-    reason = message.partition(" : ")[2] or message
-    where = Location("stage", int(place[1] or place[2]) if place else 1)
-    report.error(where, f"not readable as USD: {reason[:300]}", "correct the file; usdchecker helps")
+        return "text that is not UTF-8"
+    first = (message.partition(" : ")[2] or message).partition(" Error in ")[0]
+    return first.strip("' ")[:300]
 
 
 class UsdPrim:
