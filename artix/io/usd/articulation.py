@@ -179,9 +179,11 @@ def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
 
 
 def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
-    """Reports prims that act on the articulation but are not read: joints of other types, gears, actuators, forces."""
+    """Reports prims that act on the articulation but are not read: other and disabled joints, actuators, forces."""
     bodies, joints = set(tree.bodies), {joint.prim.path for _, joint, _ in tree.edges}
     for prim in scene.prims.values():
+        if str(prim.prim.GetTypeName()) in KINDS and not prim.read_bool("physics:jointEnabled", True):
+            _note_disabled_joint(scene, prim, bodies)
         for schema in filter(prim.has, _FORCES):
             if enclosing(prim.path, bodies) and prim.read_bool(_FORCES[schema], True):
                 message = f"its {schema} acts on the articulation and is not supported"
@@ -194,6 +196,18 @@ def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
         if any(enclosing(end, bodies) for end in ends) or targets & joints:
             message = f"a prim of type {kind} acts on the articulation and is not supported"
             scene.report.left_out(prim, message, "use joints, drives, mimic joints and tendons")
+
+
+def _note_disabled_joint(scene: UsdScene, prim: UsdPrim, bodies: set[str]) -> None:
+    """Reports a disabled joint of the articulation."""
+    ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
+    inside = [enclosing(end, bodies) is not None for end in ends]
+    if not any(inside):
+        return
+    message = "the joint is disabled and not read"
+    if not all(inside):
+        message += "; bodies that only it connects are no part of the articulation, as in PhysX"
+    prim.left_out("physics:jointEnabled", message, "enable it, or nothing if it should do nothing")
 
 
 def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
