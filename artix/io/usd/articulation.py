@@ -11,7 +11,8 @@ import numpy as np
 
 from artix.io.common.links import LinkDescription
 from artix.io.common.poses import IDENTITY, rotation_matrix
-from artix.io.usd.colliders import collider_shapes
+from artix.io.usd import mujoco
+from artix.io.usd.colliders import collider_shapes, physics_material
 from artix.io.usd.joint_features import make_joint
 from artix.io.usd.joints import KINDS, UsdJoint, enclosing, is_supported, read_joint
 from artix.io.usd.mass import mass_properties
@@ -49,6 +50,7 @@ class UsdArticulation:
       tree: its links and joints.
       names: link names by the paths of their bodies; the key ``None`` is the world, if that is a link.
       colliders: the colliders of each body, by path.
+      actuators: MuJoCo's actuators of each joint, by path.
       shapes: the colliders of each body that become shapes of its link, by path; filled by :meth:`links`.
     """
 
@@ -57,6 +59,7 @@ class UsdArticulation:
     tree: UsdTree
     names: dict[str | None, str]
     colliders: dict[str, list[UsdPrim]]
+    actuators: dict[str, list[UsdPrim]] = dataclasses.field(default_factory=dict)
     shapes: dict[str, list[UsdPrim]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -82,7 +85,9 @@ class UsdArticulation:
 
     def _link(self, path: str, parent: str | None, joint: UsdJoint | None) -> LinkDescription:
         name, parent_name = self.names[path], None if joint is None else self.names[parent]
-        inbound = make_joint(joint, parent) if joint is not None and is_supported(joint) else None
+        inbound = None
+        if joint is not None and is_supported(joint):
+            inbound = make_joint(joint, parent, self.actuators.get(joint.prim.path, ()))
         if is_between(path):
             return LinkDescription(name, parent_name, inbound, 0.0, IDENTITY, np.zeros((3, 3)))
         body = self.scene.prims[path]
@@ -129,6 +134,10 @@ class UsdArticulation:
         if len(owned) > 1:
             message = f"there are {len(owned)} scenes; gravity is taken from this one"
             self.scene.report.warning(scene, message, "name one in physics:simulationOwner of the root body")
+        mujoco.note_scene(scene)
+        off = scene.has("MjcSceneAPI") and not scene.read_bool("mjc:flag:gravity", True)
+        if off or (scene.has("NewtonSceneAPI") and not scene.read_bool("newton:gravityEnabled", True)):
+            return 0.0 * down
         magnitude = scene.read_number("physics:gravityMagnitude", -np.inf, infinite=True)
         direction = scene.read_array("physics:gravityDirection", 3)
         size = magnitude * self.scene.units.length if magnitude >= 0.0 else EARTH_GRAVITY
@@ -141,12 +150,21 @@ class UsdArticulation:
         return size * in_world / np.linalg.norm(in_world)
 
     def note_unread(self) -> None:
-        """Reports properties of the prims that the reader does not use."""
+        """Reports properties of the prims that the reader does not use, at once for all prims of a kind."""
         joints = [joint.prim for _, joint, _ in self.tree.edges] + [joint.prim for joint in self.tree.loops]
-        for prim in {prim.path: prim for prim in [self.root, *self._bodies(), *joints]}.values():
-            names = prim.unread()
-            if names:
-                self.scene.report.warning(prim, f"not read: {', '.join(names)}", "nothing, if they do not matter")
+        for prims in ([self.root], self._bodies(), joints):
+            self._note_unread({prim.path: prim.unread() for prim in prims})
+        shapes = [prim for prims in self.shapes.values() for prim in prims]
+        materials = [material for prim in shapes if (material := physics_material(self.scene, prim)) is not None]
+        for prims in (shapes, materials):
+            names = {prim.path: [name for name in prim.unread() if name.startswith("mjc:")] for prim in prims}
+            self._note_unread(names)
+
+    def _note_unread(self, names_by_path: dict[str, list[str]]) -> None:
+        names = sorted({name for names in names_by_path.values() for name in names})
+        for path in (path for path, unread in names_by_path.items() if unread):
+            message = f"not read: {', '.join(names)}"
+            self.scene.report.warning(self.scene.prims[path], message, "nothing, if they do not matter")
 
     def _bodies(self) -> list[UsdPrim]:
         return [self.scene.prims[path] for path in self.tree.bodies]
@@ -163,7 +181,10 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
     _note_other_joints(scene, tree)
     names = _names(scene, tree)
     colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *kinematic})
-    return UsdArticulation(scene, prim, tree, names, colliders)
+    joint_paths = {joint.prim.path for _, joint, _ in tree.edges}
+    mujoco.note_tendons(scene, joint_paths, tree.bodies)
+    actuators = mujoco.joint_actuators(scene, joint_paths, tree.bodies)
+    return UsdArticulation(scene, prim, tree, names, colliders, actuators)
 
 
 def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
@@ -189,7 +210,7 @@ def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
                 message = f"its {schema} acts on the articulation and is not supported"
                 scene.report.left_out(prim, message, "nothing, unless it matters; wrenches are part of artix.Control")
         kind = str(prim.prim.GetTypeName())
-        if kind in KINDS or kind == "" or prim.path in bodies:
+        if kind in (*KINDS, mujoco.ACTUATOR, mujoco.TENDON, "") or prim.path in bodies:
             continue
         ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
         targets = {str(path) for relation in prim.prim.GetRelationships() for path in relation.GetTargets()}

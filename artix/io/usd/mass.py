@@ -243,6 +243,9 @@ def _collider_mass(scene: UsdScene, collider: UsdPrim, body_density: float) -> M
     if solid is None:
         return None
     authored = _authored(scene, collider)
+    shell = collider.read_bool("mjc:shellinertia", False) or collider.read_token("mjc:inertia", "") == "shell"
+    if shell or collider.read_token("newton:massModel", "solid") == "shell":
+        scene.report.left_out(collider, "its mass is that of a solid, not of a shell", "author mass and inertia")
     mass = authored.mass or solid.volume * (authored.density or body_density or _material_density(scene, collider))
     shape = MassProperties(mass, translation(solid.center), solid.inertia * (mass / solid.volume))
     axes = IDENTITY[3:] if authored.axes is None else authored.axes
