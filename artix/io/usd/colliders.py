@@ -68,7 +68,7 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
     if size is None or kind == "Cone":
         return None
     if size.radii[0] != size.radii[1]:
-        scene.report.error(collider, "its ends have different radii", "give both the same radius")
+        collider.error("radiusTop", "its ends have different radii", "give both the same radius")
         return None
     along_axis = pose if size.axis == 2 else compose(pose, np.array([*IDENTITY[:3], *_Z_TO[size.axis]]))
     make = Geometry.capsule if size.is_capsule else Geometry.cylinder
