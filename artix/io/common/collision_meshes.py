@@ -48,7 +48,12 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
         mesh along whichever of its principal axes makes the capsule smallest.
       pose: pose of the mesh's frame in the link's, [7].
       **material: material parameters of the geometry.
+
+    Raises:
+      ValueError: a vertex is not finite.
     """
+    if not np.isfinite(points).all():
+        raise ValueError("some vertices of the mesh are not finite")
     directions = _directions()
     farthest = np.concatenate([np.argmax(part @ points.T, axis=1) for part in np.split(directions, 40)])
     reach = np.sum(directions * points[farthest], axis=1)
@@ -82,7 +87,7 @@ def summarize_errors(report: Report, place: Place, meshes: Meshes, errors: dict[
     kind = f"hulls of at most {MAX_HULL_POINTS} points" if meshes == "hull" else "the capsules around them"
     message = f"collision meshes are replaced by {kind} (links {listed(list(errors))})"
     found = f"their surfaces differ by up to {1e3 * errors[worst]:.2g} mm, on {worst!r}"
-    report.warning(place, f"{message}; {found}", "if that matters, describe the shape by primitives")
+    report.note(place, f"{message}; {found}", "if that matters, describe the shape by primitives")
 
 
 def report_missing_meshes(report: Report, place: Place, links: Collection[str], others: Collection[str]) -> None:
