@@ -310,14 +310,18 @@ def test_ends_of_different_radii(kind):
     across = area @ (radius**2 / 4 + (z - center) ** 2)
     assert float(articulation.link_mass[0]) == pytest.approx(area.sum(), rel=1e-5)
     assert np.allclose(articulation.link_com_pose[0, :3], [0, 0, center], atol=1e-5)
-    assert np.allclose(body_inertias(articulation)[0], np.diag([across, across, area @ radius**2 / 2]), rtol=1e-5, atol=1e-5)
+    assert np.allclose(
+        body_inertias(articulation)[0], np.diag([across, across, area @ radius**2 / 2]), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind", ["Capsule", "Cylinder"])
 def test_newer_prims_with_equal_radii_are_the_old_ones(kind):
     shapes = []
     for suffix, names in (("", ["radius"]), ("_1", ["radiusTop", "radiusBottom"])):
-        content = "\n".join([f"double {name} = 0.2" for name in names] + ["double height = 0.4", 'uniform token axis = "X"'])
+        content = "\n".join(
+            [f"double {name} = 0.2" for name in names] + ["double height = 0.4", 'uniform token axis = "X"']
+        )
         collider = f'def {kind}{suffix} "shape" (prepend apiSchemas = ["PhysicsCollisionAPI"])\n{{\n{content}\n}}'
         shapes.append(artix.load_usd(lone_body("", collider), dtype="float32"))
     old, new = (numbers(articulation) for articulation in shapes)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from artix.io.common.collision_meshes import report_missing_meshes
 from artix.io.common.links import LinkDescription
 from artix.io.common.poses import IDENTITY, rotation_matrix
 from artix.io.usd import mujoco
-from artix.io.usd.colliders import collider_shapes, physics_material
+from artix.io.usd.colliders import collider_shapes, is_mesh, physics_material
 from artix.io.usd.joint_features import make_joint
 from artix.io.usd.joints import KINDS, UsdJoint, enclosing, is_supported, read_joint
 from artix.io.usd.mass import mass_properties
@@ -81,7 +82,19 @@ class UsdArticulation:
             links.append(self._link(self.tree.root, None, None))
         for parent, joint, child in self.tree.edges:
             links.append(self._link(child, parent, joint))
+        if self.scene.meshes is None and not self.tree.fixed_base:
+            self._note_meshes()
         return links
+
+    def _note_meshes(self) -> None:
+        """Reports links of a floating robot that lost all their shapes because they are meshes."""
+        bare = [
+            self.names[path]
+            for path, colliders in self.colliders.items()
+            if not self.shapes[path] and any(is_mesh(prim) for prim in colliders)
+        ]
+        kept = [self.names[path] for path, shapes in self.shapes.items() if shapes]
+        report_missing_meshes(self.scene.report, self.root, bare, kept)
 
     def _link(self, path: str, parent: str | None, joint: UsdJoint | None) -> LinkDescription:
         name, parent_name = self.names[path], None if joint is None else self.names[parent]
@@ -162,9 +175,14 @@ class UsdArticulation:
 
     def _note_unread(self, names_by_path: dict[str, list[str]]) -> None:
         names = sorted({name for names in names_by_path.values() for name in names})
-        for path in (path for path, unread in names_by_path.items() if unread):
-            message = f"not read: {', '.join(names)}"
-            self.scene.report.warning(self.scene.prims[path], message, "nothing, if they do not matter")
+        settings = [name for name in names if not mujoco.affects_motion(name)]
+        others = [name for name in names if mujoco.affects_motion(name)]
+        for path, unread in names_by_path.items():
+            prim = self.scene.prims[path]
+            if not set(unread).isdisjoint(settings):
+                self.scene.report.note(prim, f"not read: {', '.join(settings)}", "nothing, if they do not matter")
+            if not set(unread).isdisjoint(others):
+                self.scene.left_out(prim, ", ".join(others), "nothing, if they do not matter")
 
     def _bodies(self) -> list[UsdPrim]:
         return [self.scene.prims[path] for path in self.tree.bodies]
@@ -208,7 +226,7 @@ def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
         for schema in filter(prim.has, _FORCES):
             if enclosing(prim.path, bodies) and prim.read_bool(_FORCES[schema], True):
                 message = f"its {schema} acts on the articulation and is not supported"
-                scene.report.left_out(prim, message, "nothing, unless it matters; wrenches are part of artix.Control")
+                scene.left_out(prim, message, "nothing, unless it matters; wrenches are part of artix.Control")
         kind = str(prim.prim.GetTypeName())
         if kind in (*KINDS, mujoco.ACTUATOR, mujoco.TENDON, "") or prim.path in bodies:
             continue
@@ -216,7 +234,7 @@ def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
         targets = {str(path) for relation in prim.prim.GetRelationships() for path in relation.GetTargets()}
         if any(enclosing(end, bodies) for end in ends) or targets & joints:
             message = f"a prim of type {kind} acts on the articulation and is not supported"
-            scene.report.left_out(prim, message, "use joints, drives, mimic joints and tendons")
+            scene.left_out(prim, message, "use joints, drives, mimic joints and tendons")
 
 
 def _note_disabled_joint(scene: UsdScene, prim: UsdPrim, bodies: set[str]) -> None:

@@ -45,7 +45,9 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
             message = problem or f"a collider of type {kind} is not supported"
             fix = f"where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of {MAX_HULL_POINTS} points"
             fix += ", or read it with meshes='hull' or 'capsule'" if kind == "Mesh" else ""
-            scene.report.warning(collider, f"touches nothing: {message}", fix)
+            # There are many meshes, and whether they matter depends on the robot: the links have a warning together.
+            tell = scene.report.note if problem is None and kind == "Mesh" else scene.report.changed
+            tell(collider, f"touches nothing: {message}", fix)
             continue
         scene.report.include(trial.report)
         shapes.append((collider, shape))
@@ -143,6 +145,12 @@ def _mesh(
     found = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
     summarize_errors(scene.report, collider, scene.meshes, {collider.name: found.error})
     return found.geometry
+
+
+def is_mesh(collider: UsdPrim) -> bool:
+    """Whether a collider is an enabled mesh."""
+    enabled = collider.read_bool("physics:collisionEnabled", True)
+    return enabled and str(collider.prim.GetTypeName()) == "Mesh"
 
 
 def physics_material(scene: UsdScene, collider: UsdPrim) -> UsdPrim | None:

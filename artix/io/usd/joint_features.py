@@ -36,9 +36,7 @@ def make_joint(joint: UsdJoint, parent: str | None, actuators: Sequence[UsdPrim]
     )
 
 
-def _axis_options(
-    joint: UsdJoint, axis: UsdAxis, sign: float, actuators: Sequence[UsdPrim]
-) -> dict[str, Any]:
+def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float, actuators: Sequence[UsdPrim]) -> dict[str, Any]:
     """The options of a :class:`~artix.Joint` for one of its axes."""
     units, offset = joint.scene.units.axis(axis.angular), mujoco.reference(joint, axis)
     low, high = sorted(sign * (limit * units.position - offset) for limit in axis.limits)

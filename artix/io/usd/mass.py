@@ -219,9 +219,7 @@ def _assumed_inertia(body: UsdPrim, mass: float) -> np.ndarray:
     return 0.4 * mass * PHYSX_RADIUS**2 * np.eye(3)
 
 
-def _from_colliders(
-    scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], density: float
-) -> MassProperties | None:
+def _from_colliders(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], density: float) -> MassProperties | None:
     """The mass properties of all colliders together in the body's frame; ``None`` if they have no mass."""
     parts = []
     for collider in colliders:
@@ -245,7 +243,7 @@ def _collider_mass(scene: UsdScene, collider: UsdPrim, body_density: float) -> M
     authored = _authored(scene, collider)
     shell = collider.read_bool("mjc:shellinertia", False) or collider.read_token("mjc:inertia", "") == "shell"
     if shell or collider.read_token("newton:massModel", "solid") == "shell":
-        scene.report.left_out(collider, "its mass is that of a solid, not of a shell", "author mass and inertia")
+        scene.left_out(collider, "its mass is that of a solid, not of a shell", "author mass and inertia")
     mass = authored.mass or solid.volume * (authored.density or body_density or _material_density(scene, collider))
     shape = MassProperties(mass, translation(solid.center), solid.inertia * (mass / solid.volume))
     axes = IDENTITY[3:] if authored.axes is None else authored.axes
@@ -279,7 +277,7 @@ def _solid(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
         return make(size.radii, size.height, size.axis)
     message = f"a collider of type {kind or 'none'!r} does not add mass"
     fix = "use a Cube, Sphere, Capsule, Cylinder, Cone or Mesh, or author the mass"
-    scene.report.left_out(collider, message, fix)
+    scene.left_out(collider, message, fix)
     return None
 
 
@@ -308,7 +306,7 @@ def _mesh(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
         triangles = shapes.triangulate(counts, weld.ravel()[indices])
         solid = shapes.polyhedron(points, triangles) or shapes.convex_hull(points)
     if solid is None or not solid.volume > 0.0:
-        scene.report.left_out(collider, "the mesh has no volume and does not add mass", "author the mass of the body")
+        scene.left_out(collider, "the mesh has no volume and does not add mass", "author the mass of the body")
         return None
     return solid
 

@@ -61,7 +61,14 @@ class _Units:
     @classmethod
     def of(cls, joint: UsdJoint, axis: UsdAxis) -> _Units:
         units = joint.scene.units.axis(axis.angular)
-        return cls(1.0 if axis.angular else units.position, units.effort if axis.angular else units.stiffness, units.effort)
+        return cls(
+            1.0 if axis.angular else units.position, units.effort if axis.angular else units.stiffness, units.effort
+        )
+
+
+def affects_motion(name: str) -> bool:
+    """Whether a property that is not read is one of MuJoCo's and more than a setting of its solver."""
+    return name.startswith("mjc:") and not name.startswith("mjc:sol")
 
 
 def reference(joint: UsdJoint, axis: UsdAxis) -> float:
@@ -184,7 +191,9 @@ def _law(joint: UsdJoint, axis: UsdAxis, prim: UsdPrim) -> _Law | None:
     for name, known in forms:
         kind = prim.read_token(f"mjc:{name}", known[0])
         if kind not in known:
-            prim.left_out(f"mjc:{name}", f"an actuator with the {name} {kind!r} is not read", "make it a motor or a servo")
+            prim.left_out(
+                f"mjc:{name}", f"an actuator with the {name} {kind!r} is not read", "make it a motor or a servo"
+            )
             return None
     gear = _numbers(prim, "mjc:gear", (1.0,))[0]
     gain = _numbers(prim, "mjc:gainPrm", (1.0,))[0]
@@ -231,9 +240,7 @@ def _numbers(prim: UsdPrim, name: str, fallback: tuple[float, ...]) -> np.ndarra
 # --- prims that act on the articulation ---------------------------------------------------------------------------
 
 
-def joint_actuators(
-    scene: UsdScene, joints: Collection[str], bodies: Collection[str]
-) -> dict[str, list[UsdPrim]]:
+def joint_actuators(scene: UsdScene, joints: Collection[str], bodies: Collection[str]) -> dict[str, list[UsdPrim]]:
     """The ``MjcActuator`` prims of joints, by path; reports those that act on the articulation otherwise.
 
     Args:
@@ -260,7 +267,7 @@ def note_tendons(scene: UsdScene, joints: Collection[str], bodies: Collection[st
     for path, prim in scene.prims.items():
         if str(prim.prim.GetTypeName()) == TENDON and _acts(scene, path, joints, bodies):
             message = f"an {TENDON} acts on the articulation and is not read"
-            scene.report.left_out(prim, message, "use PhysX's tendons, or load the MJCF")
+            scene.left_out(prim, message, "use PhysX's tendons, or load the MJCF")
 
 
 def _acts(scene: UsdScene, path: str, joints: Collection[str], bodies: Collection[str]) -> bool:

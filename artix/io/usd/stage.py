@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from artix.io.common.collision_meshes import Meshes
-from artix.io.common.diagnostics import Location, Report
+from artix.io.common.diagnostics import Location, Place, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, rotation_matrix
 from artix.io.usd.units import StageUnits
 
@@ -207,7 +207,7 @@ class UsdPrim:
 
     def left_out(self, name: str, message: str, fix: str) -> None:
         """Reports a property that an articulation cannot represent."""
-        self._report.left_out(Location(f"<{self.path}.{name}>"), message, fix)
+        self._report.changed(Location(f"<{self.path}.{name}>"), f"left out: {message}", fix)
 
     def unread(self) -> list[str]:
         """The authored physical properties that have not been read."""
@@ -251,9 +251,13 @@ class UsdScene:
             self.prims[str(prim.GetPath())] = UsdPrim(prim, report)
         for error in stage.GetCompositionErrors():
             message = " ".join(str(error).split())[:300]
-            report.left_out(
+            self.left_out(
                 Location("stage"), f"part of the stage cannot be composed: {message}", "correct the reference"
             )
+
+    def left_out(self, place: Place, message: str, fix: str) -> None:
+        """Reports a prim that an articulation cannot represent: a warning, or an error if the reader is strict."""
+        self.report.changed(place, f"left out: {message}", fix)
 
     def _units(self) -> StageUnits:
         pxr = import_pxr()

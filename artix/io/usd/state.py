@@ -66,9 +66,7 @@ def _place_error(
     return distance, min(float(np.linalg.norm(expected[3:] - sign * actual[3:])) for sign in (1.0, -1.0))
 
 
-def _note_misplaced(
-    description: UsdArticulation, misplaced: list[tuple[tuple[float, float], UsdJoint, str]]
-) -> None:
+def _note_misplaced(description: UsdArticulation, misplaced: list[tuple[tuple[float, float], UsdJoint, str]]) -> None:
     """Reports the bodies that are not where their joints put them, in one warning that shows the worst."""
     if not misplaced:
         return

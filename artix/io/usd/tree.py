@@ -299,7 +299,7 @@ class _Growth:
                 inside.append(joint)
             else:
                 message = "an excluded joint to a body outside the articulation is not supported"
-                self.scene.report.left_out(joint.prim, message, "load both articulations and couple them yourself")
+                self.scene.left_out(joint.prim, message, "load both articulations and couple them yourself")
         return inside
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import zipfile
@@ -92,7 +93,7 @@ def _export(stage: Usd.Stage, path: Path) -> None:
     try:
         write_atomically(path, lambda part: _write_layer(stage.GetRootLayer(), part, path.stem))
     except pxr.Tf.ErrorException as error:  # Its message has thousands of lines, all alike.
-        raise OSError(f"{os.fspath(path)!r} cannot be written: {first_usd_error(error)}") from None
+        raise OSError(errno.EIO, first_usd_error(error), os.fspath(path)) from None
 
 
 def _write_layer(layer: Sdf.Layer, path: Path, stem: str) -> None:
@@ -108,7 +109,7 @@ def _write_layer(layer: Sdf.Layer, path: Path, stem: str) -> None:
             written = written and UsdUtils.CreateNewUsdzPackage(Sdf.AssetPath(inner), os.fspath(path))
         written = written and _is_whole(path)
     if not written:
-        raise OSError("USD reports a failure without a reason; is the disk full?")
+        raise OSError(errno.EIO, "USD reports a failure without a reason; is the disk full?")
 
 
 def _is_whole(package: Path) -> bool:
