@@ -243,7 +243,7 @@ def test_springs_beside_drives_and_options_of_the_scene_are_said():
     with pytest.warns(artix.DescriptionWarning) as caught:
         arm = artix.load_usd(robot(*prims, before=scene(None, flags)))
     said = " ".join(str(warning.message) for warning in caught)
-    for words in ("has a PhysicsDriveAPI, which is read instead", "time constant and damping ratio is not read",
+    for words in ("because its PhysicsDriveAPI is read", "time constant and damping ratio is not read",
                   "mjc:flag:damper>: left out: what the flag switches off", "the drag of a medium is not read"):  # fmt: skip
         assert words in said
     assert float(arm.drive.stiffness[0]) == pytest.approx(2 * 180 / np.pi)

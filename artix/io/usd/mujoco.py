@@ -99,14 +99,14 @@ def axis_options(
     """
     if joint.prim.has(JOINT_SCHEMA):
         options = options | _resistance(joint, axis, options)
-    limit = _joint_limit(joint.prim) * _Units.of(joint, axis).effort
+    limit = _joint_limit(joint) * _Units.of(joint, axis).effort
     laws = [law for prim in actuators if (law := _law(joint, axis, prim)) is not None]
     motors = sum(law.limit for law in laws if law.is_motor) or np.inf
     options = options | {"max_force": min(limit, motors)}
     drive = _drive(joint, axis, sign, [law for law in laws if not law.is_motor], limit)
     if drive is not None and options["drive"] is not None:
-        message = "the joint has a PhysicsDriveAPI, which is read instead of its spring or servo in MuJoCo"
-        joint.prim.left_out("mjc:stiffness", message, "keep one of them")
+        message = "its spring or servo of MuJoCo, because its PhysicsDriveAPI is read"
+        joint.scene.left_out(joint.prim, message, "keep one of them")
     elif drive is not None:
         options = options | {"drive": drive}
     return options
@@ -136,10 +136,10 @@ def _drive(joint: UsdJoint, axis: UsdAxis, sign: float, servos: list[_Law], limi
     prim, units, offset = joint.prim, _Units.of(joint, axis), reference(joint, axis)
     stiffness = prim.read_number("mjc:stiffness", low=0.0) * units.gain if prim.has(JOINT_SCHEMA) else 0.0
     if len(servos) > 1:
-        prim.left_out("mjc:target", "all servos of the joint but one: a joint has only one drive", "join them")
+        joint.scene.left_out(prim, "all its servos but one: a joint has only one drive", "join them")
     if servos:
         if stiffness:
-            prim.left_out("mjc:stiffness", "it has a spring and a servo, but only one drive", "remove one of them")
+            prim.left_out("mjc:stiffness", "the joint has a spring and a servo, but only one drive", "keep one of them")
         servo = servos[0]
         held = servo.constant / servo.stiffness - offset if servo.stiffness else 0.0
         speed = 0.0 if servo.stiffness or not servo.constant else servo.constant / servo.damping
@@ -157,9 +157,10 @@ def _drive(joint: UsdJoint, axis: UsdAxis, sign: float, servos: list[_Law], limi
     return Drive(stiffness=stiffness, target=sign * rest)
 
 
-def _joint_limit(prim: UsdPrim) -> float:
-    """The limit on the total effort of all actuators of a joint, in MuJoCo's unit."""
-    bounds = _range(prim, "mjc:actuatorfrc") if prim.has(JOINT_SCHEMA) else None
+def _joint_limit(joint: UsdJoint) -> float:
+    """The limit on the total effort of all actuators of a joint, in MuJoCo's unit; ball joints have none."""
+    prim = joint.prim
+    bounds = _range(prim, "mjc:actuatorfrc") if prim.has(JOINT_SCHEMA) and len(joint.axes) == 1 else None
     if bounds is None:
         return np.inf
     if bounds[0] != -bounds[1]:
