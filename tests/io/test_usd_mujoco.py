@@ -250,6 +250,30 @@ def test_springs_beside_drives_and_options_of_the_scene_are_said():
     assert not np.any(arm.gravity)
 
 
+def test_torsional_friction_is_said_to_be_left_out():
+    shape = """def Sphere "ball" (prepend apiSchemas = ["PhysicsCollisionAPI", "MjcCollisionAPI"])
+        {
+            rel material:binding:physics = </rubber>
+            uniform int mjc:condim = DIMENSION
+        }"""
+    material = """def Material "rubber" (prepend apiSchemas = ["PhysicsMaterialAPI"])
+{
+    float physics:dynamicFriction = 0.8
+}
+"""
+
+    def friction(dimension: int) -> float:
+        ball = body("a", inner=shape.replace("DIMENSION", str(dimension)))
+        return float(artix.load_usd(robot(ball, before=material)).geometry.friction[0])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert friction(1) == pytest.approx(0.8)
+        assert friction(3) == pytest.approx(0.8)
+    with pytest.warns(artix.DescriptionWarning, match="no torsional and rolling friction"):
+        assert friction(4) == pytest.approx(0.8)
+
+
 def test_contact_parameters_and_solver_settings_are_one_warning_a_kind():
     shape = """def Sphere "ball" (prepend apiSchemas = ["PhysicsCollisionAPI", "MjcCollisionAPI"])
         {

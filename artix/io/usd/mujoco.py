@@ -27,6 +27,13 @@ _FLAGS = (
     *("passive", "spring", "damper", "actuation"),
 )
 
+#: Beginnings of the names of properties without effect: settings of the solver and of the compiler, friction of
+#: contacts that have none by default, and what other modules read.
+_HARMLESS = (
+    *("mjc:sol", "mjc:group", "mjc:maxhullvert", "mjc:rollingfriction", "mjc:torsionalfriction"),
+    *("mjc:condim", "mjc:shellinertia", "mjc:inertia"),
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class _Law:
@@ -66,9 +73,9 @@ class _Units:
         )
 
 
-def affects_motion(name: str) -> bool:
-    """Whether a property that is not read is one of MuJoCo's and more than a setting of its solver."""
-    return name.startswith("mjc:") and not name.startswith("mjc:sol")
+def affects_motion(prim: UsdPrim, name: str) -> bool:
+    """Whether an unread property is one of MuJoCo's, is not zero, and is more than a setting of its solver."""
+    return name.startswith("mjc:") and not name.startswith(_HARMLESS) and bool(np.any(prim.read(name)))
 
 
 def reference(joint: UsdJoint, axis: UsdAxis) -> float:
