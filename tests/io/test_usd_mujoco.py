@@ -188,6 +188,14 @@ def test_a_relation_of_joints_has_mujocos_units():
     assert float(arm.mimic.offset[0]) == -0.5
 
 
+def test_a_gear_of_zero_does_nothing():
+    motor = actuator("idle", "/World/robot/j", "uniform double[] mjc:gear = [0, 0, 0, 0, 0, 0]")
+    arm = artix.load_usd(
+        robot(body("a"), body("b"), joint("fix", None, "a", kind="Fixed"), joint("j", "a", "b"), motor)
+    )
+    assert np.isinf(arm.max_joint_force[0])
+
+
 LEFT_OUT = {
     "site": (
         [body("b", inner='def Sphere "tip" (prepend apiSchemas = ["MjcSiteAPI"]) {\n}')],

@@ -205,6 +205,8 @@ def _law(joint: UsdJoint, axis: UsdAxis, prim: UsdPrim) -> _Law | None:
             return None
     gear = _numbers(prim, "mjc:gear", (1.0,))[0]
     gain = _numbers(prim, "mjc:gainPrm", (1.0,))[0]
+    if gear == 0.0:
+        return None  # It does nothing.
     bias = np.zeros(3)
     if prim.read_token("mjc:biasType", "none") == "affine":
         authored = _numbers(prim, "mjc:biasPrm", (0.0, 0.0, 0.0))[:3]
