@@ -15,6 +15,7 @@ import numpy as np
 import artix
 from artix import Articulation, Ground, State
 from artix.viewer.drag import dragged
+from artix.viewer.limbs import Limb, limbs_of
 from artix.viewer.nodes import Nodes
 from artix.viewer.player import add_layers
 from artix.viewer.scene import make_scene
@@ -22,6 +23,8 @@ from artix.viewer.servers import address, close_server, open_server, wait_for
 from artix.viewer.visuals import Visual, static_topology
 
 NO_FRAME = "(none)"
+#: With more sliders than this, the panel has a search box.
+MANY_SLIDERS = 10
 
 
 class Poser:
@@ -31,7 +34,8 @@ class Poser:
       url: its address for a browser on this machine.
       server: the ``viser.ViserServer``.
       nodes: its viser nodes.
-      sliders: viser's sliders, by the names of the degrees of freedom.
+      sliders: viser's sliders, by the names of the degrees of freedom. They are in degrees, or in metres for a
+        degree of freedom that slides.
 
     Examples:
       >>> from artix import viewer
@@ -63,11 +67,10 @@ class Poser:
         button = gui.add_button("back to the start")
         start = np.asarray(state.joint_position, float)
         button.on_click(lambda _: self.set(start))
+        #: By slider: how many of its units are one radian, or one metre.
+        self._units = np.where(topology.dof_is_linear, 1.0, 180.0 / np.pi)
         self.sliders: dict[str, Any] = {}
-        with gui.add_folder("joints"):
-            for dof, name in enumerate(topology.dof_names):
-                if dof not in self._followers:
-                    self.sliders[name] = self._slider(name, dof)
+        self._add_sliders(limbs_of(topology))
 
     @property
     def state(self) -> State:
@@ -97,8 +100,10 @@ class Poser:
             self._is_setting = True
             topology = static_topology(self._articulation)
             for name, slider in self.sliders.items():
-                value = float(np.round(position[topology.dof_index(name)], 5))
-                if abs(value - slider.value) > 1e-4:  # Do not write to the slider that is being dragged.
+                dof = topology.dof_index(name)
+                value = round(float(self._units[dof] * position[dof]), 4)
+                # Do not write to the slider that is being dragged.
+                if abs(value - slider.value) > 1e-4 * self._units[dof]:
                     slider.value = value
             self._is_setting = False
             self.nodes.place(self._kind, np.asarray(self._poses(self._articulation, self._state), float))
@@ -112,17 +117,44 @@ class Poser:
         """Waits until the process is interrupted (Ctrl-C), and stops the server."""
         wait_for(self._closed, self.close)
 
+    def _add_sliders(self, limbs: Sequence[Limb]) -> None:
+        """Adds the sliders, with a folder for each limb and a box that searches them."""
+        gui, topology = self.server.gui, static_topology(self._articulation)
+        # A mimic joint follows another slider and has none.
+        free = [Limb(limb.name, tuple(dof for dof in limb.dofs if dof not in self._followers)) for limb in limbs]
+        free = [limb for limb in free if limb.dofs]
+        search = None
+        if sum(len(limb.dofs) for limb in free) > MANY_SLIDERS:
+            search = gui.add_text("search joints", initial_value="")
+        entries = list[tuple[Any, str, list[tuple[Any, str]]]]()
+        for limb in free:
+            folder = gui.add_folder(limb.name if len(free) > 1 else "joints")
+            with folder:
+                for dof in limb.dofs:
+                    self.sliders[topology.dof_names[dof]] = self._slider(topology.dof_names[dof], dof)
+            names = [topology.dof_names[dof] for dof in limb.dofs]
+            entries.append((folder, limb.name, [(self.sliders[name], name) for name in names]))
+
+        def searched(_: Any) -> None:
+            words = search.value.lower().split()
+            for folder, limb, sliders in entries:
+                for slider, name in sliders:
+                    slider.visible = all(word in f"{limb} {name}".lower() for word in words)
+                folder.visible = any(slider.visible for slider, _ in sliders)
+
+        if search is not None:
+            search.on_update(searched)
+
     def _slider(self, name: str, dof: int) -> Any:
-        low, high = joint_range(self._articulation, dof)
-        if high - low > 0.1:  # Few digits in the panel, but within the limits.
-            low, high = math.ceil(1000.0 * low) / 1000.0, math.floor(1000.0 * high) / 1000.0
-        start = float(np.clip(self._state.joint_position[dof], low, high))
-        slider = self.server.gui.add_slider(name, min=low, max=high, step=(high - low) / 1000.0, initial_value=start)
+        start = float(self._state.joint_position[dof])
+        low, high, step, value = slider_numbers(self._articulation, dof, start)
+        unit = "m" if self._units[dof] == 1.0 else "°"
+        slider = self.server.gui.add_slider(f"{name} [{unit}]", min=low, max=high, step=step, initial_value=value)
 
         def moved(_: Any) -> None:
             if not self._is_setting:
                 position = np.array(self.state.joint_position, float)
-                position[dof] = slider.value
+                position[dof] = slider.value / self._units[dof]
                 self.set(position)
 
         slider.on_update(moved)
@@ -185,7 +217,7 @@ def pose(
     scene = make_scene(articulation, start, 1.0, visuals=visuals, ground=ground, show=show)
     if scene.crowds[0].poses.shape[:2] != (1, 1):
         raise ValueError(f"pose needs one robot in one state; found {scene.crowds[0].poses.shape[:2]} of them [T, N]")
-    posed = Poser(open_server(host, port), articulation, start, scene)
+    posed = Poser(open_server(host, port, scene.title), articulation, start, scene)
     if open_browser:
         webbrowser.open(posed.url)
     return posed
@@ -220,6 +252,26 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
     low, high = float(articulation.joint_lower_limit[dof]), float(articulation.joint_upper_limit[dof])
     low, high = (low if np.isfinite(low) else -wide), (high if np.isfinite(high) else wide)
     return low, max(high, low + 1e-6)
+
+
+def slider_numbers(articulation: Articulation, dof: int, position: float) -> tuple[float, float, float, float]:
+    """The smallest and the largest value of a slider, its step, and its value at a position, in degrees or metres.
+
+    Args:
+      articulation: one articulation.
+      dof: index of the degree of freedom.
+      position: its position [rad or m].
+    """
+    unit = 1.0 if static_topology(articulation).dof_is_linear[dof] else 180.0 / math.pi
+    low, high = (unit * limit for limit in joint_range(articulation, dof))
+    step = 0.1 if unit != 1.0 else 0.001
+    if high - low > 100.0 * step:  # Few digits in the panel, but within the limits.
+        low = round(math.ceil(low / step - 1e-6) * step, 6)
+        high = round(math.floor(high / step + 1e-6) * step, 6)
+    else:
+        step = (high - low) / 1000.0
+    # In double precision: a limit in single precision, clipped to itself, may lie outside of what it was rounded to.
+    return low, high, step, min(max(unit * position, low), high)
 
 
 def _followers(articulation: Articulation) -> dict[int, tuple[int, float, float]]:
