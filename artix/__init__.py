@@ -137,7 +137,7 @@ __all__ = [
 ]
 
 
-#: The rooms whose public names are names of ``artix``, too.
+#: The rooms whose public names are names of ``artix``, too, and those that are not.
 _ROOMS = (
     "constraints",
     "contact",
@@ -150,6 +150,7 @@ _ROOMS = (
     "model",
     "simulation",
 )
+_OTHER_ROOMS = ("math", "physx", "robots")
 
 
 @functools.cache
@@ -158,18 +159,17 @@ def _load_rooms() -> None:
 
     ``import artix`` alone takes a few milliseconds, so that the command line answers without waiting for JAX.
     """
-    names: dict[str, Any] = {}
+    modules = {room: importlib.import_module(f"artix.{room}") for room in (*_ROOMS, *_OTHER_ROOMS)}
     for room in _ROOMS:
-        module = importlib.import_module(f"artix.{room}")
-        names.update({name: getattr(module, name) for name in module.__all__})
-    for module_name in ("artix.physx", "artix.robots"):
-        importlib.import_module(module_name)
-    globals().update(names, lie=importlib.import_module("artix.math.lie"))
+        globals().update({name: getattr(modules[room], name) for name in modules[room].__all__})
+    globals()["lie"] = importlib.import_module("artix.math.lie")
 
 
 if not TYPE_CHECKING:  # Type checkers read the imports above, and must not take any name for an attribute.
 
     def __getattr__(name: str) -> Any:
+        if name in _ROOMS or name in _OTHER_ROOMS:
+            return importlib.import_module(f"artix.{name}")
         if not name.startswith("_"):
             _load_rooms()
             if name in globals():

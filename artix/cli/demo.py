@@ -13,7 +13,8 @@ from artix import robots, viewer
 from artix.cli.demo_plot import save_plot
 from artix.cli.identities import Identity, verified_identities
 from artix.cli.measurements import Measurement, compile_all, measure
-from artix.cli.text import CommandFailure, check_folder, rate, table
+from artix.cli.names import check_output
+from artix.cli.text import CommandFailure, rate, table
 
 Array = jax.Array
 
@@ -37,7 +38,7 @@ def run_demo(*, members: int, output: str, seed: int, show: bool) -> int:
       CommandFailure: the plot's folder does not exist.
     """
     begin = time.perf_counter()
-    check_folder(output)
+    check_output(output)
     fleet = mixed_fleet(members)
     print(f"artix {version()} on {_device_text()}")
     print(f"{fleet.num_members} robots in one compiled program per quantity: {_census(fleet)}\n")

@@ -1,11 +1,10 @@
-"""Plain-text tables, numbers for people to read, failures, and a check of output paths."""
+"""Plain-text tables, numbers for people to read, and failures."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 
@@ -53,13 +52,6 @@ def counted(number: int, noun: str) -> str:
     """A number and a noun in the singular or plural: ``2 links``, ``1 DOF with friction``, ``no errors``."""
     head, preposition, tail = noun.partition(" with ")
     return f"{number or 'no'} {head}{'' if number == 1 else 's'}{preposition}{tail}"
-
-
-def check_folder(output: str) -> None:
-    """Raises :class:`CommandFailure` unless the folder of an output file exists."""
-    folder = Path(output).resolve().parent
-    if not folder.is_dir():
-        raise CommandFailure(f"there is no folder {str(folder)!r}; create it or save elsewhere")
 
 
 def refused(issues: Sequence[Any], message: str) -> int:

@@ -6,7 +6,8 @@ import sys
 
 import numpy as np
 
-from artix.cli.text import check_folder, table
+from artix.cli.names import check_output
+from artix.cli.text import table
 from artix.cli.trajectory_plot import save_plot
 from artix.cli.trajectory_results import ReachResult, SwingUpResult, solve_reach, solve_swing_up
 from artix.examples import swing_up
@@ -25,7 +26,7 @@ def run_trajectory_demo(*, output: str, seed: int) -> int:
     Raises:
       CommandFailure: the plot's folder does not exist.
     """
-    check_folder(output)
+    check_output(output)
     print("Swing-up of the double pendulum: Adam through the simulation, all starts at once ...", flush=True)
     swung = solve_swing_up(seed)
     print(_swing_up_report(swung), flush=True)

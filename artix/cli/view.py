@@ -13,7 +13,7 @@ import numpy as np
 import artix
 from artix import Articulation, DescriptionWarning, State, viewer
 from artix.cli.robot_source import description_path, load_robot
-from artix.cli.text import CommandFailure, check_folder
+from artix.cli.text import CommandFailure
 
 RATE = 30.0
 #: How long each joint moves in a recording [s].
@@ -51,14 +51,12 @@ def run_view(
         port is in use.
       DescriptionError: the description has errors.
     """
-    for path in filter(None, (html, png)):
-        check_folder(path)
     articulation = load_robot(robot, **reading)
     show = ("visual", "collision") if collision else ("visual",)
     try:
         visuals = _visuals(robot, articulation, package_dirs, reading.get("root"))
         if png is not None:
-            viewer.render_png(png, articulation, artix.neutral_state(articulation), visuals=visuals, show=show)
+            viewer.render_png(png, articulation, viewer.neutral_within_limits(articulation), visuals=visuals, show=show)
             print(f"picture saved to {png}")
         if html is not None:
             states = moving_joints(articulation)

@@ -128,10 +128,14 @@ class Poser:
             search = gui.add_text("search joints", initial_value="")
         entries = list[tuple[Any, str, list[tuple[Any, str]]]]()
         for limb in free:
-            folder = gui.add_folder(limb.name if len(free) > 1 else "joints")
+            units = [self._unit(dof) for dof in limb.dofs]
+            is_mixed = len(set(units)) > 1
+            title = limb.name if len(free) > 1 else "joints"
+            folder = gui.add_folder(title if is_mixed else f"{title} [{units[0]}]")
             with folder:
-                for dof in limb.dofs:
-                    self.sliders[topology.dof_names[dof]] = self._slider(topology.dof_names[dof], dof)
+                for dof, unit in zip(limb.dofs, units, strict=True):
+                    name = topology.dof_names[dof]
+                    self.sliders[name] = self._slider(f"{name} [{unit}]" if is_mixed else name, dof)
             names = [topology.dof_names[dof] for dof in limb.dofs]
             entries.append((folder, limb.name, [(self.sliders[name], name) for name in names]))
 
@@ -145,11 +149,13 @@ class Poser:
         if search is not None:
             search.on_update(searched)
 
-    def _slider(self, name: str, dof: int) -> Any:
+    def _unit(self, dof: int) -> str:
+        return "m" if self._units[dof] == 1.0 else "°"
+
+    def _slider(self, label: str, dof: int) -> Any:
         start = float(self._state.joint_position[dof])
         low, high, step, value = slider_numbers(self._articulation, dof, start)
-        unit = "m" if self._units[dof] == 1.0 else "°"
-        slider = self.server.gui.add_slider(f"{name} [{unit}]", min=low, max=high, step=step, initial_value=value)
+        slider = self.server.gui.add_slider(label, min=low, max=high, step=step, initial_value=value)
 
         def moved(_: Any) -> None:
             if not self._is_setting:

@@ -143,11 +143,11 @@ def test_a_slider_moves_a_robot_of_meshes(open_page):
         for _ in range(100):
             page.press("ArrowRight")
         deadline = time.time() + 30.0
-        while posed.state.joint_position[0] < 0.1 and time.time() < deadline:
+        while posed.state.joint_position[0] < 0.17 and time.time() < deadline:
             time.sleep(0.1)
         moved = np.flatnonzero(posed.state.joint_position)
         assert moved.tolist() == [0]
-        assert posed.state.joint_position[0] == pytest.approx(100 * 1.21 / 1000, abs=0.02)
+        assert posed.state.joint_position[0] == pytest.approx(np.radians(100 * 0.1), abs=0.002)
         page.wait(lambda colors: (np.abs(colors - before).max(axis=0) > 0.2).sum() > 300)
     finally:
         posed.close()

@@ -248,8 +248,8 @@ def test_sliders_are_grouped_by_limb_and_can_be_searched():
     _, posed = poser(ROBOTS / "go2_description" / "urdf" / "go2.urdf")
     try:
         panel = panel_of(posed)
-        assert list(panel) == ["FL", "FR", "RL", "RR"]
-        assert panel["FR"] == ["FR_hip_joint [°]", "FR_thigh_joint [°]", "FR_calf_joint [°]"]
+        assert list(panel) == ["FL [°]", "FR [°]", "RL [°]", "RR [°]"]
+        assert panel["FR [°]"] == ["FR_hip_joint", "FR_thigh_joint", "FR_calf_joint"]
         calf = posed.sliders["FL_calf_joint"]
         assert (calf.min, calf.max, calf.value) == (-155.9, -48.1, -48.1)
     finally:
@@ -257,8 +257,8 @@ def test_sliders_are_grouped_by_limb_and_can_be_searched():
     robot, posed = poser(ROBOTS / "talos_data" / "robots" / "talos_full_v2.urdf")
     try:
         panel = panel_of(posed)
-        assert list(panel)[:3] == ["torso", "head", "arm_left_1_link"]
-        assert panel["leg_left"] == [f"leg_left_{k}_joint [°]" for k in range(1, 7)]
+        assert list(panel)[:3] == ["torso [°]", "head [°]", "arm_left_1_link [°]"]
+        assert panel["leg_left [°]"] == [f"leg_left_{k}_joint" for k in range(1, 7)]
         followers = {follower for follower, _ in robot.topology.mimic_dofs}
         assert sum(map(len, panel.values())) == robot.topology.num_dofs - len(followers)
         (search,) = (h for h in posed.server.gui._gui_input_handle_from_uuid.values() if h.label == "search joints")
