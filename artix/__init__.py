@@ -4,8 +4,8 @@
 ``artix.kinematics.joint_jacobians_rate`` or ``artix.constraints.delassus_matrix``, with ``artix.<name>`` as an alias.
 """
 
-import functools
-import importlib
+from functools import cache as _cache
+from importlib import import_module as _import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -153,23 +153,23 @@ _ROOMS = (
 _OTHER_ROOMS = ("math", "physx", "robots")
 
 
-@functools.cache
+@_cache
 def _load_rooms() -> None:
     """Imports the rooms, and JAX with them, as soon as one of their names is used.
 
     ``import artix`` alone takes a few milliseconds, so that the command line answers without waiting for JAX.
     """
-    modules = {room: importlib.import_module(f"artix.{room}") for room in (*_ROOMS, *_OTHER_ROOMS)}
+    modules = {room: _import_module(f"artix.{room}") for room in (*_ROOMS, *_OTHER_ROOMS)}
     for room in _ROOMS:
         globals().update({name: getattr(modules[room], name) for name in modules[room].__all__})
-    globals()["lie"] = importlib.import_module("artix.math.lie")
+    globals()["lie"] = _import_module("artix.math.lie")
 
 
 if not TYPE_CHECKING:  # Type checkers read the imports above, and must not take any name for an attribute.
 
     def __getattr__(name: str) -> Any:
         if name in _ROOMS or name in _OTHER_ROOMS:
-            return importlib.import_module(f"artix.{name}")
+            return _import_module(f"artix.{name}")
         if not name.startswith("_"):
             _load_rooms()
             if name in globals():

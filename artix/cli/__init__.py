@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import re
 import sys
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             options = _parser().parse_args(arguments)
             _check_names(options)
+            with interrupts.importing():
+                importlib.import_module(f"artix.cli.{options.command}")  # JAX, too.
             return options.run(options)
         except KeyboardInterrupt:
             message, code = "interrupted", 130

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from artix import robots
@@ -61,6 +62,19 @@ def check_output(output: str) -> None:
         raise CommandFailure(f"{output!r} cannot be written: it is a folder; add the name of a file")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise CommandFailure(f"{output!r} cannot be written: permission denied; save elsewhere")
+
+
+@contextlib.contextmanager
+def naming(output: str) -> Iterator[None]:
+    """Names the file in what is said if it cannot be written, such as on a full disk.
+
+    Raises:
+      CommandFailure: in place of an ``OSError``.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise CommandFailure(f"{output!r} cannot be written: {error.strerror or error}") from error
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import io
+import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-#: Characters that command a terminal, but for line ends and tabs, and how they are shown.
-_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\r\t"}
+from artix.cli.text import printable
 
 
 class Printable:
-    """A stream that shows control characters as escapes.
-
-    Robots come from strangers. The name of a link must not clear the screen or set the window's title.
+    """A stream on which nothing commands the terminal, whatever is printed.
 
     Args:
       stream: the stream to write to.
@@ -28,7 +28,7 @@ class Printable:
 
     def write(self, text: str) -> int:
         """Writes text, and returns its length before escapes are added."""
-        self._stream.write(text.translate(_ESCAPES))
+        self._stream.write(printable(text, keep="\n\r\t"))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -47,27 +47,54 @@ def printable_output() -> Iterator[None]:
 
 
 class Interrupts:
-    """Notices Ctrl-C, even where other code turns the ``KeyboardInterrupt`` into an error of its own.
+    """Ends the command on Ctrl-C, wherever the ``KeyboardInterrupt`` is raised.
 
-    Packages with compiled modules make an ``ImportError`` of it, and XLA an error of a callback.
+    Packages with compiled modules make an ``ImportError`` of it, XLA an error of a callback, and JAX's imports may even
+    crash, so that nothing is raised in :meth:`importing`. Where Python ignores it, as in a callback of the garbage
+    collector, it is raised once more.
 
     Attributes:
       seen: whether Ctrl-C was pressed.
     """
 
     def __init__(self) -> None:
-        self.seen, self._before = False, signal.getsignal(signal.SIGINT)
+        self.seen, self._before, self._unraisable = False, signal.getsignal(signal.SIGINT), sys.unraisablehook
 
     def __enter__(self) -> Interrupts:
         if self._before is signal.default_int_handler:
             with contextlib.suppress(ValueError):  # Not in the main thread.
                 signal.signal(signal.SIGINT, self._interrupt)
+                sys.unraisablehook = self._again
         return self
 
     def __exit__(self, *_: object) -> None:
         if signal.getsignal(signal.SIGINT) == self._interrupt:
             signal.signal(signal.SIGINT, self._before)
+            sys.unraisablehook = self._unraisable
+
+    @contextlib.contextmanager
+    def importing(self) -> Iterator[None]:
+        """Where Ctrl-C ends the process at once, because nothing has been done that could be lost."""
+        if signal.getsignal(signal.SIGINT) != self._interrupt:
+            yield
+            return
+        signal.signal(signal.SIGINT, _leave)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, self._interrupt)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self.seen = True
         signal.default_int_handler(number, frame)
+
+    def _again(self, ignored: sys.UnraisableHookArgs) -> None:
+        if isinstance(ignored.exc_value, KeyboardInterrupt):
+            threading.Timer(0.02, _thread.interrupt_main).start()  # Not from here, where it would be ignored again.
+        else:
+            self._unraisable(ignored)
+
+
+def _leave(*_: object) -> None:
+    os.write(2, b"artix: interrupted\n")
+    os._exit(130)

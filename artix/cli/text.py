@@ -12,6 +12,22 @@ class CommandFailure(Exception):
     """What the user asked for cannot be read, computed or saved; the message is for the user."""
 
 
+#: Characters that command a terminal, and how they are shown.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Shows control characters as escapes, except those to keep.
+
+    Robots come from strangers: the name of a link must not clear the screen, or look like a line of its own.
+
+    Args:
+      text: any text.
+      keep: control characters that are meant, such as line ends.
+    """
+    return text.translate({code: escape for code, escape in _CONTROLS.items() if chr(code) not in keep})
+
+
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str = "") -> str:
     """Aligns columns under a heading and a rule.
 
@@ -24,6 +40,7 @@ def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str =
       The lines of the table, joined.
     """
     align = align.ljust(len(heading), "r")
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[k]) for row in [heading, *rows]) for k in range(len(heading))]
 
     def line(cells: Sequence[str]) -> str:

@@ -54,7 +54,7 @@ class Poser:
         self._kind = scene.crowds[0].name
         self._lock, self._closed, self._is_setting = threading.RLock(), threading.Event(), False
         self._poses = jax.jit(artix.link_poses)
-        self._followers = _followers(articulation)
+        self._followers = set(_followers(articulation))
         gui = server.gui
         with gui.add_folder("show", expand_by_default=False):
             add_layers(gui, self.nodes)
@@ -93,8 +93,7 @@ class Poser:
                 f"joint_position must be finite, of shape {self._state.joint_position.shape}; found {position}"
             )
         with self._lock:
-            for follower, (reference, ratio, offset) in self._followers.items():
-                position[follower] = -ratio * position[reference] - offset
+            position = followed(self._articulation, position)
             joints = jnp.asarray(position, self._articulation.dtype)
             self._state = self._state.replace(joint_position=joints)
             self._is_setting = True
@@ -219,7 +218,7 @@ def pose(
       >>> from artix import viewer
       >>> viewer.pose(artix.robots.load("arm7")).wait()  # doctest: +SKIP
     """
-    start = _neutral_within_limits(articulation) if state is None else state
+    start = neutral_within_limits(articulation) if state is None else state
     scene = make_scene(articulation, start, 1.0, visuals=visuals, ground=ground, show=show)
     if scene.crowds[0].poses.shape[:2] != (1, 1):
         raise ValueError(f"pose needs one robot in one state; found {scene.crowds[0].poses.shape[:2]} of them [T, N]")
@@ -229,11 +228,29 @@ def pose(
     return posed
 
 
-def _neutral_within_limits(articulation: Articulation) -> State:
-    """The neutral state, clipped to the limits: zero may lie outside the range of a joint."""
+def neutral_within_limits(articulation: Articulation) -> State:
+    """The neutral state with its joints within their limits, and mimic joints where they follow.
+
+    Args:
+      articulation: one articulation.
+    """
     neutral = artix.neutral_state(articulation)
     low, high = articulation.joint_lower_limit, articulation.joint_upper_limit
-    return neutral.replace(joint_position=jnp.clip(neutral.joint_position, low, high))
+    position = np.asarray(jnp.clip(neutral.joint_position, low, high), float)
+    return neutral.replace(joint_position=jnp.asarray(followed(articulation, position), articulation.dtype))
+
+
+def followed(articulation: Articulation, joint_position: np.ndarray) -> np.ndarray:
+    """Joint positions with those of mimic joints replaced by what they follow.
+
+    Args:
+      articulation: one articulation.
+      joint_position: shape [..., n].
+    """
+    position = np.array(joint_position, float)
+    for follower, (reference, ratio, offset) in _followers(articulation).items():
+        position[..., follower] = -ratio * position[..., reference] - offset
+    return position
 
 
 def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:

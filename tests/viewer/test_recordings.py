@@ -2,6 +2,8 @@
 
 import base64
 import contextlib
+import errno
+import os
 import re
 import socket
 import time
@@ -317,6 +319,34 @@ def test_artix_view_saves_a_picture_and_a_recording(tmp_path, capsys):
     assert "picture saved to" in out
     assert "recording saved to" in out
     assert main(["view", "cart_pole", "--png", str(tmp_path / "nowhere" / "cart.png")]) == 1
+
+
+def test_pictures_and_recordings_of_a_robot_stay_within_its_limits(tmp_path, monkeypatch):
+    """Go2 cannot stretch its knees, and Panda's second finger mimics the first."""
+    drawn = {}
+    monkeypatch.setattr(viewer, "load_visuals", lambda *_, **__: ())
+    monkeypatch.setattr(viewer, "render_png", lambda path, robot, state, **_: drawn.update(png=(robot, state)))
+    monkeypatch.setattr(viewer, "save_html", lambda path, robot, states, dt, **_: drawn.update(html=(robot, states)))
+    for file in ("go2_description/urdf/go2.urdf", "panda_description/urdf/panda.urdf"):
+        arguments = ["view", str(ROBOTS / file), "--png", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html")]
+        assert main(arguments) == 0
+        for robot, states in drawn.values():
+            position = np.asarray(states.joint_position)
+            assert (position >= robot.joint_lower_limit - 1e-6).all()
+            assert (position <= robot.joint_upper_limit + 1e-6).all()
+            for follower, reference in robot.topology.mimic_dofs:
+                np.testing.assert_allclose(position[..., follower], position[..., reference], atol=1e-6)
+        moving = np.ptp(np.asarray(drawn["html"][1].joint_position), axis=0)
+        np.testing.assert_allclose(moving, robot.joint_upper_limit - robot.joint_lower_limit, rtol=0.1)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(viewer, "render_png", full)
+    assert main(["view", "arm7", "--png", str(tmp_path / "arm.png")]) == 1
+    assert "arm.png' cannot be written: No space left on device" in capsys.readouterr().err
 
 
 def test_artix_view_says_that_a_port_is_used(capsys):
