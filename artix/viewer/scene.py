@@ -107,7 +107,7 @@ class Scene:
     segments: tuple[Segments, ...]
     marks: tuple[Marks, ...]
     size: float
-    title: str
+    title: str = "artix"
     path: np.ndarray | None = None
 
     @property

@@ -122,9 +122,8 @@ class Poser:
         # A mimic joint follows another slider and has none.
         free = [Limb(limb.name, tuple(dof for dof in limb.dofs if dof not in self._followers)) for limb in limbs]
         free = [limb for limb in free if limb.dofs]
-        search = None
-        if sum(len(limb.dofs) for limb in free) > MANY_SLIDERS:
-            search = gui.add_text("search joints", initial_value="")
+        is_long = sum(len(limb.dofs) for limb in free) > MANY_SLIDERS
+        search = gui.add_text("search joints", initial_value="", visible=is_long)
         entries = list[tuple[Any, str, list[tuple[Any, str]]]]()
         for limb in free:
             units = [self._unit(dof) for dof in limb.dofs]
@@ -145,8 +144,7 @@ class Poser:
                     slider.visible = all(word in f"{limb} {name}".lower() for word in words)
                 folder.visible = any(slider.visible for slider, _ in sliders)
 
-        if search is not None:
-            search.on_update(searched)
+        search.on_update(searched)
 
     def _unit(self, dof: int) -> str:
         return "m" if self._units[dof] == 1.0 else "°"

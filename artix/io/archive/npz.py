@@ -159,8 +159,10 @@ def _odd_names(articulation: Articulation, file: str) -> list[Issue]:
         *topology.link_names,
         *topology.joint_names,
         *topology.frame_names,
-        *(one.name for one in (*topology.fixed_tendons, *topology.spatial_tendons)),
-        *(one.name for one in (*topology.loop_joints, *topology.geometries)),
+        *(tendon.name for tendon in topology.fixed_tendons),
+        *(tendon.name for tendon in topology.spatial_tendons),
+        *(joint.name for joint in topology.loop_joints),
+        *(shape.name for shape in topology.geometries),
     )
     odd = [name for name in names if any(unicodedata.category(letter) in ("Cc", "Zl", "Zp") for letter in name)]
     if not odd:
