@@ -18,7 +18,7 @@ from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, check_control
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.report import StepReport
+from artix.simulation.common.report import RolloutReport, StepReport, summarized
 from artix.simulation.contacts import Memory, check_memory, has_pairs, held_by, touching_of
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.step import contact_memory, end_states, solve_step
@@ -201,6 +201,35 @@ def _step_with_contact_memory(
     ground: Ground | None,
 ) -> tuple[State, Memory]:
     return _advance(articulation, state, memory, control, dt, options, ground)[:2]
+
+
+def step_and_summary(
+    articulation: Articulation,
+    state: State,
+    memory: Memory | None,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions,
+    *,
+    ground: Ground | None,
+) -> tuple[State, Memory | None, RolloutReport]:
+    """A :func:`step_with_contact_memory`, or a :func:`step` without a memory, with what a rollout reports of it."""
+    time = _time(articulation, dt, options, ground)
+    return _step_and_summary(articulation, state, memory, control, time, options, ground)
+
+
+@quantity
+def _step_and_summary(
+    articulation: Articulation,
+    state: State,
+    memory: Memory | None,
+    control: Control | None,
+    dt: Array,
+    options: SolverOptions,
+    ground: Ground | None,
+) -> tuple[State, Memory | None, RolloutReport]:
+    end, memory, report = _advance(articulation, state, memory, control, dt, options, ground, with_report=True)
+    return end, memory, summarized([end], [] if report is None else [report])
 
 
 def _advance(
