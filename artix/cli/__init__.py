@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import re
 import sys
@@ -13,7 +12,7 @@ from typing import Any, NoReturn
 from artix import robots
 from artix.cli.names import check_output, did_you_mean, robot_file
 from artix.cli.terminal import Interrupts, printable_output
-from artix.cli.text import CommandFailure
+from artix.cli.text import CommandFailure, installed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,14 +88,8 @@ class _Version(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, help="print the versions of artix, JAX and Python")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib import metadata
-
-        versions = dict.fromkeys(("artix", "jax"), "(not installed)")
-        for name in versions:
-            with contextlib.suppress(metadata.PackageNotFoundError):
-                versions[name] = metadata.version(name)
         python = ".".join(map(str, sys.version_info[:3]))
-        print(f"artix {versions['artix']}, jax {versions['jax']}, Python {python}")
+        print(f"artix {installed('artix')}, jax {installed('jax')}, Python {python}")
         parser.exit()
 
 

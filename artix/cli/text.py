@@ -71,6 +71,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number or 'no'} {head}{'' if number == 1 else 's'}{preposition}{tail}"
 
 
+def installed(package: str) -> str:
+    """The installed version of a package."""
+    from importlib import metadata  # It takes as long as all else that a command does before JAX is imported.
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # For instance, artix run from its source tree.
+        return "(not installed)"
+
+
 def refused(issues: Sequence[Any], message: str) -> int:
     """Prints the issues for which a command gives up, and why; returns its exit code."""
     for issue in issues:

@@ -10,13 +10,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from artix import Articulation, DescriptionWarning, State, viewer
+from artix import Articulation, DescriptionWarning, State, Topology, viewer
 from artix.cli.names import naming
 from artix.cli.robot_source import description_path, load_robot
 from artix.cli.text import CommandFailure
 from artix.viewer.limbs import limbs_of
 from artix.viewer.sliders import followed, neutral_within_limits
-from artix.viewer.visuals import static_topology
 
 RATE = 30.0
 #: How long each joint moves in a recording [s].
@@ -99,7 +98,8 @@ def moving_joints(articulation: Articulation) -> State:
     Args:
       articulation: the robot.
     """
-    topology = static_topology(articulation)
+    topology = articulation.topology
+    assert isinstance(topology, Topology)
     followers = {follower for follower, _ in topology.mimic_dofs}
     moving = [dof for limb in limbs_of(topology) for dof in limb.dofs if dof not in followers]
     count = max(round(SECONDS_A_JOINT * RATE), 2)
