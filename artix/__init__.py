@@ -165,7 +165,7 @@ def _load_rooms() -> None:
     globals()["lie"] = _import_module("artix.math.lie")
 
 
-if not TYPE_CHECKING:  # Type checkers read the imports above, and must not take any name for an attribute.
+if not TYPE_CHECKING:  # Type checkers must not take any name for an attribute.
 
     def __getattr__(name: str) -> Any:
         if name in _ROOMS or name in _OTHER_ROOMS:

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.close()
             return 0
         except Exception as error:
-            # An import that Ctrl-C cut short reports anything; what a command says about its files is meant.
+            # Ctrl-C may cause any error, but what a command says about its files is meant.
             is_meant = isinstance(error, CommandFailure) and not isinstance(error.__cause__, ImportError)
             if interrupts.seen and not is_meant:
                 message, code = "interrupted", 130

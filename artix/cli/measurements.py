@@ -17,7 +17,7 @@ Array = jax.Array
 
 
 class Quantity(NamedTuple):
-    """A function of one robot, its state and, if ``accelerated``, a generalised acceleration, and how to show it."""
+    """A function of one robot, its state and, if ``accelerated``, a generalised acceleration."""
 
     name: str
     function: Callable[..., Any]
@@ -26,7 +26,7 @@ class Quantity(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """A quantity evaluated for the whole fleet: the median time of one call, and the time of the first call [s]."""
+    """A quantity evaluated for the whole fleet, with the times of a usual and of the first call [s]."""
 
     quantity: Quantity
     value: Any
@@ -46,7 +46,10 @@ def energies(articulation: artix.Articulation, state: artix.State) -> tuple[Arra
 
 def potential_energy_slope(articulation: artix.Articulation, state: artix.State) -> Array:
     """Derivative of the potential energy by the joint positions, by autodiff, shape [n]."""
-    energy = lambda position: artix.potential_energy(articulation, state.replace(joint_position=position))  # noqa: E731
+
+    def energy(position: Array) -> Array:
+        return artix.potential_energy(articulation, state.replace(joint_position=position))
+
     return jax.grad(energy)(state.joint_position)
 
 
@@ -67,7 +70,7 @@ QUANTITIES = (
 
 
 def measured(fleet: artix.Fleet, state: artix.State, acceleration: Array) -> list[Measurement]:
-    """Compiles every quantity for the whole fleet, two at a time, then times each, and prints progress."""
+    """Compiles every quantity for the whole fleet, two at a time, and then times each."""
 
     def timed(quantity: Quantity) -> tuple[Any, float]:
         begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What the user names on the command line: robots, files and folders. Nothing here waits for JAX."""
+"""What the user names on the command line: robots and files. Nothing here waits for JAX."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def robot_file(robot: str) -> Path:
       robot: what the user typed.
 
     Raises:
-      CommandFailure: there is no such file or robot, or it is a folder; the message suggests what was meant.
+      CommandFailure: there is no such file or robot, or it is a folder; the message suggests what
+        was meant.
     """
     path = Path(robot)
     if is_built_in(robot):
@@ -49,7 +50,7 @@ def check_output(output: str) -> None:
     """Refuses the name of a file to write to if it cannot be written, before any work is done.
 
     Raises:
-      CommandFailure: the name is empty or a folder's, or its folder does not exist or must not be written to.
+      CommandFailure: the name is empty or a folder's, or its folder is missing or read-only.
     """
     if not output.strip():
         raise CommandFailure("the name of the file to write is empty")
@@ -78,7 +79,7 @@ def naming(output: str) -> Iterator[None]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A suggestion to add to a message: ``; did you mean 'quadruped'?``, or nothing if no word is close."""
+    """A suggestion for a message, ``; did you mean 'quadruped'?``, or nothing if no word is close."""
     by_lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean {by_lower[close[0]]!r}?" if close else ""

@@ -41,7 +41,7 @@ def printable_output() -> Iterator[None]:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # Terminals without Unicode then show "?" instead of a traceback.
-    # Warnings and tracebacks look up ``sys.stderr`` when they print, so that they are escaped as well.
+    # Warnings and tracebacks look up ``sys.stderr`` when they print, so they are escaped as well.
     with contextlib.redirect_stdout(Printable(sys.stdout)), contextlib.redirect_stderr(Printable(sys.stderr)):
         yield
 
@@ -49,16 +49,17 @@ def printable_output() -> Iterator[None]:
 class Interrupts:
     """Ends the command on Ctrl-C, wherever the ``KeyboardInterrupt`` is raised.
 
-    Packages with compiled modules make an ``ImportError`` of it, XLA an error of a callback, and JAX's imports may even
-    crash, so that nothing is raised in :meth:`importing`. Where Python ignores it, as in a callback of the garbage
-    collector, it is raised once more.
+    Packages with compiled modules make an ``ImportError`` of it, XLA an error of a callback, and
+    JAX's imports may even crash, so nothing is raised in :meth:`importing`. Where Python ignores
+    it, as in a callback of the garbage collector, it is raised once more.
 
     Attributes:
       seen: whether Ctrl-C was pressed.
     """
 
     def __init__(self) -> None:
-        self.seen, self._before, self._unraisable = False, signal.getsignal(signal.SIGINT), sys.unraisablehook
+        self.seen = False
+        self._before, self._unraisable = signal.getsignal(signal.SIGINT), sys.unraisablehook
 
     def __enter__(self) -> Interrupts:
         if self._before is signal.default_int_handler:
@@ -90,7 +91,8 @@ class Interrupts:
 
     def _again(self, ignored: sys.UnraisableHookArgs) -> None:
         if isinstance(ignored.exc_value, KeyboardInterrupt):
-            threading.Timer(0.02, _thread.interrupt_main).start()  # Not from here, where it would be ignored again.
+            # Not from here, where it would be ignored again.
+            threading.Timer(0.02, _thread.interrupt_main).start()
         else:
             self._unraisable(ignored)
 

@@ -19,7 +19,8 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 def printable(text: str, keep: str = "") -> str:
     """Shows control characters as escapes, except those to keep.
 
-    Robots come from strangers: the name of a link must not clear the screen, or look like a line of its own.
+    Robots come from strangers: the name of a link must not clear the screen, or look like a line of
+    its own.
 
     Args:
       text: any text.
@@ -73,7 +74,7 @@ def counted(number: int, noun: str) -> str:
 
 def installed(package: str) -> str:
     """The installed version of a package."""
-    from importlib import metadata  # It takes as long as all else that a command does before JAX is imported.
+    from importlib import metadata  # It takes as long as all else before JAX is imported.
 
     try:
         return metadata.version(package)

@@ -16,7 +16,8 @@ from artix.cli.names import naming
 from artix.cli.text import table
 from artix.examples import reach, swing_up
 
-#: A swing-up has converged if the tip stays above this fraction of the full height, and the joints end slowly [rad/s].
+#: A swing-up has converged if the tip stays above this fraction of the full height, and the joints
+#: end slower than this [rad/s].
 UPRIGHT, SLOW = 0.95, 1.0
 #: A reach has converged at this distance [m], angle [rad] and speed [rad/s] of the tool.
 REACHED = 1e-2
@@ -106,8 +107,9 @@ def solve_reach() -> Solved:
     task = reach.Reach(robots.load("arm7"))
     solution = reach.solve(task)
     seconds = time.perf_counter() - begin
-    costs, errors = np.asarray(solution.costs), jax.vmap(task.tool_error)(solution.states)
-    errors = np.asarray(jnp.linalg.norm(errors.reshape(-1, 2, 3), axis=2))
+    costs = np.asarray(solution.costs)
+    apart = jax.vmap(task.tool_error)(solution.states).reshape(-1, 2, 3)  # position, then angle
+    errors = np.asarray(jnp.linalg.norm(apart, axis=2))
     effort = np.asarray(solution.forces / task.arm.max_joint_force)
     speed = float(np.abs(solution.states.joint_velocity[-1]).max())
     rows = [
@@ -126,7 +128,7 @@ def solve_reach() -> Solved:
 
 
 def save_plot(solved: dict[str, Solved], output: str) -> None:
-    """Draws the curves and the costs of each trajectory in a row of its own, and saves them as a PNG file."""
+    """Saves a picture of the curves and costs, with a row for each trajectory."""
     figure = Figure(figsize=(16, 9), dpi=100, layout="constrained")
     for row, (name, result) in zip(figure.subplots(len(solved), 3), solved.items(), strict=True):
         for axes, (title, (labels, values)) in zip(row, result.curves.items(), strict=False):

@@ -14,7 +14,8 @@ class Limb:
     """Degrees of freedom that move one limb.
 
     Attributes:
-      name: what the names of its degrees of freedom begin with, such as ``front_left``, or the name of its first link.
+      name: what the names of its degrees of freedom begin with, such as ``front_left``, or the name
+        of its first link.
       dofs: their indices, from the root to the tip.
     """
 
@@ -25,8 +26,8 @@ class Limb:
 def limbs_of(topology: Topology) -> tuple[Limb, ...]:
     """Divides the degrees of freedom of a robot into limbs, depth first.
 
-    Where the tree branches, each branch with two or more degrees of freedom is a limb of its own. A branch with a
-    single one, such as a wheel or a finger of a gripper, belongs to the limb that carries it.
+    Where the tree branches, each branch with two or more degrees of freedom is a limb of its own. A
+    branch with a single one, such as a wheel or a finger, belongs to the limb that carries it.
 
     Args:
       topology: the topology of one robot.
@@ -64,7 +65,7 @@ def limbs_of(topology: Topology) -> tuple[Limb, ...]:
 
 
 def _common_start(names: Sequence[str]) -> str:
-    """The words with which all names begin: ``arm_left`` for ``arm_left_1_joint`` and ``arm_left_2_joint``."""
+    """The words with which all names begin: ``arm_left`` for ``arm_left_1`` and ``arm_left_2``."""
     words = [re.split(r"[_\-. /]", name) for name in names]
     count = 0
     while all(len(one) > count + 1 for one in words) and len({one[count] for one in words}) == 1:

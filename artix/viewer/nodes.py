@@ -34,7 +34,7 @@ class Nodes:
 
     Robots are under ``/world/robots/KIND``. For a single robot, ``/world/robots/KIND/LINK`` moves, with its surfaces
     below it as ``visual`` and ``collision``. For several robots, each of these is a batch of meshes. Put nodes of your
-    own under ``/world``, too: to follow a robot, not the camera moves but the world, so that the camera stays yours.
+    own under ``/world``, too: a robot is followed by moving the world and not the camera, which stays yours.
 
     Args:
       server: a ``viser.ViserServer``.

@@ -344,7 +344,7 @@ def _extent(crowd: Crowd) -> float:
 
 
 def _path(scene: Scene, follow: bool | None) -> np.ndarray | None:
-    """The way of the first robot's root over the ground from the first frame on, [T, 3]; ``None`` if not followed."""
+    """How far the first robot's root has moved over the ground, [T, 3]; ``None`` if not followed."""
     way = scene.crowds[0].poses[:, 0, 0, :3] * [1.0, 1.0, 0.0]
     way = way - way[0]
     if follow is None:

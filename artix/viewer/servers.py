@@ -60,7 +60,7 @@ def open_server(host: str, port: int | None, title: str) -> Any:
 
 
 def _name_window(server: Any, title: str) -> None:
-    """Gives the browser's window a title. viser has no public function for it; without this one it is "Viser"."""
+    """Gives the browser's window a title, for which viser has no public function."""
     with contextlib.suppress(ImportError, AttributeError, TypeError):
         from viser._messages import RunJavascriptMessage
 

@@ -276,7 +276,7 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
 
 
 def slider_numbers(articulation: Articulation, dof: int, position: float) -> tuple[float, float, float, float]:
-    """The smallest and the largest value of a slider, its step, and its value at a position, in degrees or metres.
+    """The least and the largest value of a slider, its step, and its value, in degrees or metres.
 
     Args:
       articulation: one articulation.
@@ -291,7 +291,7 @@ def slider_numbers(articulation: Articulation, dof: int, position: float) -> tup
         high = round(math.floor(high / step + 1e-6) * step, 6)
     else:
         step = (high - low) / 1000.0
-    # In double precision: a limit in single precision, clipped to itself, may lie outside of what it was rounded to.
+    # In double precision: in single precision, the result may lie outside the rounded limits.
     return low, high, step, min(max(unit * position, low), high)
 
 
