@@ -13,7 +13,7 @@ from artix import robots, viewer
 from artix.cli.demo_plot import save_plot
 from artix.cli.identities import verified_identities
 from artix.cli.measurements import measured
-from artix.cli.names import naming
+from artix.cli.names import check_output, naming
 from artix.cli.text import CommandFailure, installed, rate, table
 
 #: How many robots ``artix demo --view`` shows, and in how many frames.
@@ -35,6 +35,7 @@ def run_demo(*, members: int, output: str, seed: int, show: bool) -> int:
     Raises:
       CommandFailure: the plot cannot be written, or the viewer is not installed.
     """
+    check_output(output)
     begin = time.perf_counter()
     kinds = [robots.load(name) for name in robots.names()]
     fleet = artix.Fleet([kinds[member % len(kinds)] for member in range(members)])

@@ -16,6 +16,7 @@ from artix import viewer
 from artix.cli.identities import Identity
 from artix.cli.measurements import Measurement
 from artix.cli.text import rate
+from artix.io.common.atomic_file import write_atomically
 
 INK, MUTED, PAPER, GRID = "#1f2933", "#7b8794", "#fbfaf7", "#e4e2dc"
 GROUP_COLORS = {"kinematics": "#2e86ab", "dynamics": "#e4572e", "momentum": "#7d4fa8", "energy": "#5b8e3c"}
@@ -51,7 +52,7 @@ def save_plot(
     _draw_fleet(figure.add_axes((0.02, 0.565, 0.96, 0.335)), fleet, state)
     _draw_throughput(figure.add_axes((0.13, 0.06, 0.36, 0.37)), measurements, fleet.num_members)
     _draw_identities(figure.add_axes((0.665, 0.06, 0.31, 0.37)), identities)
-    figure.savefig(output, facecolor=PAPER)
+    write_atomically(output, lambda part: figure.savefig(part, format=part.suffix[1:] or "png", facecolor=PAPER))
 
 
 # --- the robots -----------------------------------------------------------------------------------------------------

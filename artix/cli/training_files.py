@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import jax
 from artix import envs
 from artix.cli.text import CommandFailure
 from artix.examples import policies, ppo
+from artix.io.common.atomic_file import write_atomically
 
 #: Columns of the learning curve.
 COLUMNS = ("steps", "seconds", "return", "fall", "noise")
@@ -69,8 +71,9 @@ def save_checkpoint(files: TrainingFiles, training: ppo.Training, header: dict[s
     """
     config = config_of(header)
     policies.save(files.checkpoint, {"training": training, "policy": ppo.policy_of(training, config)}, **header)
-    with files.rows.open("w", newline="") as file:
-        csv.writer(file).writerows([COLUMNS, *rows])
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows([COLUMNS, *rows])
+    write_atomically(files.rows, lambda part: part.write_text(table.getvalue(), newline=""))
 
 
 def load_training(files: TrainingFiles, environment: envs.Environment, config: ppo.Config) -> ppo.Training:
@@ -163,9 +166,11 @@ def export_results(files: TrainingFiles, training: ppo.Training, header: dict[st
     policy = jax.device_get(ppo.policy_of(training, config_of(header)))
     policies.save(files.policy, {"policy": policy}, **header)
     try:
-        files.exported.write_bytes(policies.export(policy))
+        exported = policies.export(policy)
     except ImportError as error:
         print(f"no {files.exported.name}: {error}")
+        return
+    write_atomically(files.exported, lambda part: part.write_bytes(exported))
 
 
 def save_curve(files: TrainingFiles, rows: Sequence[Sequence[float]], title: str) -> None:
@@ -184,4 +189,4 @@ def save_curve(files: TrainingFiles, rows: Sequence[Sequence[float]], title: str
     axes.plot([row[0] / 1e6 for row in shown], [row[2] for row in shown], color="tab:blue")
     axes.set(xlabel="environment steps [million]", ylabel="mean return of episodes", title=title)
     axes.grid(alpha=0.3)
-    figure.savefig(files.curve, dpi=120)
+    write_atomically(files.curve, lambda part: figure.savefig(part, dpi=120))

@@ -12,9 +12,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from artix import Topology, robots
-from artix.cli.names import naming
+from artix.cli.names import check_output, naming
 from artix.cli.text import table
 from artix.examples import reach, swing_up
+from artix.io.common.atomic_file import write_atomically
 
 #: A swing-up has converged if the tip stays above this fraction of the full height, and the joints
 #: end slower than this [rad/s].
@@ -54,6 +55,7 @@ def run_trajectory_demo(*, output: str, seed: int) -> int:
     Raises:
       CommandFailure: the plot cannot be written.
     """
+    check_output(output)
     begin = time.perf_counter()
     print("Swing-up of the double pendulum: Adam through the simulation, all starts at once ...", flush=True)
     swung = solve_swing_up(seed)
@@ -137,4 +139,4 @@ def save_plot(solved: dict[str, Solved], output: str) -> None:
             axes.legend(frameon=False, fontsize=8)
         row[2].semilogy(result.costs)
         row[2].set(title=f"{name}: cost", xlabel="iteration")
-    figure.savefig(output, format="png")
+    write_atomically(output, lambda part: figure.savefig(part, format="png"))

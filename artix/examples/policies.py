@@ -22,6 +22,7 @@ import numpy as np
 from flax import linen
 
 from artix.envs import Environment, EnvState, autoreset
+from artix.io.common.atomic_file import write_atomically
 
 Array = jax.Array
 Tree = TypeVar("Tree")
@@ -207,16 +208,7 @@ def save(path: str | os.PathLike[str], tree: Any, **header: Any) -> None:
     named[_HEADER] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     content = io.BytesIO()
     np.savez_compressed(content, **named)
-    part = Path(f"{os.fspath(path)}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    write_atomically(path, lambda part: part.write_bytes(content.getbuffer()))
 
 
 @overload

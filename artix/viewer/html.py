@@ -5,12 +5,12 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
 from artix import Ground, State
+from artix.io.common.atomic_file import check_writable, write_atomically
 from artix.viewer.html_plots import with_plots
 from artix.viewer.motions import Robots
 from artix.viewer.nodes import Nodes
@@ -58,8 +58,10 @@ def save_html(
       >>> arm = artix.robots.load("arm7")
       >>> viewer.save_html("arm.html", arm, artix.neutral_state(arm), 0.02)  # doctest: +SKIP
     """
+    check_writable(path)
     scene = make_scene(robots, states, dt, ground=ground, **options)
-    Path(path).write_text(scene_html(scene, series=series, max_rate=max_rate, dark_mode=dark_mode), encoding="utf-8")
+    page = scene_html(scene, series=series, max_rate=max_rate, dark_mode=dark_mode)
+    write_atomically(path, lambda part: part.write_text(page, encoding="utf-8"))
 
 
 def scene_html(

@@ -22,6 +22,7 @@ import jax
 import numpy as np
 
 from artix.io.archive.header import read_header, write_header
+from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.common.values import check_values, named_arrays
 from artix.math.arrays import device_array
@@ -79,13 +80,17 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
     wrong = {name: str(array.dtype) for name, array in arrays.items() if array.dtype.name not in _DTYPES}
     if wrong:
         raise TypeError(f"arrays must be of {', '.join(_DTYPES)}; found {wrong}; convert with articulation.astype(...)")
+    write_atomically(path, lambda part: _write(part, header, arrays))
+    return []
+
+
+def _write(path: Path, header: str, arrays: dict[str, np.ndarray]) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(_HEADER), header)
         for name, array in arrays.items():
             content = io.BytesIO()
             np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue())
-    return []
 
 
 def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articulation:

@@ -47,7 +47,7 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
             fix += ", or read it with meshes='hull' or 'capsule'" if kind == "Mesh" else ""
             scene.report.warning(collider, f"touches nothing: {message}", fix)
             continue
-        scene.report.issues += trial.report.issues
+        scene.report.include(trial.report)
         shapes.append((collider, shape))
     return shapes
 
