@@ -49,7 +49,8 @@ def run_demo(*, members: int, output: str, seed: int, show: bool) -> int:
     state = fleet.random_state(state_key)
     velocity = fleet.evaluate(artix.generalized_velocity, state)
     # A member has no acceleration where it has no velocity; random velocities are never exactly zero.
-    acceleration = (velocity != 0) * jax.random.normal(acceleration_key, velocity.shape, velocity.dtype)
+    noise = jax.random.normal(acceleration_key, velocity.shape, velocity.dtype)
+    acceleration = jnp.where(velocity == 0, 0, noise)
     measurements = measured(fleet, state, acceleration)
     values = {measurement.quantity.name: measurement.value for measurement in measurements}
     identities = verified_identities(fleet, state, acceleration, values)

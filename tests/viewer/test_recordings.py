@@ -245,6 +245,7 @@ def panel_of(posed):
     return found
 
 
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_sliders_are_grouped_by_limb_and_can_be_searched():
     """Go2 and Talos have joints whose range ends before zero, where its last bit decides."""
     _, posed = poser(ROBOTS / "go2_description" / "urdf" / "go2.urdf")
@@ -321,6 +322,7 @@ def test_artix_view_saves_a_picture_and_a_recording(tmp_path, capsys):
     assert main(["view", "cart_pole", "--png", str(tmp_path / "nowhere" / "cart.png")]) == 1
 
 
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_pictures_and_recordings_of_a_robot_stay_within_its_limits(tmp_path, monkeypatch):
     """Go2 cannot stretch its knees, and Panda's second finger mimics the first."""
     drawn = {}
