@@ -169,6 +169,12 @@ def test_the_scrubber_moves_the_robot(quadruped, states):
         while not np.allclose(node.position, expected[:3], atol=1e-4) and time.time() < deadline:
             time.sleep(0.05)
         np.testing.assert_allclose(node.position, expected[:3], atol=1e-4)
+        # The world moves against the robot, which is followed, until the panel's switch is turned off.
+        np.testing.assert_allclose(shown.nodes._world.position, [-0.4 * 200 * 0.02, 0.0, 0.0], atol=1e-4)
+        shown._follows.value = False
+        while np.any(shown.nodes._world.position) and time.time() < deadline:
+            time.sleep(0.05)
+        np.testing.assert_array_equal(shown.nodes._world.position, np.zeros(3))
         shown.playing = True
         time.sleep(0.5)
         assert shown.frame != 200
