@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,7 +13,7 @@ from artix.evaluation.array_rules import Rule, symbolic_rule
 from artix.evaluation.known_arrays import Numeric, numeric_rule
 from artix.evaluation.scalar_builder import ScalarBuilder, TooManyOperations, UnsupportedOperation, Value, kind_of
 from artix.evaluation.scalar_choices import compare, select
-from artix.evaluation.scalar_loops import entry_of_iteration, rolled
+from artix.evaluation.scalar_loops import Loops, entry_of_iteration
 from artix.evaluation.scalar_program import Kind, Op
 
 #: Largest number of iterations of a ``while`` loop, which is unrolled.
@@ -82,6 +83,7 @@ class Evaluator:
 
     def __init__(self, builder: ScalarBuilder, has_loops: bool) -> None:
         self.builder, self.has_loops = builder, has_loops
+        self.loops = Loops(builder)
         self._plans: dict[tuple[int, ...], _Plan] = {}
 
     def call(self, closed: Any, arguments: Sequence[Value]) -> list[Value]:
@@ -196,13 +198,10 @@ def _kept_loop(
         entries = (entry_of_iteration(builder, x, iteration) for x in scanned)
         return evaluator.call(equation.params["jaxpr"], [*constants, *values, *entries])
 
-    evaluator.has_loops = False  # Within the body, loops are unrolled.
     try:
-        return rolled(builder, body, carry, types, equation.params["length"])
+        return evaluator.loops.repeated(body, carry, types, equation.params["length"], equation)
     except UnsupportedOperation:
         return None
-    finally:
-        evaluator.has_loops = True
 
 
 def _num_scanned(outer: Sequence[Any], inner: Sequence[Any]) -> int:
@@ -225,16 +224,34 @@ def _stack(evaluator: Evaluator, values: Sequence[Value], variable: Any) -> Valu
 
 
 def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
-    parameters = equation.params
+    """A loop whose condition is data is kept; another one is unrolled as far as that is short."""
+    parameters, size = equation.params, evaluator.builder.size
     num_cond, num_body = parameters["cond_nconsts"], parameters["body_nconsts"]
-    constants, carry = arguments[num_cond : num_cond + num_body], arguments[num_cond + num_body :]
+    constants, start = arguments[num_cond : num_cond + num_body], arguments[num_cond + num_body :]
+
+    def condition(carry: list[Value]) -> Value:
+        return evaluator.call(parameters["cond_jaxpr"], [*arguments[:num_cond], *carry])[0]
+
+    def body(carry: list[Value]) -> list[Value]:
+        return evaluator.call(parameters["body_jaxpr"], [*constants, *carry])
+
+    def kept() -> list[Value]:
+        types = [variable.aval for variable in equation.outvars]
+        return evaluator.loops.repeated_while(condition, body, start, types, equation)
+
+    carry, most = start, _MAX_UNROLLED if evaluator.has_loops else math.inf
     for _ in range(_MAX_ITERATIONS):
-        (continues,) = evaluator.call(parameters["cond_jaxpr"], [*arguments[:num_cond], *carry])
+        continues = condition(carry)
         if type(continues) is not np.ndarray:
-            raise UnsupportedOperation("while loop whose number of iterations depends on data")
+            return kept()
         if not continues:
             return carry
-        carry = evaluator.call(parameters["body_jaxpr"], [*constants, *carry])
+        if evaluator.builder.size - size > most:
+            try:
+                return kept()
+            except UnsupportedOperation:
+                most = math.inf
+        carry = body(carry)
     raise TooManyOperations(f"more than {_MAX_ITERATIONS:,} iterations of a loop")
 
 

@@ -10,54 +10,116 @@ import numpy as np
 from artix.evaluation.scalar_builder import ONE, ZERO, ScalarBuilder, UnsupportedOperation, Value, kind_of
 from artix.evaluation.scalar_functions import integer
 from artix.evaluation.scalar_program import Kind, Op
-from artix.evaluation.scalar_transpose import any_linear
+from artix.evaluation.scalar_transpose import NotLinear, any_linear
 
-_CARRIED, _INDEX = int(Op.CARRIED), int(Kind.INT32)
+_CARRIED, _INDEX, _BOOL = int(Op.CARRIED), int(Kind.INT32), int(Kind.BOOL)
 
 
-def rolled(
-    builder: ScalarBuilder,
-    body: Callable[[int, list[Value]], Sequence[Value]],
-    carry: Sequence[Value],
-    types: Sequence[Any],
-    length: int,
-) -> list[Value]:
-    """What a loop carries after its last iteration.
-
-    What the body leaves as it is, such as zeros, is the same in all iterations, and known if it is known at the start.
+class Loops:
+    """Builds loops.
 
     Args:
       builder: holds the scalars.
-      body: what it carries into the next iteration, given the reference of the iteration's number and what is carried.
-      carry: what is carried into the first iteration.
-      types: shapes and dtypes of what is carried.
-      length: number of iterations.
-
-    Raises:
-      UnsupportedOperation: there are no scalars of these types, or they are to be transposed.
     """
-    kinds = [_INDEX, *(int(kind_of(x.dtype)) for x in types for _ in range(x.size))]
-    starts = [ZERO[_INDEX], *_references(builder, carry, types)]
-    loop = builder.new_loop()
-    now, ends = starts.copy(), list[int]()
-    changes = True
-    while changes:
-        values = _values(builder, now[1:], types)
-        following = integer(builder, Op.ADD, now[0], ONE[_INDEX])
-        ends = [following, *_references(builder, body(now[0], values), types)]
-        changes = False
-        for entry, (before, after) in enumerate(zip(now, ends, strict=True)):
-            if before == starts[entry] and after != before:
-                now[entry] = builder.make(kinds[entry], _CARRIED, loop, entry, 0)
-                changes = True
-    if any_linear(builder, [*starts, *ends]):
-        raise UnsupportedOperation("a loop over linear scalars, which is transposed as a whole")
-    builder.end_loop(loop, length, starts, ends)
-    found = [
-        before if before == start else builder.make(kind, _CARRIED, loop, entry, 1)
-        for entry, (kind, before, start) in enumerate(zip(kinds, now, starts, strict=True))
-    ]
-    return _values(builder, found[1:], types)
+
+    def __init__(self, builder: ScalarBuilder) -> None:
+        self._builder = builder
+        self._changing: dict[int, set[int]] = {}
+
+    def repeated(
+        self,
+        body: Callable[[int, list[Value]], Sequence[Value]],
+        carry: Sequence[Value],
+        types: Sequence[Any],
+        length: int,
+        equation: Any,
+    ) -> list[Value]:
+        """What a loop carries after its last iteration.
+
+        What the body leaves as it is, such as zeros, is the same in all iterations, and known if it is known at the
+        start.
+
+        Args:
+          body: what it carries into the next iteration, given the reference of the iteration's number and what is
+            carried.
+          carry: what is carried into the first iteration.
+          types: shapes and dtypes of what is carried.
+          length: number of iterations.
+          equation: what the loop is in the traced program.
+
+        Raises:
+          UnsupportedOperation: there are no scalars of these types, or they are to be transposed.
+        """
+        builder = self._builder
+        kinds, starts = [_INDEX, *_kinds(types)], [ZERO[_INDEX], *_references(builder, carry, types)]
+
+        def following(before: Sequence[int]) -> list[int]:
+            number = integer(builder, Op.ADD, before[0], ONE[_INDEX])
+            return [number, *_references(builder, body(before[0], _values(builder, before[1:], types)), types)]
+
+        return _values(builder, self._carried(following, starts, kinds, length, equation)[1:], types)
+
+    def repeated_while(
+        self,
+        condition: Callable[[list[Value]], Value],
+        body: Callable[[list[Value]], Sequence[Value]],
+        carry: Sequence[Value],
+        types: Sequence[Any],
+        equation: Any,
+    ) -> list[Value]:
+        """What a loop carries when its condition is no longer true; otherwise as :meth:`repeated`.
+
+        A robot whose condition never becomes false never ends: a condition needs a largest number of iterations.
+        """
+        builder = self._builder
+
+        def with_condition(values: list[Value]) -> list[int]:
+            return [*builder.references(condition(values), _BOOL), *_references(builder, values, types)]
+
+        def following(before: Sequence[int]) -> list[int]:
+            return with_condition(list(body(_values(builder, before[1:], types))))
+
+        kinds, starts = [_BOOL, *_kinds(types)], with_condition(list(carry))
+        return _values(builder, self._carried(following, starts, kinds, 0, equation)[1:], types)
+
+    def _carried(
+        self,
+        following: Callable[[Sequence[int]], list[int]],
+        starts: list[int],
+        kinds: Sequence[int],
+        length: int,
+        equation: Any,
+    ) -> list[int]:
+        """The entries after a loop, given those at its start and a function of those of one iteration."""
+        builder, is_outermost = self._builder, self._builder.loop < 0
+        # A loop within another is built again for each trial of the outer one, and what changed in one will in the next.
+        changing = set() if is_outermost else self._changing.setdefault(id(equation), set())
+        loop, outer = builder.new_loop(), builder.loop
+
+        def carried(entry: int, is_after: int) -> int:
+            return builder.make(kinds[entry], _CARRIED, loop, entry, is_after) if entry in changing else starts[entry]
+
+        builder.loop = loop
+        try:
+            while True:
+                before = [carried(entry, 0) for entry in range(len(starts))]
+                ends = following(before)
+                changed = {entry for entry, end in enumerate(ends) if entry not in changing and end != before[entry]}
+                if not changed:
+                    break
+                changing |= changed
+        finally:
+            builder.loop = outer
+            if is_outermost:
+                self._changing.clear()
+        if any_linear(builder, [*starts, *ends]):
+            raise NotLinear("a loop over linear scalars, which is transposed as a whole")
+        builder.end_loop(loop, length, starts, ends)
+        return [carried(entry, 1) for entry in range(len(starts))]
+
+
+def _kinds(types: Sequence[Any]) -> list[int]:
+    return [int(kind_of(x.dtype)) for x in types for _ in range(x.size)]
 
 
 def _references(builder: ScalarBuilder, values: Sequence[Value], types: Sequence[Any]) -> list[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from artix.evaluation.kernels.code import type_of
 from artix.evaluation.kernels.llvm_ir import Instructions, Module
@@ -60,16 +62,43 @@ class Slots:
         return self.function("internal", "artix_fill", code)
 
     def _copies(self, module: Module) -> Iterator[str]:
-        """The functions that store what a loop carries into its first iteration, and from each into the next."""
-        plan, lists = self._plan, self._plan.lists
+        """The functions that store what a loop carries into its first iteration, and from each into the next.
+
+        Lanes whose loop has ended keep what they carry, and run no loops within it.
+        """
+        plan = self._plan
         for number, (loop, level) in enumerate(zip(plan.program.loops, plan.levels_of_loops, strict=True)):
-            for name, references in (("start", loop.starts.tolist()), ("next", loop.ends.tolist())):
-                width = plan.width if level else 1
-                code = self.instructions(module, width)
-                values = [code.operand(reference) for reference in references]  # All are read before any is written.
-                for reference, value, slot in zip(references, values, plan.carried[number], strict=True):
-                    self.store(code, value, Kind(lists.kinds[reference >> 1]), slot, width)
-                yield self.function("internal", f"artix_{name}_{number}", code)
+            slots, width = plan.carried[number], plan.width if level else 1
+            code = self.instructions(module, width)
+            starts = [code.operand(reference) for reference in loop.starts.tolist()]
+            outer = plan.condition_around(number) if loop.has_condition else None
+            if outer is not None:
+                flags = self._load_from(code, outer, Kind.BOOL, width)
+                starts[0] = code.emit(f"and {type_of('i1', width)} {flags}, {starts[0]}")
+            self._store_all(code, loop.starts, starts, slots, width)
+            yield self.function("internal", f"artix_start_{number}", code)
+            code = self.instructions(module, width)
+            ends = [code.operand(reference) for reference in loop.ends.tolist()]  # All are read before any is written.
+            if loop.has_condition and level:
+                flags = self._load_from(code, slots[0], Kind.BOOL, width)
+                ends = [
+                    self._chosen(code, flags, end, slot, Kind(plan.lists.kinds[reference >> 1]))
+                    for reference, end, slot in zip(loop.ends.tolist(), ends, slots, strict=True)
+                ]
+            self._store_all(code, loop.ends, ends, slots, width)
+            yield self.function("internal", f"artix_next_{number}", code)
+
+    def _chosen(self, code: Instructions, flags: str, value: str, slot: int, kind: Kind) -> str:
+        """The value in lanes whose flag is set; what the slot has in the others."""
+        width = self._plan.width
+        before, type_ = self._load_from(code, slot, kind, width), type_of(SCALARS[kind], width)
+        return code.emit(f"select {type_of('i1', width)} {flags}, {type_} {value}, {type_} {before}")
+
+    def _store_all(
+        self, code: Instructions, references: np.ndarray, values: Sequence[str], slots: Sequence[int], width: int
+    ) -> None:
+        for reference, value, slot in zip(references.tolist(), values, slots, strict=True):
+            self.store(code, value, Kind(self._plan.lists.kinds[reference >> 1]), slot, width)
 
     def _pointer(self, offset: int, lines: Instructions) -> str:
         return lines.emit(f"getelementptr i8, ptr %memory, i64 {offset}")
@@ -80,20 +109,22 @@ class Slots:
         is_shared = plan.lists.levels[number] == 0
         lanes = 1 if is_shared else width
         offset = plan.scalar_slot(number) if is_shared else plan.slot(2 * number)
-        pointer = self._pointer(offset, instructions)
-        if kind == Kind.BOOL:
-            stored = type_of("i8", lanes)
-            byte = instructions.emit(f"load {stored}, ptr {pointer}, align 1")
-            name = instructions.emit(f"icmp ne {stored} {byte}, {'0' if lanes == 1 else 'zeroinitializer'}")
-        else:
-            align = BYTES[kind] * lanes
-            name = instructions.emit(f"load {type_of(SCALARS[kind], lanes)}, ptr {pointer}, align {align}")
+        name = self._load_from(instructions, offset, kind, lanes)
         if not is_shared or width == 1:
             return name
         vector, scalar = type_of(SCALARS[kind], width), SCALARS[kind]
         name = instructions.emit(f"insertelement {vector} poison, {scalar} {name}, i64 0")
         mask = f"<{width} x i32> zeroinitializer"
         return instructions.emit(f"shufflevector {vector} {name}, {vector} poison, {mask}")
+
+    def _load_from(self, instructions: Instructions, offset: int, kind: Kind, lanes: int) -> str:
+        pointer = self._pointer(offset, instructions)
+        if kind == Kind.BOOL:
+            stored = type_of("i8", lanes)
+            byte = instructions.emit(f"load {stored}, ptr {pointer}, align 1")
+            return instructions.emit(f"icmp ne {stored} {byte}, {'0' if lanes == 1 else 'zeroinitializer'}")
+        align = BYTES[kind] * lanes
+        return instructions.emit(f"load {type_of(SCALARS[kind], lanes)}, ptr {pointer}, align {align}")
 
     def _address(self, instructions: Instructions, array: int) -> tuple[str, str]:
         """The address of an array to load from: one pointer for all robots, or one for each lane."""
