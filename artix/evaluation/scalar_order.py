@@ -41,12 +41,7 @@ def to_program(
     builder.check_needed(needed)
     carried = _needed_entries(builder, needed)
     writer = _Writer(builder, _levels(builder, needed, [level for *_, level in arguments], carried), carried)
-    divisors = Counter(
-        builder.operations[number][2] >> 1
-        for number in needed
-        if builder.operations[number][0] == _DIV and builder.operations[number][2] < CONSTANTS
-    )
-    reciprocals = {divisor for divisor, count in divisors.items() if count >= _SHARED_DIVISIONS}
+    reciprocals = _shared_divisors(builder, needed)
     for number in needed:
         operation = builder.operations[number]
         if operation[0] == _DIV and operation[2] >> 1 in reciprocals:
@@ -130,6 +125,23 @@ def _needed_entries(builder: ScalarBuilder, needed: Sequence[int]) -> dict[int, 
         if code == _CARRIED:
             found.setdefault(operands[0], {0} if builder.loops[operands[0]].has_condition else set()).add(operands[1])
     return {loop: sorted(found[loop]) for loop in sorted(found)}
+
+
+def _shared_divisors(builder: ScalarBuilder, needed: Sequence[int]) -> set[int]:
+    """Numbers of the scalars by which others are divided often: at many places, or in the iterations of a loop."""
+    loops, count = dict[int, int](), Counter[int]()  # The innermost loop of each scalar: its operands have no deeper one.
+    for number in needed:
+        code, *operands = builder.operations[number]
+        if code == _CARRIED:
+            loops[number] = builder.loops[operands[0]].parent if operands[2] else operands[0]
+        elif code != _INPUT:
+            references = operands[:1] if code in _ONE_REFERENCE else operands
+            loops[number] = max((loops.get(x >> 1, -1) for x in references if x < CONSTANTS), default=-1)
+        if code == _DIV and operands[1] < CONSTANTS:
+            divisor = operands[1] >> 1
+            is_repeated = loops[number] > loops.get(divisor, -1)
+            count[divisor] += _SHARED_DIVISIONS if is_repeated else 1
+    return {divisor for divisor, times in count.items() if times >= _SHARED_DIVISIONS}
 
 
 def _levels(

@@ -107,7 +107,7 @@ class Functions:
     def texts(self, with_: Callable[[dict[str, str]], str] | None = None) -> Iterator[str]:
         """The modules; the last one also contains what ``with_`` writes, given the module's declarations."""
         plan, program = self._plan, self._program
-        parts = [(index, part) for index, part in enumerate(plan.parts) if part.operations or part.stores]
+        parts = [(index, part) for index, part in enumerate(plan.parts) if not part.is_empty]
         for first in range(0, len(parts), MODULE_PARTS):
             module, together = Module(), parts[first : first + MODULE_PARTS]
             yield module.text([self._part(module, index, part) for index, part in together])
@@ -180,6 +180,8 @@ class Functions:
         for reference in part.stores:
             offset = plan.slot(reference)
             self._slots.store(code, code.operand(reference), Kind(lists.kinds[reference >> 1]), offset, width)
+        if part.ended is not None:
+            self._slots.carry(code, part.ended)
         return self._slots.function("hidden", self._name_of_part(index), code)
 
     def _run_parts(self, code: Code, level: int, memory: Value) -> None:
@@ -195,7 +197,6 @@ class Functions:
             is_left, length = lambda: self._is_any(code, flags, level), code.integer(loops[number].length)
             with code.loop_while(is_left) if loops[number].has_condition else code.loop(length):
                 yield
-                code.run(f"artix_next_{number}", [memory])
 
         visit(plan.nests, lambda stage: self._run_stage(code, level, stage, memory), repeat)
 
@@ -206,7 +207,7 @@ class Functions:
 
     def _run_stage(self, code: Code, level: int, stage: int, memory: Value) -> None:
         for index, part in enumerate(self._plan.parts):
-            if (part.level, part.stage) == (level, stage) and (part.operations or part.stores):
+            if (part.level, part.stage) == (level, stage) and not part.is_empty:
                 code.run(self._name_of_part(index), [memory])
 
     def _prepare(self) -> str:

@@ -59,6 +59,13 @@ class Part(NamedTuple):
     """References stored in their slots at the end: negatives, and scalars of other functions."""
     nest: tuple[int, ...]
     """The loops that repeat it."""
+    ended: int | None = None
+    """The loop whose iterations end with it, where it stores what they carry into the next."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it does nothing."""
+        return not self.operations and not self.stores and self.ended is None
 
     @property
     def reads_ahead(self) -> bool:
@@ -188,6 +195,11 @@ class Plan:
         """For scalars that only functions of their own level need, the last of these."""
         last_of_stage = {(part.level, part.stage): index for index, part in enumerate(self.parts)}
         bodies = self.program.bodies
+        last_of_loop = [
+            last_of_stage[level, after - 1] for level, (_, after) in zip(self.levels_of_loops, bodies, strict=True)
+        ]
+        for number, index in enumerate(last_of_loop):
+            self.parts[index] = self.parts[index]._replace(ended=number)
 
         def read(source: int, index: int, level: int, stage: int) -> None:
             """Keeps a scalar for the function of an index, or for what happens at the end of a stage."""
@@ -206,12 +218,16 @@ class Plan:
                     source = reference >> 1  # -1 where there is none
                     if part_of.get(source, index) != index:
                         read(source, index, part.level, part.stage)
-        for number, (loop, level) in enumerate(zip(self.program.loops, self.levels_of_loops, strict=True)):
-            first, after = bodies[number]
-            for references, stage in ((loop.starts, first - 1), (loop.ends, after - 1)):
-                for source in (references >> 1).tolist():
-                    if source in part_of:
-                        read(source, last_of_stage[level, stage], level, stage)
+        for loop, level, (first, after), last in zip(
+            self.program.loops, self.levels_of_loops, bodies, last_of_loop, strict=True
+        ):
+            before = last_of_stage[level, first - 1]
+            for source in (loop.starts >> 1).tolist():
+                if source in part_of:
+                    read(source, before, level, first - 1)
+            for source in (loop.ends >> 1).tolist():
+                if part_of.get(source, last) != last:
+                    read(source, last, level, after - 1)
 
     def _find_stores(self, part_of: dict[int, int]) -> None:
         """Finds what is stored besides the scalars themselves, for results."""

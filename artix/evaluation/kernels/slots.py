@@ -24,9 +24,9 @@ class Slots:
         self._plan = plan
 
     def functions(self, module: Module) -> Iterator[str]:
-        """The functions that only copy: ``artix_fill``, and for each loop ``artix_start_k`` and ``artix_next_k``."""
+        """The functions that only copy: ``artix_fill``, and for each loop ``artix_start_k``."""
         yield self._fill(module)
-        yield from self._copies(module)
+        yield from self._starts(module)
 
     def instructions(self, module: Module, width: int) -> Instructions:
         """The instructions of a function, empty yet, which loads what other functions have computed.
@@ -61,32 +61,35 @@ class Slots:
             self.store(code, code.operand(reference), kind, offset, self._plan.width)
         return self.function("internal", "artix_fill", code)
 
-    def _copies(self, module: Module) -> Iterator[str]:
-        """The functions that store what a loop carries into its first iteration, and from each into the next.
+    def carry(self, code: Instructions, loop: int) -> None:
+        """Stores what an iteration of a loop carries into the next; lanes whose loop has ended keep what they have."""
+        plan, width = self._plan, self._plan.width if self._plan.levels_of_loops[loop] else 1
+        references, slots = plan.program.loops[loop].ends, plan.carried[loop]
+        values = [code.operand(reference) for reference in references.tolist()]  # All are read before any is written.
+        if plan.program.loops[loop].has_condition and width > 1:
+            flags = self._load_from(code, slots[0], Kind.BOOL, width)
+            values = [
+                self._chosen(code, flags, value, slot, Kind(plan.lists.kinds[reference >> 1]))
+                for reference, value, slot in zip(references.tolist(), values, slots, strict=True)
+            ]
+        self._store_all(code, references, values, slots, width)
 
-        Lanes whose loop has ended keep what they carry, and run no loops within it.
+    def _starts(self, module: Module) -> Iterator[str]:
+        """The functions that store what a loop carries into its first iteration.
+
+        Lanes whose loop around it has ended do not run it.
         """
         plan = self._plan
         for number, (loop, level) in enumerate(zip(plan.program.loops, plan.levels_of_loops, strict=True)):
-            slots, width = plan.carried[number], plan.width if level else 1
+            width = plan.width if level else 1
             code = self.instructions(module, width)
-            starts = [code.operand(reference) for reference in loop.starts.tolist()]
+            values = [code.operand(reference) for reference in loop.starts.tolist()]
             outer = plan.condition_around(number) if loop.has_condition else None
             if outer is not None:
                 flags = self._load_from(code, outer, Kind.BOOL, width)
-                starts[0] = code.emit(f"and {type_of('i1', width)} {flags}, {starts[0]}")
-            self._store_all(code, loop.starts, starts, slots, width)
+                values[0] = code.emit(f"and {type_of('i1', width)} {flags}, {values[0]}")
+            self._store_all(code, loop.starts, values, plan.carried[number], width)
             yield self.function("internal", f"artix_start_{number}", code)
-            code = self.instructions(module, width)
-            ends = [code.operand(reference) for reference in loop.ends.tolist()]  # All are read before any is written.
-            if loop.has_condition and level:
-                flags = self._load_from(code, slots[0], Kind.BOOL, width)
-                ends = [
-                    self._chosen(code, flags, end, slot, Kind(plan.lists.kinds[reference >> 1]))
-                    for reference, end, slot in zip(loop.ends.tolist(), ends, slots, strict=True)
-                ]
-            self._store_all(code, loop.ends, ends, slots, width)
-            yield self.function("internal", f"artix_next_{number}", code)
 
     def _chosen(self, code: Instructions, flags: str, value: str, slot: int, kind: Kind) -> str:
         """The value in lanes whose flag is set; what the slot has in the others."""
