@@ -109,7 +109,10 @@ class Evaluator:
         equation = step.equation
         control = _CONTROL.get(equation.primitive.name)
         if control is not None:
-            return control(self, equation, arguments)
+            if equation.primitive.name not in _LOOPS:
+                return control(self, equation, arguments)
+            with self.loops.evaluating():
+                return control(self, equation, arguments)
         for argument in arguments:
             if type(argument) is not np.ndarray:
                 break
@@ -237,9 +240,12 @@ def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Seque
 
     def kept() -> list[Value]:
         types = [variable.aval for variable in equation.outvars]
-        return evaluator.loops.repeated_while(condition, body, start, types, equation)
+        return evaluator.loops.repeated_while(condition, body, start, types, equation, second)
 
-    carry, most = start, _MAX_UNROLLED if evaluator.has_loops else math.inf
+    carry, second = start, None
+    most: float = _MAX_UNROLLED if evaluator.has_loops else math.inf
+    if evaluator.loops.was_kept(equation):
+        most = -1
     for _ in range(_MAX_ITERATIONS):
         continues = condition(carry)
         if type(continues) is not np.ndarray:
@@ -252,6 +258,7 @@ def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Seque
             except UnsupportedOperation:
                 most = math.inf
         carry = body(carry)
+        second = carry if second is None else second
     raise TooManyOperations(f"more than {_MAX_ITERATIONS:,} iterations of a loop")
 
 
@@ -297,6 +304,8 @@ _CALLS = (
     "custom_vjp_call_jaxpr",
     "custom_vmap_call",
 )
+
+_LOOPS = ("scan", "while")
 
 _CONTROL: dict[str, Control] = {
     **dict.fromkeys(_CALLS, _call),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,27 @@ class Loops:
 
     def __init__(self, builder: ScalarBuilder) -> None:
         self._builder = builder
+        self._depth = 0
         self._changing: dict[int, set[int]] = {}
+        """For each loop that was kept in the outermost one being evaluated, the entries that its iterations change."""
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Evaluates a loop, in the context: several times if it is kept, and with it all loops within it.
+
+        What changed in such a loop once is taken to change the next time, so that it is evaluated once more only.
+        """
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._changing.clear()
+
+    def was_kept(self, equation: Any) -> bool:
+        """Whether a loop was kept before, in the outermost one being evaluated."""
+        return id(equation) in self._changing
 
     def repeated(
         self,
@@ -57,7 +78,8 @@ class Loops:
             number = integer(builder, Op.ADD, before[0], ONE[_INDEX])
             return [number, *_references(builder, body(before[0], _values(builder, before[1:], types)), types)]
 
-        return _values(builder, self._carried(following, starts, kinds, length, equation)[1:], types)
+        changing = self._changing.setdefault(id(equation), set())
+        return _values(builder, self._carried(following, starts, kinds, length, changing)[1:], types)
 
     def repeated_while(
         self,
@@ -66,10 +88,11 @@ class Loops:
         carry: Sequence[Value],
         types: Sequence[Any],
         equation: Any,
+        second: Sequence[Value] | None = None,
     ) -> list[Value]:
         """What a loop carries when its condition is no longer true; otherwise as :meth:`repeated`.
 
-        A robot whose condition never becomes false never ends: a condition needs a largest number of iterations.
+        ``second`` is what it carries into the second iteration, if that is known already. A robot whose condition never becomes false never ends: a condition needs a largest number of iterations.
         """
         builder = self._builder
 
@@ -80,7 +103,10 @@ class Loops:
             return with_condition(list(body(_values(builder, before[1:], types))))
 
         kinds, starts = [_BOOL, *_kinds(types)], with_condition(list(carry))
-        return _values(builder, self._carried(following, starts, kinds, 0, equation)[1:], types)
+        changing = self._changing.setdefault(id(equation), set())
+        if second is not None:
+            changing |= _differing(starts, with_condition(list(second)))
+        return _values(builder, self._carried(following, starts, kinds, 0, changing)[1:], types)
 
     def _carried(
         self,
@@ -88,12 +114,13 @@ class Loops:
         starts: list[int],
         kinds: Sequence[int],
         length: int,
-        equation: Any,
+        changing: set[int],
     ) -> list[int]:
-        """The entries after a loop, given those at its start and a function of those of one iteration."""
-        builder, is_outermost = self._builder, self._builder.loop < 0
-        # A loop within another is built again for each trial of the outer one, and what changed in one will in the next.
-        changing = set() if is_outermost else self._changing.setdefault(id(equation), set())
+        """The entries after a loop, given those at its start and a function of those of one iteration.
+
+        ``changing``, the entries that are known to change, grows until no others do.
+        """
+        builder = self._builder
         loop, outer = builder.new_loop(), builder.loop
 
         def carried(entry: int, is_after: int) -> int:
@@ -104,18 +131,20 @@ class Loops:
             while True:
                 before = [carried(entry, 0) for entry in range(len(starts))]
                 ends = following(before)
-                changed = {entry for entry, end in enumerate(ends) if entry not in changing and end != before[entry]}
+                changed = _differing(before, ends) - changing
                 if not changed:
                     break
                 changing |= changed
         finally:
             builder.loop = outer
-            if is_outermost:
-                self._changing.clear()
         if any_linear(builder, [*starts, *ends]):
             raise NotLinear("a loop over linear scalars, which is transposed as a whole")
         builder.end_loop(loop, length, starts, ends)
         return [carried(entry, 1) for entry in range(len(starts))]
+
+
+def _differing(some: Sequence[int], others: Sequence[int]) -> set[int]:
+    return {entry for entry, (x, y) in enumerate(zip(some, others, strict=True)) if x != y}
 
 
 def _kinds(types: Sequence[Any]) -> list[int]:

@@ -15,15 +15,12 @@ from jax import lax
 
 import artix
 from artix.evaluation import kernels, scalar_evaluation
-from artix.evaluation.compilation import scalars_of
 from artix.evaluation.kernels.gpu_layout import Layout, Mapped
-from artix.evaluation.operation import levels_of
 from artix.evaluation.scalar_builder import UnsupportedOperation
 from artix.evaluation.scalar_program import Op
 from artix.evaluation.scalar_schedule import depth_first, fewest_live
 from artix.evaluation.scalarize import scalarize
 from tests.support.gpu_threads import run_threads
-from tests.support.programs import programs_in
 from tests.support.scalar_interpreter import check_program, interpret
 
 SIZE = 5
@@ -234,11 +231,10 @@ def _orbits(count, dtype):
     return jnp.asarray(mean_anomaly, dtype), jnp.asarray(eccentricity, dtype)
 
 
-def _is_kernel(function, *arguments):
-    programs = [equation.params for equation in programs_in(function, *arguments)]
-    return bool(programs) and all(
-        scalars_of(each["program"], levels_of(each["axes"], len(each["program"].traced))) for each in programs
-    )
+def _calls(function, *arguments):
+    """How many kernels a function calls, and how many loops are XLA's."""
+    text = jax.jit(function).lower(*arguments).as_text()
+    return text.count("custom_call @artix_"), text.count("stablehlo.while")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -260,3 +256,283 @@ def test_batches(count, dtype):
         with artix.use_kernels(False):
             by_xla = jax.jit(jax.vmap(artix.quantity(_kepler)))(*orbits)
         np.testing.assert_allclose(anomaly, by_xla[0], rtol=0, atol=16 * np.finfo(dtype).eps)
+
+
+def test_lanes_end_by_themselves():
+    """After 0, 1 or many iterations, at the cap or with NaN; what did not iterate is unchanged."""
+
+    @artix.quantity
+    def halve(x):
+        return lax.while_loop(lambda c: (c[0] > 1) & (c[1] < 40), lambda c: (c[0] / 2, c[1] + 1), (x, jnp.int32(0)))
+
+    x = np.tile(np.array([-3, 0.5, 1, 1.5, 2, 1e6, np.nan, np.inf, 2.0**39, 2.0**41], np.float32), 10)
+    expected = np.tile(np.array([0, 0, 0, 1, 1, 20, 0, 40, 39, 40], np.int32), 10)
+    for count in (100, 17, 1):
+        halved, iterations = jax.jit(jax.vmap(halve))(x[:count])
+        np.testing.assert_array_equal(iterations, expected[:count])
+        np.testing.assert_array_equal(halved, x[:count] / np.float32(2) ** expected[:count])
+
+
+def test_lanes_past_the_end_do_not_iterate():
+    """A block's missing robots have the numbers of its last one. With others, this loop would not end."""
+
+    @artix.quantity
+    def down(x):
+        return lax.while_loop(lambda c: c != 0, lambda c: c - 1, x)
+
+    for count in (1, 3, 17):
+        np.testing.assert_array_equal(jax.jit(jax.vmap(down))(jnp.full(count, 5.0, "float32")), np.zeros(count))
+
+
+def test_where_derivatives_have_their_own_rule():
+    """Values are a loop, derivatives are not; all of it is one kernel, also within a loop whose end is known."""
+    solve = artix.quantity(lambda mean_anomaly, eccentricity: _anomaly(mean_anomaly, eccentricity))
+
+    def after_some(mean_anomaly, eccentricity):
+        return lax.scan(lambda m, _: (_anomaly(m, eccentricity) / 2, None), mean_anomaly, length=5)[0]
+
+    kept = artix.quantity(after_some)
+    with jax.enable_x64(True):
+        orbits = _orbits(37, "float64")
+        anomaly = np.asarray(jax.vmap(solve)(*orbits))
+        slope = 1 - np.asarray(orbits[1]) * np.cos(anomaly)
+        exact = [1 / slope, np.sin(anomaly) / slope]
+        functions = {
+            "grad": jax.grad(solve, (0, 1)),
+            "jacfwd": jax.jacfwd(solve, (0, 1)),
+            "checkpoint": jax.grad(jax.checkpoint(solve), (0, 1)),
+        }
+        for name, function in functions.items():
+            assert _calls(jax.vmap(function), *orbits) == (1, 0), name
+            for found, wanted in zip(jax.jit(jax.vmap(function))(*orbits), exact, strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12, err_msg=name)
+        assert _calls(jax.vmap(jax.hessian(solve, (0, 1))), *orbits) == (1, 0)
+        changes = jax.vmap(lambda *x: jax.jvp(solve, x, (1.0, 2.0))[1])(*orbits)
+        np.testing.assert_allclose(changes, exact[0] + 2 * exact[1], rtol=1e-12, atol=1e-12)
+
+        def rollout(*x):
+            return lax.scan(lambda m, _: (solve(m, x[1]) / 2, None), x[0], length=5)[0]
+
+        gradient = jax.vmap(jax.grad(kept, (0, 1)))
+        assert _calls(gradient, *orbits) == (1, 0)
+        assert _calls(jax.vmap(jax.grad(rollout, (0, 1))), *orbits) == (2, 2)  # XLA's loops around a kernel each
+        gradients = gradient(*orbits), jax.vmap(jax.grad(rollout, (0, 1)))(*orbits)
+        for place, (one, other) in enumerate(zip(*gradients, strict=True)):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+            more, less = (kept(*(x[3] + h * (k == place) for k, x in enumerate(orbits))) for h in (1e-6, -1e-6))
+            np.testing.assert_allclose(one[3], (more - less) / 2e-6, rtol=1e-7)
+
+
+def test_without_a_rule():
+    """As in JAX, tangents go forward through a loop, and nothing goes back."""
+    plain = artix.quantity(lambda *orbit: _kepler(*orbit)[0])
+    orbits = _orbits(9, "float32")
+    slope = 1 - orbits[1] * jnp.cos(jax.vmap(plain)(*orbits))
+    assert _calls(jax.vmap(jax.jacfwd(plain)), *orbits) == (1, 0)
+    np.testing.assert_allclose(jax.vmap(jax.jacfwd(plain))(*orbits), 1 / slope, rtol=1e-4)
+    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work for lax.while_loop"):
+        jax.vmap(jax.grad(plain))(*orbits)
+
+
+def _acceleration(robot, state):
+    """Of a robot without forces: steepest descent with as many steps as its mass matrix needs, and their number."""
+    matrix, force = artix.mass_matrix(robot, state), -artix.bias_force(robot, state)
+
+    def body(carry):
+        x, rest, k = carry
+        along = matrix @ rest
+        length = rest @ rest / (rest @ along)
+        return x + length * rest, rest - length * along, k + 1
+
+    start = jnp.zeros_like(force), force, jnp.int32(0)
+    x, _, k = lax.while_loop(lambda c: (c[1] @ c[1] > 1e-18) & (c[2] < 500), body, start)
+    return x, k
+
+
+def test_fleets_of_kinds():
+    """Robots of two kinds in one kernel, each with its own number of iterations."""
+    robots = [artix.robots.load(name, dtype="float64") for name in ("cart_pole", "double_pendulum")]
+    fleet = artix.Fleet([robots[k % 2] for k in range(21)])
+    state = fleet.random_state(jax.random.key(0))
+    found, iterations = jax.jit(lambda state: fleet.evaluate(_acceleration, state))(state)
+    assert _calls(lambda state: fleet.evaluate(_acceleration, state), state) == (1, 0)
+    expected = fleet.evaluate(artix.forward_dynamics, state, jnp.zeros((21, found.shape[1])))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    assert len(np.unique(iterations)) > 2 and iterations.max() < 500
+
+
+def test_explain():
+    """Operations of a loop count once, and are named."""
+    (cost,) = artix.explain(artix.quantity(_acceleration), artix.robots.load("cart_pole")).operations
+    assert cost.refusal is None and 0 < cost.until_done < sum(cost.operations)
+    assert f"until done: {cost.until_done} of these" in str(cost)
+    (cost,) = artix.explain(artix.mass_matrix, artix.robots.load("cart_pole")).operations
+    assert cost.until_done == 0 and "until done" not in str(cost)
+
+
+def test_bodies_are_evaluated_few_times(monkeypatch):
+    """Loops three deep: the innermost body four times, not once for each trial of each loop around it."""
+    counts = {"innermost": 0}
+
+    def loop(body, x):
+        def step(carry):
+            new = body(carry[0])
+            return new, jnp.max(jnp.abs(new - carry[0])), carry[2] + 1
+
+        start = x, jnp.asarray(jnp.inf, x.dtype), jnp.int32(0)
+        return lax.while_loop(lambda carry: (carry[1] > 1e-6) & (carry[2] < 20), step, start)[0]
+
+    def function(x, y):
+        def middle(z):
+            return 0.3 * loop(lambda w: 0.5 * jnp.tan(jnp.sin(w)) + y, z) + 0.2 * z
+
+        return loop(lambda z: 0.3 * loop(middle, z) + x, x)
+
+    rule = scalar_evaluation.symbolic_rule
+
+    def counted(equation):
+        apply = rule(equation)
+        if equation.primitive.name != "tan":
+            return apply
+
+        def counting(*arguments):
+            counts["innermost"] += 1
+            return apply(*arguments)
+
+        return counting
+
+    monkeypatch.setattr(scalar_evaluation, "symbolic_rule", counted)
+    program = scalarize(_closed(function, "float32"), [1, 1], {})
+    assert [loop.parent for loop in program.loops] == [-1, 0, 1] and np.sum(program.operations == Op.TAN) == SIZE
+    assert counts["innermost"] == 4
+
+
+def test_long_known_loops_are_kept(monkeypatch):
+    """A condition that is known is evaluated, and the loop unrolled, as long as that makes few scalars."""
+
+    def function(x, y):
+        return lax.while_loop(lambda c: c[1] < 50, lambda c: (jnp.sin(c[0]) + y, c[1] + 1), (x, jnp.int32(0)))[0]
+
+    closed = _closed(function, "float32")
+    unrolled = scalarize(closed, [1, 1], {})
+    monkeypatch.setattr(scalar_evaluation, "_MAX_UNROLLED", 100)
+    kept = scalarize(closed, [1, 1], {})
+    assert not unrolled.loops and unrolled.size == 50 * 2 * SIZE
+    assert len(kept.loops) == 1 and kept.size == 2 * SIZE + 2
+    arguments = _arguments((3,), "float32")
+    for one, other in zip(interpret(kept, arguments), interpret(unrolled, arguments), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_counters_of_64_bits_have_no_kernel():
+    with jax.enable_x64(True):
+        function = partial(lax.while_loop, lambda c: c[1] > 2.0, lambda c: (c[0] + 1, 0.5 * c[1]))
+        closed = jax.make_jaxpr(lambda x: function((jnp.int64(0), x)))(np.float64(1))
+        with pytest.raises(UnsupportedOperation, match="scalars of int64"):
+            scalarize(closed, [1], {})
+
+
+# Random programs. Their arithmetic is exact, so that conditions may compare its results.
+
+
+def _expression(rng, kind, depth):
+    """A random expression of a float, integer or bool: an operation with its operands."""
+    if depth == 0 or rng.random() < 0.15:
+        return rng.choice({"f": ["a", "b", "x", 0.5, -1.0, 0.0], "i": ["n", "n", 1, -2], "b": ["p", "p", True]}[kind])
+    name, kinds = rng.choice(
+        {
+            "f": [("add", "ff"), ("sub", "ff"), ("half", "f"), ("min", "ff"), ("max", "ff"), ("where", "bff")],
+            "i": [("add", "ii"), ("sub", "ii"), ("where", "bii"), ("clip", "i")],
+            "b": [("less", "ff"), ("less", "ii"), ("and", "bb"), ("or", "bb"), ("not", "b"), ("where", "bbb")],
+        }[kind]
+    )
+    return name, *(_expression(rng, each, depth - 1) for each in kinds)
+
+
+_OPERATIONS = {
+    "add": lambda xp, x, y: x + y,
+    "sub": lambda xp, x, y: x - y,
+    "half": lambda xp, x: x * 0.5,
+    "min": lambda xp, x, y: xp.minimum(x, y),
+    "max": lambda xp, x, y: xp.maximum(x, y),
+    "clip": lambda xp, x: xp.clip(x, np.int32(-2), np.int32(3)),
+    "where": lambda xp, x, y, z: xp.where(x, y, z),
+    "less": lambda xp, x, y: x < y,
+    "and": lambda xp, x, y: x & y,
+    "or": lambda xp, x, y: x | y,
+    "not": lambda xp, x: ~x,
+}
+_TYPES = {float: np.float64, int: np.int32, bool: np.bool_}
+
+
+def _value(xp, expression, values):
+    if isinstance(expression, str):
+        return values[expression]
+    if not isinstance(expression, tuple):
+        return xp.asarray(expression, _TYPES[type(expression)])
+    name, *operands = expression
+    return _OPERATIONS[name](xp, *(_value(xp, each, values) for each in operands))
+
+
+def _random_loop(rng, depth):
+    """A cap, a condition, the loops in the body, and what follows them there."""
+    loops = [_random_loop(rng, depth - 1) for _ in range(rng.choice([1, 2] if depth == 2 else [0, 1]) if depth else 0)]
+    body = {name: _expression(rng, kind, 3) for name, kind in zip("abnp", "ffib", strict=True)}
+    return rng.randrange(1, 5), _expression(rng, "b", 2), loops, body
+
+
+def _run(xp, loop, values):
+    cap, condition, loops, body = loop
+    names = [*"abnp"]
+
+    def continues(carry):
+        return (carry[4] < cap) & _value(xp, condition, values | dict(zip(names, carry, strict=False)))
+
+    def following(carry):
+        new = values | dict(zip(names, carry, strict=False))
+        for inner in loops:
+            new = _run(xp, inner, new)
+        return [*(_value(xp, body[name], new) for name in names), carry[4] + np.int32(1)]
+
+    carry = [*(values[name] for name in names), xp.asarray(0, np.int32)]
+    if xp is jnp:
+        carry = lax.while_loop(continues, following, carry)
+    else:
+        while continues(carry):
+            carry = following(carry)
+    return values | dict(zip(names, carry, strict=False))
+
+
+def _check_random_loops(rng):
+    loop, count = _random_loop(rng, 2), 21
+    draws = np.random.default_rng(rng.randrange(1 << 30))
+    rows = [*(draws.integers(-12, 12, (3, count)) / 4), draws.integers(-3, 3, count).astype("int32")]
+    rows.append(draws.random(count) < 0.5)
+
+    def function(a, b, x, n, p):
+        values = _run(jnp, loop, {"a": a, "b": b, "x": x, "n": n, "p": p})
+        return [values[name] for name in "abnp"]
+
+    with jax.enable_x64(True):
+        program = scalarize(jax.make_jaxpr(function)(*(x[0] for x in rows)), [1] * 5, {})
+        check_program(fewest_live(program))
+        found = [run(program, rows, [1] * 5, (count,)) for run in (_run_on_cpu, _run_on_gpu)]
+    alone = [_run(np, loop, dict(zip("abxnp", row, strict=True))) for row in zip(*rows, strict=True)]
+    for place, name in enumerate("abnp"):
+        expected = np.array([values[name] for values in alone])
+        for results in found:
+            np.testing.assert_array_equal(results[place], expected)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.randoms(use_true_random=True))
+def test_random_loops(rng):
+    """Loops in loops with conditions on anything, in kernels and, robot by robot, in Python."""
+    _check_random_loops(rng)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=True))
+def test_many_random_loops(rng):
+    _check_random_loops(rng)
