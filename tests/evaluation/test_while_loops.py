@@ -38,6 +38,7 @@ def _count(x):
 
 def _recurrence(x, y):
     """A body of several functions, which needs what is computed before the loop, as does what follows it."""
+    y = jnp.sin(y)  # Or rounding errors would grow.
     matrix, count = (jnp.asarray(_ROOM, x.dtype) + jnp.outer(y, y)) / SIZE, _count(x)
 
     def body(carry):
@@ -532,7 +533,7 @@ def test_random_loops(rng):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.randoms(use_true_random=True))
 def test_many_random_loops(rng):
     _check_random_loops(rng)
