@@ -164,6 +164,8 @@ def _scan(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
     scanned = arguments[num_consts + num_carry :]
     if not length:
         return [*carry, *(np.zeros(x.aval.shape, x.aval.dtype) for x in equation.outvars[num_carry:])]
+    if evaluator.loops.was_kept(equation) and (kept := _kept_loop(evaluator, equation, arguments, num_consts)):
+        return kept
     iterations = range(length - 1, -1, -1) if equation.params["reverse"] else range(length)
     collected: list[Sequence[Value]] = []
     sizes = [evaluator.builder.size]
@@ -228,21 +230,23 @@ def _stack(evaluator: Evaluator, values: Sequence[Value], variable: Any) -> Valu
 
 def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
     """A loop whose condition is data is kept; another one is unrolled as far as that is short."""
-    parameters, size = equation.params, evaluator.builder.size
+    parameters = equation.params
+    size = evaluator.builder.size
     num_cond, num_body = parameters["cond_nconsts"], parameters["body_nconsts"]
     constants, start = arguments[num_cond : num_cond + num_body], arguments[num_cond + num_body :]
 
-    def condition(carry: list[Value]) -> Value:
+    def condition(carry: Sequence[Value]) -> Value:
         return evaluator.call(parameters["cond_jaxpr"], [*arguments[:num_cond], *carry])[0]
 
-    def body(carry: list[Value]) -> list[Value]:
+    def body(carry: Sequence[Value]) -> list[Value]:
         return evaluator.call(parameters["body_jaxpr"], [*constants, *carry])
 
     def kept() -> list[Value]:
         types = [variable.aval for variable in equation.outvars]
         return evaluator.loops.repeated_while(condition, body, start, types, equation, second)
 
-    carry, second = start, None
+    carry: Sequence[Value] = start
+    second: Sequence[Value] | None = None
     most: float = _MAX_UNROLLED if evaluator.has_loops else math.inf
     if evaluator.loops.was_kept(equation):
         most = -1

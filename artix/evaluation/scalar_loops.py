@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from artix.evaluation.scalar_builder import ONE, ZERO, ScalarBuilder, UnsupportedOperation, Value, kind_of
+from artix.evaluation.scalar_builder import ONE, ZERO, ScalarBuilder, Value, kind_of
 from artix.evaluation.scalar_functions import integer
 from artix.evaluation.scalar_program import Kind, Op
 from artix.evaluation.scalar_transpose import NotLinear, any_linear
@@ -72,7 +72,8 @@ class Loops:
           UnsupportedOperation: there are no scalars of these types, or they are to be transposed.
         """
         builder = self._builder
-        kinds, starts = [_INDEX, *_kinds(types)], [ZERO[_INDEX], *_references(builder, carry, types)]
+        kinds = [_INDEX, *_kinds(types)]
+        starts = [ZERO[_INDEX], *_references(builder, carry, types)]
 
         def following(before: Sequence[int]) -> list[int]:
             number = integer(builder, Op.ADD, before[0], ONE[_INDEX])
@@ -83,8 +84,8 @@ class Loops:
 
     def repeated_while(
         self,
-        condition: Callable[[list[Value]], Value],
-        body: Callable[[list[Value]], Sequence[Value]],
+        condition: Callable[[Sequence[Value]], Value],
+        body: Callable[[Sequence[Value]], Sequence[Value]],
         carry: Sequence[Value],
         types: Sequence[Any],
         equation: Any,
@@ -92,20 +93,22 @@ class Loops:
     ) -> list[Value]:
         """What a loop carries when its condition is no longer true; otherwise as :meth:`repeated`.
 
-        ``second`` is what it carries into the second iteration, if that is known already. A robot whose condition never becomes false never ends: a condition needs a largest number of iterations.
+        A robot whose condition never becomes false never ends: a condition needs a largest number of iterations. If
+        what is carried into the second iteration is evaluated already, ``second`` spares another evaluation.
         """
         builder = self._builder
 
-        def with_condition(values: list[Value]) -> list[int]:
+        def with_condition(values: Sequence[Value]) -> list[int]:
             return [*builder.references(condition(values), _BOOL), *_references(builder, values, types)]
 
         def following(before: Sequence[int]) -> list[int]:
-            return with_condition(list(body(_values(builder, before[1:], types))))
+            return with_condition(body(_values(builder, before[1:], types)))
 
-        kinds, starts = [_BOOL, *_kinds(types)], with_condition(list(carry))
+        kinds = [_BOOL, *_kinds(types)]
+        starts = with_condition(carry)
         changing = self._changing.setdefault(id(equation), set())
         if second is not None:
-            changing |= _differing(starts, with_condition(list(second)))
+            changing |= _differing(starts, with_condition(second))
         return _values(builder, self._carried(following, starts, kinds, 0, changing)[1:], types)
 
     def _carried(
@@ -121,7 +124,8 @@ class Loops:
         ``changing``, the entries that are known to change, grows until no others do.
         """
         builder = self._builder
-        loop, outer = builder.new_loop(), builder.loop
+        outer = builder.loop
+        loop = builder.new_loop()
 
         def carried(entry: int, is_after: int) -> int:
             return builder.make(kinds[entry], _CARRIED, loop, entry, is_after) if entry in changing else starts[entry]

@@ -74,8 +74,8 @@ def _loops(builder: ScalarBuilder, writer: _Writer, carried: dict[int, list[int]
         length, starts, ends, parent = builder.loops[loop]
         while parent >= 0 and parent not in numbers:
             parent = builder.loops[parent].parent
-        references = (writer.references_of(x[entries]) for x in (starts, ends))
-        loops.append(Loop(length, *references, numbers.get(parent, -1)))
+        starts, ends = (writer.references_of(references[entries]) for references in (starts, ends))
+        loops.append(Loop(length, starts, ends, numbers.get(parent, -1)))
     return tuple(loops)
 
 
@@ -129,7 +129,9 @@ def _needed_entries(builder: ScalarBuilder, needed: Sequence[int]) -> dict[int, 
 
 def _shared_divisors(builder: ScalarBuilder, needed: Sequence[int]) -> set[int]:
     """Numbers of the scalars by which others are divided often: at many places, or in the iterations of a loop."""
-    loops, count = dict[int, int](), Counter[int]()  # The innermost loop of each scalar: its operands have no deeper one.
+    count = Counter[int]()
+    loops: dict[int, int] = {}
+    """The innermost loop in which each scalar is computed: that of one of its operands."""
     for number in needed:
         code, *operands = builder.operations[number]
         if code == _CARRIED:

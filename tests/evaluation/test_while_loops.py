@@ -15,7 +15,10 @@ from jax import lax
 
 import artix
 from artix.evaluation import kernels, scalar_evaluation
+from artix.evaluation.kernels import cpu
+from artix.evaluation.kernels.gpu import GpuModule
 from artix.evaluation.kernels.gpu_layout import Layout, Mapped
+from artix.evaluation.kernels.machine import binding
 from artix.evaluation.scalar_builder import UnsupportedOperation
 from artix.evaluation.scalar_program import Op
 from artix.evaluation.scalar_schedule import depth_first, fewest_live
@@ -79,7 +82,9 @@ def _nested(x, y):
 
     def outer(carry):
         z, k = carry
-        w, _ = lax.while_loop(lambda c: c[1] <= (k & 1), lambda c: (jnp.sin(c[0]) + z, c[1] + 1), (0.5 * z, jnp.int32(0)))
+        w, _ = lax.while_loop(
+            lambda c: c[1] <= (k & 1), lambda c: (jnp.sin(c[0]) + z, c[1] + 1), (0.5 * z, jnp.int32(0))
+        )
         v, _ = lax.scan(lambda v, _: (0.5 * jnp.sin(v) + w, None), w * y, length=4)
         u, _ = lax.while_loop(lambda c: c[1] < _count(y) - k, lambda c: (0.3 * c[0] + v, c[1] + 1), (v, jnp.int32(0)))
         return lax.cond((k & 1) == 0, lambda u: 0.3 * u, lambda u: x - u, u), k + 1
@@ -122,9 +127,9 @@ def _arguments(batch, dtype, seed=1):
     return [2 * x for x in np.random.default_rng(seed).normal(size=(2, *batch, SIZE)).astype(dtype)]
 
 
-def _assert_close(found, expected, dtype):
+def _assert_close(computed, expected, dtype):
     tolerance = 1e-11 if dtype == "float64" else 2e-4
-    for one, wanted in zip(found, jax.tree.leaves(expected), strict=True):
+    for one, wanted in zip(computed, jax.tree.leaves(expected), strict=True):
         assert one.dtype == wanted.dtype
         np.testing.assert_allclose(one, wanted, rtol=tolerance, atol=tolerance)
 
@@ -186,14 +191,38 @@ def test_kernels(run, function, levels, dtype):
         leading = [(), (37,), (37, 3)]
         lead = leading[max(1, *levels)]
         arguments = [_arguments(leading[level], dtype)[number] for number, level in enumerate(levels)]
-        found = run(program, arguments, levels, lead)
+        computed = run(program, arguments, levels, lead)
         full = [
             np.broadcast_to(x if level != 1 or len(lead) == 1 else x[:, None], (*lead, SIZE))
             for x, level in zip(arguments, levels, strict=True)
         ]
         for _ in lead:
             function = jax.vmap(function)
-        _assert_close(found, function(*full), dtype)
+        _assert_close(computed, function(*full), dtype)
+
+
+@pytest.mark.parametrize("size", [16, 32])
+@pytest.mark.usefixtures("_loops_are_kept")
+def test_narrower_vectors(size, monkeypatch):
+    """Flags of 2 to 8 lanes."""
+    monkeypatch.setattr(cpu, "vector_bytes", lambda: size)
+    for dtype in ("float32", "float64"):
+        with jax.enable_x64(dtype == "float64"):
+            arguments = _arguments((11,), dtype)
+            computed = _run_on_cpu(scalarize(_closed(_nested, dtype), (1, 1), {}), arguments, (1, 1), (11,))
+            _assert_close(computed, jax.vmap(_nested)(*arguments), dtype)
+
+
+@pytest.mark.usefixtures("_loops_are_kept")
+def test_modules_are_well_formed():
+    """LLVM does not check modules unless asked to: whether values are computed wherever they are needed."""
+    llvm = binding()
+    for function, levels in itertools.product((_nested, _within_scan), ((1, 1), (1, 2))):
+        program = fewest_live(scalarize(_closed(function, "float32"), levels, {}))
+        mapped = [Mapped(level >= 1, level == 2) for level in levels]
+        texts = [*cpu.module_texts(program), GpuModule(Layout(program, mapped, 2 in levels)).text()]
+        for text in texts:
+            llvm.parse_assembly(text, llvm.create_context()).verify()
 
 
 # Functions of users
@@ -305,8 +334,8 @@ def test_where_derivatives_have_their_own_rule():
         }
         for name, function in functions.items():
             assert _calls(jax.vmap(function), *orbits) == (1, 0), name
-            for found, wanted in zip(jax.jit(jax.vmap(function))(*orbits), exact, strict=True):
-                np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12, err_msg=name)
+            for computed, wanted in zip(jax.jit(jax.vmap(function))(*orbits), exact, strict=True):
+                np.testing.assert_allclose(computed, wanted, rtol=1e-12, atol=1e-12, err_msg=name)
         assert _calls(jax.vmap(jax.hessian(solve, (0, 1))), *orbits) == (1, 0)
         changes = jax.vmap(lambda *x: jax.jvp(solve, x, (1.0, 2.0))[1])(*orbits)
         np.testing.assert_allclose(changes, exact[0] + 2 * exact[1], rtol=1e-12, atol=1e-12)
@@ -324,6 +353,52 @@ def test_where_derivatives_have_their_own_rule():
             np.testing.assert_allclose(one[3], (more - less) / 2e-6, rtol=1e-7)
 
 
+def _fixed_point(function, start, tolerance):
+    """Where a contraction leads to."""
+
+    def body(carry):
+        x = function(carry[0])
+        return x, jnp.max(jnp.abs(x - carry[0])), carry[2] + 1
+
+    def condition(carry):
+        return (carry[1] > tolerance) & (carry[2] < 100)
+
+    return lax.while_loop(condition, body, (start, jnp.full_like(start[0], jnp.inf), jnp.int32(0)))[0]
+
+
+def _residual(x, y):
+    return x + 0.3 * jnp.tanh(x[::-1]) * y - jnp.sin(y)
+
+
+@jax.custom_jvp
+def _root(y):
+    return _fixed_point(lambda x: x - _residual(x, y), jnp.zeros_like(y), 1e-14)
+
+
+@_root.defjvp
+def _root_jvp(primals, tangents):
+    x = _root(*primals)
+    jacobian = jax.jacfwd(_residual)(x, *primals)
+    change = jax.jvp(lambda y: _residual(x, y), primals, tangents)[1]
+
+    def solve(matvec, right):
+        return _fixed_point(lambda z: z + right - matvec(z), right, 1e-15)
+
+    return x, lax.custom_linear_solve(lambda z: jacobian @ z, -change, solve, solve)
+
+
+def test_tangents_that_iterate():
+    """A linear equation whose solution, forwards and transposed, is a loop as well."""
+    with jax.enable_x64(True):
+        solve, points = artix.quantity(lambda y: _root(y)), jnp.asarray(_arguments((19,), "float64")[0])
+        jacobian, gradient = jax.vmap(jax.jacfwd(solve)), jax.vmap(jax.grad(lambda y: jnp.sum(solve(y))))
+        assert _calls(jacobian, points) == _calls(gradient, points) == (1, 0)
+        computed = np.asarray(jacobian(points))
+        np.testing.assert_allclose(gradient(points), computed.sum(axis=1), rtol=1e-11, atol=1e-12)
+        more, less = (jax.vmap(solve)(points + h * np.eye(SIZE)[1]) for h in (1e-5, -1e-5))
+        np.testing.assert_allclose(computed[:, :, 1], (more - less) / 2e-5, rtol=1e-7, atol=1e-8)
+
+
 def test_without_a_rule():
     """As in JAX, tangents go forward through a loop, and nothing goes back."""
     plain = artix.quantity(lambda *orbit: _kepler(*orbit)[0])
@@ -331,7 +406,7 @@ def test_without_a_rule():
     slope = 1 - orbits[1] * jnp.cos(jax.vmap(plain)(*orbits))
     assert _calls(jax.vmap(jax.jacfwd(plain)), *orbits) == (1, 0)
     np.testing.assert_allclose(jax.vmap(jax.jacfwd(plain))(*orbits), 1 / slope, rtol=1e-4)
-    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work for lax.while_loop"):
+    with pytest.raises(ValueError, match=r"Reverse-mode differentiation does not work for lax\.while_loop"):
         jax.vmap(jax.grad(plain))(*orbits)
 
 
@@ -355,10 +430,10 @@ def test_fleets_of_kinds():
     robots = [artix.robots.load(name, dtype="float64") for name in ("cart_pole", "double_pendulum")]
     fleet = artix.Fleet([robots[k % 2] for k in range(21)])
     state = fleet.random_state(jax.random.key(0))
-    found, iterations = jax.jit(lambda state: fleet.evaluate(_acceleration, state))(state)
+    computed, iterations = jax.jit(lambda state: fleet.evaluate(_acceleration, state))(state)
     assert _calls(lambda state: fleet.evaluate(_acceleration, state), state) == (1, 0)
-    expected = fleet.evaluate(artix.forward_dynamics, state, jnp.zeros((21, found.shape[1])))
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    expected = fleet.evaluate(artix.forward_dynamics, state, jnp.zeros((21, computed.shape[1])))
+    np.testing.assert_allclose(computed, expected, rtol=1e-6, atol=1e-7)
     assert len(np.unique(iterations)) > 2 and iterations.max() < 500
 
 
@@ -517,11 +592,11 @@ def _check_random_loops(rng):
     with jax.enable_x64(True):
         program = scalarize(jax.make_jaxpr(function)(*(x[0] for x in rows)), [1] * 5, {})
         check_program(fewest_live(program))
-        found = [run(program, rows, [1] * 5, (count,)) for run in (_run_on_cpu, _run_on_gpu)]
+        computed = [run(program, rows, [1] * 5, (count,)) for run in (_run_on_cpu, _run_on_gpu)]
     alone = [_run(np, loop, dict(zip("abxnp", row, strict=True))) for row in zip(*rows, strict=True)]
     for place, name in enumerate("abnp"):
         expected = np.array([values[name] for values in alone])
-        for results in found:
+        for results in computed:
             np.testing.assert_array_equal(results[place], expected)
 
 

@@ -87,7 +87,9 @@ def check_program(program: ScalarProgram) -> None:
         assert (loop.length > 1 or loop.has_condition) and loop.starts.shape == loop.ends.shape
         assert len(loop.starts) == operands[own, 1].max() + 1
         assert program.nests[first] == (*program.nests[first - 1], number)
-        assert program.nests[after] == program.nests[first - 1] == (() if loop.parent < 0 else program.nests[first][:-1])
+        assert (
+            program.nests[after] == program.nests[first - 1] == (() if loop.parent < 0 else program.nests[first][:-1])
+        )
         assert (program.stages[loop.starts >> 1] < first).all()
         assert (program.stages[loop.ends >> 1] < after).all()
         if loop.has_condition:

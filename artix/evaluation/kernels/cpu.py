@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 from artix.evaluation.kernels.code import Code, Value
 from artix.evaluation.kernels.handler import Argument, Interface, handler
@@ -193,9 +193,12 @@ class Functions:
                 yield
                 return
             code.run(f"artix_start_{number}", [memory])
-            flags = memory.offset(plan.carried[number][0])
-            is_left, length = lambda: self._is_any(code, flags, level), code.integer(loops[number].length)
-            with code.loop_while(is_left) if loops[number].has_condition else code.loop(length):
+            if loops[number].has_condition:
+                flags = memory.offset(plan.carried[number][0])
+                repeated: AbstractContextManager[Any] = code.loop_while(lambda: self._is_any(code, flags, level))
+            else:
+                repeated = code.loop(code.integer(loops[number].length))
+            with repeated:
                 yield
 
         visit(plan.nests, lambda stage: self._run_stage(code, level, stage, memory), repeat)

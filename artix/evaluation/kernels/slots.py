@@ -63,8 +63,9 @@ class Slots:
 
     def carry(self, code: Instructions, loop: int) -> None:
         """Stores what an iteration of a loop carries into the next; lanes whose loop has ended keep what they have."""
-        plan, width = self._plan, self._plan.width if self._plan.levels_of_loops[loop] else 1
-        references, slots = plan.program.loops[loop].ends, plan.carried[loop]
+        plan, slots = self._plan, self._plan.carried[loop]
+        width = plan.width if plan.levels_of_loops[loop] else 1
+        references = plan.program.loops[loop].ends
         values = [code.operand(reference) for reference in references.tolist()]  # All are read before any is written.
         if plan.program.loops[loop].has_condition and width > 1:
             flags = self._load_from(code, slots[0], Kind.BOOL, width)
