@@ -11,8 +11,15 @@ from jax.extend.core import Literal
 
 from artix.evaluation.array_rules import Rule, symbolic_rule
 from artix.evaluation.known_arrays import Numeric, numeric_rule
-from artix.evaluation.scalar_builder import ScalarBuilder, TooManyOperations, UnsupportedOperation, Value, kind_of
-from artix.evaluation.scalar_choices import compare, select
+from artix.evaluation.scalar_builder import (
+    TRUE,
+    ScalarBuilder,
+    TooManyOperations,
+    UnsupportedOperation,
+    Value,
+    kind_of,
+)
+from artix.evaluation.scalar_choices import compare, logical, negation, select
 from artix.evaluation.scalar_loops import Loops, entry_of_iteration
 from artix.evaluation.scalar_program import Kind, Op
 
@@ -272,13 +279,20 @@ def _cond(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
     if type(index) is np.ndarray:
         return evaluator.call(branches[min(max(int(index), 0), len(branches) - 1)], operands)
     builder, kind = evaluator.builder, kind_of(equation.invars[0].aval.dtype)
-    results = [evaluator.call(branch, operands) for branch in branches]
+    last = len(branches) - 1
+    if kind == Kind.BOOL:
+        is_at_most = [compare(builder, kind, Op.EQ, index[0], builder.constant(0, kind))]
+    else:
+        is_at_most = [compare(builder, kind, Op.LE, index[0], builder.constant(n, kind)) for n in range(last)]
+    results = list[list[Value]]()
+    for number, branch in enumerate(branches):
+        is_more = negation(builder, is_at_most[number - 1]) if number else TRUE
+        is_it = logical(builder, Op.AND, is_more, is_at_most[number]) if number < last else is_more
+        with evaluator.loops.only_if(is_it):
+            results.append(evaluator.call(branch, operands))
     chosen = list(results[-1])
-    for number in range(len(branches) - 2, -1, -1):
-        if kind == Kind.BOOL:
-            first = compare(builder, kind, Op.EQ, index[0], builder.constant(0, kind))
-        else:
-            first = compare(builder, kind, Op.LE, index[0], builder.constant(number, kind))
+    for number in range(last - 1, -1, -1):
+        first = is_at_most[number]
         for position, variable in enumerate(equation.outvars):
             result_kind = kind_of(variable.aval.dtype)
             pairs = zip(*(builder.references(x[position], result_kind) for x in (results[number], chosen)), strict=True)

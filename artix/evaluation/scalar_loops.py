@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from artix.evaluation.scalar_builder import ONE, ZERO, ScalarBuilder, Value, kind_of
+from artix.evaluation.scalar_builder import ONE, TRUE, ZERO, ScalarBuilder, Value, kind_of
+from artix.evaluation.scalar_choices import logical
 from artix.evaluation.scalar_functions import integer
 from artix.evaluation.scalar_program import Kind, Op
 from artix.evaluation.scalar_transpose import NotLinear, any_linear
@@ -26,6 +27,7 @@ class Loops:
     def __init__(self, builder: ScalarBuilder) -> None:
         self._builder = builder
         self._depth = 0
+        self._is_needed = TRUE
         self._changing: dict[int, set[int]] = {}
         """For each loop that was kept in the outermost one being evaluated, the entries that its iterations change."""
 
@@ -42,6 +44,16 @@ class Loops:
             self._depth -= 1
             if not self._depth:
                 self._changing.clear()
+
+    @contextlib.contextmanager
+    def only_if(self, is_needed: int) -> Iterator[None]:
+        """Evaluates what is needed only if a bool is true: loops, in the context, do not begin where it is false."""
+        before = self._is_needed
+        self._is_needed = logical(self._builder, Op.AND, before, is_needed)
+        try:
+            yield
+        finally:
+            self._is_needed = before
 
     def was_kept(self, equation: Any) -> bool:
         """Whether a loop was kept before, in the outermost one being evaluated."""
@@ -106,10 +118,16 @@ class Loops:
 
         kinds = [_BOOL, *_kinds(types)]
         starts = with_condition(carry)
+        starts[0] = logical(builder, Op.AND, starts[0], self._is_needed)
         changing = self._changing.setdefault(id(equation), set())
         if second is not None:
             changing |= _differing(starts, with_condition(second))
-        return _values(builder, self._carried(following, starts, kinds, 0, changing)[1:], types)
+        before = self._is_needed
+        self._is_needed = TRUE  # The body is computed only where the loop has begun.
+        try:
+            return _values(builder, self._carried(following, starts, kinds, 0, changing)[1:], types)
+        finally:
+            self._is_needed = before
 
     def _carried(
         self,

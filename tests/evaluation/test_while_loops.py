@@ -314,6 +314,26 @@ def test_lanes_past_the_end_do_not_iterate():
         np.testing.assert_array_equal(jax.jit(jax.vmap(down))(jnp.full(count, 5.0, "float32")), np.zeros(count))
 
 
+@pytest.mark.parametrize("run", [_run_on_cpu, _run_on_gpu])
+def test_branches_not_taken_do_not_iterate(run):
+    """In none of these would the loop end."""
+
+    def endless(x):
+        return lax.while_loop(lambda c: c != 0, lambda c: c - jnp.sign(c), x)
+
+    def function(x, n):
+        of_two = lax.cond(x == jnp.floor(x), endless, lambda x: 2 * x, x)
+        of_three = lax.switch(n, [lambda x: -x, lambda x: 2 * endless(endless(jnp.floor(x)) + 3) + x, jnp.abs], x)
+        return of_two, of_three
+
+    x = np.array([3, 0.5, -2.25, 0, 5, 1e-3, 7], np.float32)
+    n = np.array([-1, 0, 1, 2, 3, 1, 0], np.int32)
+    closed = jax.make_jaxpr(function)(x[0], n[0])
+    of_two, of_three = run(scalarize(closed, [1, 1], {}), [x, n], [1, 1], (7,))
+    np.testing.assert_array_equal(of_two, np.where(x == np.floor(x), 0, 2 * x))
+    np.testing.assert_array_equal(of_three, np.where(n <= 0, -x, np.where(n == 1, x, np.abs(x))))
+
+
 def test_where_derivatives_have_their_own_rule():
     """Values are a loop, derivatives are not; all of it is one kernel, also within a loop whose end is known."""
     solve = artix.quantity(lambda mean_anomaly, eccentricity: _anomaly(mean_anomaly, eccentricity))
