@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 import artix
-from artix.evaluation import kernels, scalar_evaluation
+from artix.evaluation import compilation, kernels, scalar_evaluation
+from artix.evaluation.compilation import scalars_of
 from artix.evaluation.kernels import cpu
 from artix.evaluation.kernels.gpu import GpuModule
 from artix.evaluation.kernels.gpu_layout import Layout, Mapped
@@ -24,6 +25,7 @@ from artix.evaluation.scalar_program import Op
 from artix.evaluation.scalar_schedule import depth_first, fewest_live
 from artix.evaluation.scalarize import scalarize
 from tests.support.gpu_threads import run_threads
+from tests.support.programs import programs_in
 from tests.support.scalar_interpreter import check_program, interpret
 
 SIZE = 5
@@ -288,6 +290,16 @@ def test_batches(count, dtype):
         np.testing.assert_allclose(anomaly, by_xla[0], rtol=0, atol=16 * np.finfo(dtype).eps)
 
 
+def test_programs_too_large_for_a_kernel(monkeypatch):
+    """XLA evaluates them block by block."""
+    orbits = _orbits(3000, "float32")
+    expected = jax.jit(jax.vmap(artix.quantity(_kepler)))(*orbits)
+    monkeypatch.setattr(compilation, "MAX_OPERATIONS", 3)
+    function = jax.vmap(artix.quantity(lambda *orbit: _kepler(*orbit)))
+    assert _calls(function, *orbits)[0] == 0
+    np.testing.assert_allclose(jax.jit(function)(*orbits)[0], expected[0], rtol=0, atol=2e-6)
+
+
 def test_lanes_end_by_themselves():
     """After 0, 1 or many iterations, at the cap or with NaN; what did not iterate is unchanged."""
 
@@ -405,6 +417,14 @@ def _root_jvp(primals, tangents):
         return _fixed_point(lambda z: z + right - matvec(z), right, 1e-15)
 
     return x, lax.custom_linear_solve(lambda z: jacobian @ z, -change, solve, solve)
+
+
+def test_values_of_a_jacobian_iterate_once():
+    """The loop is one of the robot, not of its tangents."""
+    solve = artix.quantity(lambda mean_anomaly, eccentricity: _anomaly(mean_anomaly, eccentricity))
+    equation = programs_in(jax.jacfwd(solve, (0, 1)), jnp.float32(1), jnp.float32(0.5))[-1]
+    program = scalars_of(equation.params["program"], (1, 1, 2, 2))
+    assert program.levels_of_loops == [1] and set(program.levels.tolist()) >= {1, 2}
 
 
 def test_tangents_that_iterate():
