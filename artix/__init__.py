@@ -6,7 +6,7 @@
 
 from types import ModuleType
 
-from artix import physx, robots
+from artix import model, physx, robots
 from artix.constraints import *
 from artix.contact import *
 from artix.dynamics import *
@@ -131,6 +131,12 @@ __all__ = [
     "with_generalized_velocity",
     "with_log_cholesky",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in model.REMOVED:
+        return getattr(model, name)  # which raises an error that says what took its place
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -116,7 +116,6 @@ def _draw_arm(axes: Axes, result: ReachResult) -> None:
 def _draw_effort(axes: Axes, result: ReachResult) -> None:
     time = result.task.dt * np.arange(1, result.task.steps + 1)
     topology = result.task.arm.topology
-    assert isinstance(topology, artix.Topology)  # not the padded one of a fleet
     for k, name in enumerate(topology.dof_names):
         label = name.replace("_", " ")
         axes.step(time, 100 * result.effort[:, k], where="pre", color=ROBOT_COLORS[k], linewidth=1.8, label=label)

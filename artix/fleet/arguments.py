@@ -15,6 +15,7 @@ from jax.sharding import AxisType, NamedSharding, Sharding
 
 from artix.fleet.kinds import have_tracers, members_of
 from artix.model.articulation import Articulation, State
+from artix.model.states import Ranges, ranges_of
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -25,17 +26,12 @@ def member_topology(articulation: Any, number: int) -> Topology:
 
     Raises:
       TypeError: it is no articulation.
-      ValueError: it is padded or batched, or its arrays lie on devices of other processes.
+      ValueError: it is batched, or its arrays lie on devices of other processes.
     """
     if not isinstance(articulation, Articulation):
         raise TypeError(
             f"member {number}: expected an Articulation, found {type(articulation).__name__}; a fleet takes a sequence "
             "of articulations, such as artix.Fleet([arm, quadruped])"
-        )
-    if not isinstance(articulation.topology, Topology):
-        raise ValueError(
-            f"member {number}: members of a fleet must be single articulations with a static topology; "
-            "fleet.member(k) returns one"
         )
     name = articulation.topology.name
     if articulation.link_mass.ndim != 1:
@@ -61,7 +57,7 @@ def common_dtype(members: list[Articulation]) -> Any:
     """
     names: dict[str, str] = {}
     for member in members:
-        names.setdefault(str(member.dtype), member.topology.name)  # type: ignore[union-attr]
+        names.setdefault(str(member.dtype), member.topology.name)
     if len(names) > 1:
         found = ", ".join(f"{dtype} ({name!r})" for dtype, name in sorted(names.items()))
         raise ValueError(
@@ -101,12 +97,12 @@ def with_members(values: Array, sharding: Sharding | None) -> Array:
     return jax.device_put(values, sharding) if explicit else values
 
 
-def on_mesh_of(articulation: Any) -> AbstractContextManager[Any]:
+def on_mesh_of(values: Any) -> AbstractContextManager[Any]:
     """A context within a trace, where the members' mesh is set if its axes are explicit.
 
     Without it, JAX 0.12 may reuse what it traced before, such as ``jnp.where``, for arrays that lie on no mesh.
     """
-    mesh = jax.typeof(jax.tree.leaves(articulation)[0]).sharding.mesh
+    mesh = jax.typeof(jax.tree.leaves(values)[0]).sharding.mesh
     return contextlib.nullcontext() if mesh.empty else jax.sharding.use_abstract_mesh(mesh)
 
 
@@ -151,6 +147,14 @@ def joined_states(topologies: Sequence[Topology], states: Sequence[State], width
             )
         )
     return jax.tree.map(functools.partial(members_of, np.arange(len(states))), *padded)
+
+
+def padded_ranges(articulation: Articulation, width: int) -> Ranges:
+    """The ranges of a member's random states, those of DOFs that it lacks empty."""
+    ranges = ranges_of(articulation)
+    extra = (0, width - articulation.topology.num_dofs)
+    xp: Any = jnp if have_tracers(ranges) else np
+    return Ranges(*(xp.pad(x, extra) for x in ranges[:3]), ranges.root_is_free)
 
 
 def widths_of_state(dofs: int) -> dict[str, int]:

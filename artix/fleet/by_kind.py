@@ -24,8 +24,7 @@ from artix.fleet.argument_axes import AxesOfKinds, chosen_axes, types_of_member
 from artix.fleet.arguments import num_parts
 from artix.fleet.kinds import Kind, each_part_alike, parameters_of, place_parameters
 from artix.fleet.known_zeros import OfMember, with_known_zeros
-from artix.fleet.padded_axes import Axis, Meanings, axes_of_one_result, meanings_of
-from artix.model.padding import Padding
+from artix.fleet.padded_axes import Axis, Maxima, Meanings, axes_of_one_result, meanings_of
 
 Array = jax.Array
 Function: TypeAlias = Callable[..., Any]
@@ -33,7 +32,7 @@ Function: TypeAlias = Callable[..., Any]
 
 def compiled_by_kind(
     kinds: Sequence[Kind],
-    padding: Padding | None,
+    maxima: Maxima,
     sharding: Sharding | None,
     function: Function,
     options: Mapping[str, Any],
@@ -43,7 +42,7 @@ def compiled_by_kind(
 
     Args:
       kinds: the kinds of the fleet.
-      padding: the fleet's padding; ``None`` if there is one kind and nothing is padded.
+      maxima: the sizes of the fleet's arrays.
       sharding: how the members are divided; each part has the same kinds in the same places.
       function: ``function(articulation, state, *arguments, **options)`` of one member.
       options: its static arguments.
@@ -57,18 +56,18 @@ def compiled_by_kind(
     parameters = parameters_of(kinds)
     if sharding is not None:
         parameters = place_parameters(kinds, parameters, sharding)
-    if padding is None:
+    if len(kinds) == 1:
         of_all = _function_of_one_kind(kinds[0], function, options)
         return partial(jax.jit(of_all if joined else lambda *arguments: (of_all(*arguments),)), parameters)
     parts = 1 if sharding is None else num_parts(sharding, sum(len(kind.members) for kind in kinds))
     if parts == 1:
-        return partial(jax.jit(_function_by_kind(kinds, padding, function, options, joined)), parameters)
+        return partial(jax.jit(_function_by_kind(kinds, maxima, function, options, joined)), parameters)
     local = each_part_alike(kinds, parts)
-    assert isinstance(sharding, NamedSharding)  # ``Fleet.shard`` makes other fleets padded
+    assert isinstance(sharding, NamedSharding)  # ``Fleet.shard`` refuses all else.
     assert local is not None
     members = PartitionSpec(sharding.spec[0])
     specs = [[members if flag else PartitionSpec() for flag in kind.differs_of_operands] for kind in kinds]
-    by_kind = _function_by_kind(local, padding, function, options, joined)
+    by_kind = _function_by_kind(local, maxima, function, options, joined)
 
     def on_devices(*arguments: Any) -> Any:
         in_specs = (specs, *(members for _ in arguments[1:]))
@@ -88,10 +87,10 @@ def _function_of_one_kind(kind: Kind, function: Function, options: Mapping[str, 
 
 
 def _function_by_kind(
-    kinds: Sequence[Kind], padding: Padding, function: Function, options: Mapping[str, Any], joined: bool
+    kinds: Sequence[Kind], maxima: Maxima, function: Function, options: Mapping[str, Any], joined: bool
 ) -> Function:
     """The function of ``parameters_of(kinds)`` and batches of arguments [N, ...], padded like the fleet."""
-    meanings = [meanings_of(kind.articulation.topology, padding) for kind in kinds]  # type: ignore[arg-type]
+    meanings = [meanings_of(kind.articulation.topology, maxima) for kind in kinds]
     functions = [with_known_zeros(kind, function, options) for kind in kinds]
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:

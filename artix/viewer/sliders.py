@@ -19,7 +19,7 @@ from artix.viewer.nodes import Nodes
 from artix.viewer.player import add_layers
 from artix.viewer.scene import make_scene
 from artix.viewer.servers import address, close_server, open_server, wait_for
-from artix.viewer.visuals import Visual, static_topology
+from artix.viewer.visuals import Visual
 
 NO_FRAME = "(none)"
 
@@ -54,7 +54,7 @@ class Poser:
         gui = server.gui
         with gui.add_folder("show", expand_by_default=False):
             add_layers(gui, self.nodes)
-        topology = static_topology(articulation)
+        topology = articulation.topology
         self._target = server.scene.add_transform_controls("/target", scale=0.25 * scene.size, visible=False)
         self._target.on_update(lambda _: self._drag())
         names = (NO_FRAME, *topology.frame_names, *reversed(topology.link_names))
@@ -95,7 +95,7 @@ class Poser:
             joints = jnp.asarray(position, self._articulation.dtype)
             self._state = self._state.replace(joint_position=joints)
             self._is_setting = True
-            topology = static_topology(self._articulation)
+            topology = self._articulation.topology
             for name, slider in self.sliders.items():
                 value = float(np.round(position[topology.dof_index(name)], 5))
                 if abs(value - slider.value) > 1e-4:  # Do not write to the slider that is being dragged.
@@ -173,7 +173,7 @@ def pose(
       The posed robot; open its ``url``, and read its current ``state``.
 
     Raises:
-      ValueError: the articulation belongs to a padded fleet, or the state does not fit it.
+      ValueError: the state does not fit the articulation.
       OSError: the port is in use, or the host is not an address of this machine.
       ImportError: viser is not installed.
 
@@ -208,15 +208,12 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
     Returns:
       The smallest and the largest position [rad or m]; an unlimited joint turns by up to pi or slides by up to 1 m.
 
-    Raises:
-      ValueError: the articulation belongs to a padded fleet.
-
     Examples:
       >>> from artix import viewer
       >>> viewer.joint_range(artix.robots.load("cart_pole"), 0)
       (-2.4..., 2.4...)
     """
-    wide = 1.0 if static_topology(articulation).dof_is_linear[dof] else np.pi
+    wide = 1.0 if articulation.topology.dof_is_linear[dof] else np.pi
     low, high = float(articulation.joint_lower_limit[dof]), float(articulation.joint_upper_limit[dof])
     low, high = (low if np.isfinite(low) else -wide), (high if np.isfinite(high) else wide)
     return low, max(high, low + 1e-6)
@@ -224,7 +221,7 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
 
 def _followers(articulation: Articulation) -> dict[int, tuple[int, float, float]]:
     """For each mimic DOF: its reference, gear ratio and offset."""
-    pairs = static_topology(articulation).mimic_dofs
+    pairs = articulation.topology.mimic_dofs
     ratios, offsets = np.asarray(articulation.mimic.gear_ratio), np.asarray(articulation.mimic.offset)
     return {
         follower: (reference, float(ratio), float(offset))

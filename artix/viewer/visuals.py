@@ -66,16 +66,13 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
     Returns:
       A visual for each of ``articulation.topology.geometries``, in their order.
 
-    Raises:
-      ValueError: the articulation belongs to a padded fleet.
-
     Examples:
       >>> from artix import viewer
       >>> quadruped = artix.robots.load("quadruped")
       >>> len(viewer.collision_visuals(quadruped))
       4
     """
-    structures = static_topology(articulation).geometries
+    structures = articulation.topology.geometries
     numbers = host_arrays(articulation.geometry)
     ends = np.cumsum([0, *(one.num_points for one in structures)])
     visuals = list[Visual]()
@@ -87,20 +84,6 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
         opacity = 0.35 if one.sensor else 1.0
         visuals.append(Visual(one.link, geometry_mesh(shape), pose, COLLISION_COLOR, opacity))
     return tuple(visuals)
-
-
-def static_topology(articulation: Articulation) -> Topology:
-    """Returns the static topology of one robot.
-
-    Raises:
-      ValueError: the articulation belongs to a padded fleet, whose trees are data.
-    """
-    if not isinstance(articulation.topology, Topology):
-        raise ValueError(
-            "the articulation belongs to a padded fleet, which has no names; pass the fleet itself or one of "
-            "its members: fleet.member(k)"
-        )
-    return articulation.topology
 
 
 def checked_visuals(visuals: Sequence[Visual], topology: Topology) -> tuple[Visual, ...]:

@@ -24,7 +24,6 @@ from artix.io.common.diagnostics import DescriptionError, Issue
 from artix.io.common.values import check_values, named_arrays
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation
-from artix.model.checks import static_topology
 from artix.model.geometry import Geometries
 
 _HEADER = "header.json"
@@ -48,15 +47,14 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
     """Writes an articulation without loss: :func:`load_archive` restores it bit for bit.
 
     Args:
-      articulation: any articulation with a static topology; its arrays may have leading batch axes.
+      articulation: any articulation; its arrays may have leading batch axes.
       path: the file, usually ``*.npz``.
 
     Returns:
       An empty list: the format expresses everything.
 
     Raises:
-      TypeError: the articulation is padded, as in a fleet of several topologies, or its arrays are not of a NumPy
-        floating-point type.
+      TypeError: its arrays are not of a NumPy floating-point type.
       ValueError: a builder would refuse one of the numbers, such as a NaN or a negative mass.
       OSError: the file cannot be written.
 
@@ -66,9 +64,7 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
       >>> print(artix.io.save_archive(artix.robots.load("arm7"), path), path.exists())
       [] True
     """
-    topology = static_topology(
-        articulation, "only an articulation with a static Topology can be saved; save the members of a padded fleet"
-    )
+    topology = articulation.topology
     header = write_header(topology)
     if read_header(header).topology != topology:
         raise ValueError("two of its joints and degrees of freedom share a name; rename one before saving")
