@@ -7,12 +7,13 @@ import functools
 import os
 import platform
 import threading
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 #: Part of :func:`machine_key`; increase it with every change to the generated code.
-FORMAT = 12
+FORMAT = 13
 
 #: LLVM's optimisation level. No passes run before instruction selection, since the code is straight-line and already
 #: simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the environment, kernels compile in a third of the time and run twice as
@@ -118,9 +119,26 @@ def process_triple() -> str:
 
 def compile_modules(texts: Iterable[str]) -> list[bytes]:
     """Object code of modules in LLVM IR, compiled in parallel, the first ones while the next are being written."""
+    (objects,) = compile_groups([texts])
+    return objects
+
+
+def compile_groups(groups: Iterable[Iterable[str]]) -> Iterator[list[bytes]]:
+    """The same for several groups of modules, one after the other.
+
+    While a group is being written, which Python does alone, LLVM compiles the ones before; few of them wait, since
+    modules take much memory.
+    """
     require()
-    with LOCK, ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-        return [each.result() for each in [threads.submit(_emit, _unlocked_library(), *_parse(text)) for text in texts]]
+    count = os.cpu_count() or 1
+    with LOCK, ThreadPoolExecutor(count) as threads:
+        pending = deque[list[Future[bytes]]]()
+        for texts in groups:
+            pending.append([threads.submit(_emit, _unlocked_library(), *_parse(text)) for text in texts])
+            if len(pending) > count:
+                yield [each.result() for each in pending.popleft()]
+        for group in pending:
+            yield [each.result() for each in group]
 
 
 def _parse(text: str) -> tuple[Any, Any]:
