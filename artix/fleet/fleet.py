@@ -318,8 +318,8 @@ class Fleet:
     def replace_member(self, member: int, articulation: Articulation) -> Fleet:
         """A fleet with another articulation in place of one member.
 
-        Only a kind that the fleet did not have is compiled, unless the sizes of the largest members change, and with them
-        the shapes of the fleet's arrays.
+        Only a kind that the fleet did not have is compiled, unless the sizes of the largest members change, and with
+        them the shapes of the fleet's arrays.
 
         Raises:
           IndexError: there is no such member.
