@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import pickle
 import re
 import weakref
@@ -15,6 +16,7 @@ import pytest
 
 import artix
 from artix import robots
+from artix.evaluation import compilation
 from artix.evaluation.compilation import kernels_are_on
 from artix.evaluation.kernels import available as kernels_available
 from artix.fleet.argument_axes import MAX_TRIALS
@@ -525,6 +527,33 @@ def test_a_new_member_is_evaluated_by_its_kind(members) -> None:
         for number in range(2):
             wanted = artix.mass_matrix(fleet.member(number), fleet.member_state(state, number))
             np.testing.assert_allclose(found[number, : len(wanted), : len(wanted)], wanted, atol=1e-12)
+
+
+def test_only_new_kinds_are_compiled(monkeypatch) -> None:
+    """Twenty kinds, more than trees as data once allowed; then one of them is replaced by a robot of another kind."""
+    if not kernels_can_run():
+        pytest.skip("there are no kernels on this machine")
+    compiled, scalars_of = [], compilation.scalars_of
+    monkeypatch.setattr(compilation, "scalars_of", lambda *given: compiled.append(1) or scalars_of(*given))
+    parents = itertools.islice(itertools.product([0], range(2), range(3), range(4)), 21)
+    robots = [tree_of(["revolute_twist"] * 4, each, fixed_base=True, seed=100) for each in parents]
+    assert len({robot.topology for robot in robots}) == 21
+    fleet = artix.Fleet(robots[:20])
+    state = fleet.random_state(jax.random.key(0))
+    fleet.evaluate(height_and_names, state)
+    assert len(compiled) == 20
+    fleet = fleet.replace_member(3, robots[20])
+    found = fleet.evaluate(height_and_names, state)
+    assert len(compiled) == 21
+    for number in range(20):
+        wanted = height_and_names(fleet.member(number), fleet.member_state(state, number))
+        np.testing.assert_allclose(found[number], wanted, atol=1e-12)
+
+
+def height_and_names(articulation, state):
+    """A function of a user, who reads the topology as it pleases."""
+    height = artix.link_poses(articulation, state)[-1, 2]
+    return height + len(articulation.topology.dof_names) * jnp.sum(state.joint_position**2)
 
 
 def test_members_that_leave_are_not_kept() -> None:
