@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, Sharding
 
 from artix.fleet.arguments import (
+    REMOVED,
     batches_of,
+    check_removed,
     common_dtype,
+    joined_ranges,
     joined_states,
     member_topology,
     num_parts,
-    on_mesh_of,
-    padded_ranges,
+    random_states,
     static_options,
     with_members,
 )
@@ -30,16 +30,10 @@ from artix.fleet.padded_axes import Maxima
 from artix.math.arrays import entries
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_number, check_key
-from artix.model.states import Ranges, neutral_states, sample_state
+from artix.model.states import neutral_states
 from artix.model.topology import Topology
 
 Array = jax.Array
-
-#: What took the place of attributes that fleets had while their trees could be data.
-_REMOVED = {
-    "padding": "use fleet.num_links, fleet.num_dofs and fleet.nv, the sizes of its arrays",
-    "layout": "every fleet is evaluated kind by kind",
-}
 
 
 class Fleet:
@@ -77,7 +71,7 @@ class Fleet:
     ) -> None:
         if isinstance(articulations, Articulation):
             raise TypeError("a fleet takes a sequence of articulations, found a single one; artix.Fleet([robot] * n)")
-        _check_removed(layout, padding)
+        check_removed(layout, padding)
         members = list(articulations)
         if not members:
             raise ValueError("a fleet needs at least one articulation")
@@ -95,8 +89,8 @@ class Fleet:
         self._compiled: dict[Any, Callable[..., Any]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        if name in _REMOVED:
-            raise AttributeError(f"fleets no longer have {name!r}: {_REMOVED[name]}")
+        if name in REMOVED:
+            raise AttributeError(f"fleets no longer have {name!r}: {REMOVED[name]}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
@@ -246,11 +240,10 @@ class Fleet:
         check_key(key)
         scale = as_number("velocity_scale", velocity_scale, 0)
         keys = with_members(jax.random.split(key, self.num_members), self._sharding)
-        different = [padded_ranges(member, self.num_dofs) for member in self._different]
-        ranges = jax.tree.map(partial(members_of, self._index), *different)
+        ranges = joined_ranges(self._different, self._index, self.num_dofs)
         if self._sharding is not None:
             ranges = jax.device_put(ranges, self._sharding)
-        return _random_states(ranges, keys, scale)
+        return random_states(ranges, keys, scale)
 
     def stack_states(self, states: Sequence[State]) -> State:
         """Joins the members' own states (unpadded, in order) to a state of the fleet."""
@@ -377,31 +370,3 @@ class Fleet:
     def _copy(self) -> Fleet:
         """The same fleet, without its compiled programs."""
         return copy.copy(self)  # by __getstate__
-
-
-def _check_removed(layout: str | None, padding: object) -> None:
-    """Warns of, or refuses, arguments of fleets whose trees were data."""
-    if layout == "kinds":
-        warnings.warn(
-            "layout='kinds' is deprecated: leave it out, every fleet is evaluated kind by kind",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-    elif layout is not None:
-        raise ValueError(
-            f"layout={layout!r} is not supported: trees are no longer data; leave layout out, and every kind of "
-            "members is evaluated by its own program, however many there are"
-        )
-    if padding is not None:
-        raise TypeError(
-            "padding is no longer an argument: leave it out, the fleet's arrays have the sizes of its largest members; "
-            "fleet.replace_member compiles new kinds alone"
-        )
-
-
-@jax.jit
-def _random_states(ranges: Ranges, keys: Array, scale: Array) -> State:
-    with on_mesh_of(ranges):
-        state = jax.vmap(sample_state, in_axes=(0, 0, None))(ranges, keys, scale)
-        # The ranges of DOFs that a member lacks have no width.
-        return state.replace(joint_velocity=jnp.where(ranges.width > 0, state.joint_velocity, 0))
