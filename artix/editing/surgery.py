@@ -162,7 +162,7 @@ def _joint_placements(articulation: Articulation, q: Array) -> Placement:
         rows = jnp.zeros((3, topology.num_dofs), q.dtype).at[topology.dof_axis % 3, dofs].set(values)
         return masked_sum(rows, topology.dof_link[:, None] == np.arange(topology.num_links)[None])
 
-    linear = jnp.asarray(topology.dof_is_linear)
+    linear = topology.dof_is_linear
     slide = jnp.where(linear, q, screw_pitches(articulation) * q)
     turn = jnp.where(linear, jnp.zeros_like(q), q)
     return Placement(spatial.quaternion_exp(by_axis(turn)), by_axis(slide))

@@ -93,10 +93,9 @@ def link_placements(articulation: Articulation) -> Placement:
     unit = jnp.asarray([[0, 0, 0, 0, 0, 0, 1]], child.dtype)
     # Row 0 of the joint frames is unused: the root link's frame is its body's.
     child = jnp.concatenate([unit, child[1:]])
-    rigid = jnp.asarray(tree.link_is_rigid)
     root = Placement(unit[:, 3:].T, unit[:, :3].T)
     parent = Placement.from_poses(articulation.joint_parent_pose)
-    joint = Placement(*(jnp.where(rigid, *pair) for pair in zip(parent, root, strict=True)))
+    joint = Placement(*(jnp.where(tree.link_is_rigid, *pair) for pair in zip(parent, root, strict=True)))
     placement = joint.times_inverse(Placement.from_poses(child))
     for pointer in tree.rigid_pointers:
         with_root = Placement(*(jnp.concatenate(pair, axis=-1) for pair in zip(root, placement, strict=True)))
@@ -124,4 +123,4 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
 def screw_pitches(articulation: Articulation) -> Array:
     """Translation per angle of each DOF, zero unless its joint is helical, [n]."""
     tree, pitch = articulation.topology, articulation.joint_pitch
-    return jnp.where(take(jnp.asarray(tree.body_is_helical), tree.dof_body), pitch, jnp.zeros_like(pitch))
+    return jnp.where(tree.body_is_helical[tree.dof_body], pitch, jnp.zeros_like(pitch))

@@ -11,7 +11,7 @@ import numpy as np
 from artix.evaluation.quantity import one_operation, quantity
 from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial
-from artix.math.arrays import masked_sum, square_root, take
+from artix.math.arrays import masked_sum, square_root
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_type, check_vector
 from artix.model.topology import Topology
@@ -187,8 +187,7 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
     """
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     squares = difference(articulation, start, end) ** 2
-    link = jnp.asarray(tree.dof_link)
-    owner = link[:, None] == jnp.arange(tree.num_links, dtype=link.dtype)[None]
+    owner = tree.dof_link[:, None] == np.arange(tree.num_links)
     return masked_sum(squares[base:], owner).at[0].add(jnp.sum(squares[:base]))
 
 
@@ -319,13 +318,12 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
 def wrap_angles(tree: Topology, q: Array) -> Array:
     """Brings the wrapped angles among positions [n] back into [-2 pi, 2 pi] by steps of 4 pi, as PhysX does."""
     span = 4 * jnp.pi
-    return jnp.where(jnp.asarray(tree.dof_wraps), q - span * jnp.round(q / span), q)
+    return jnp.where(tree.dof_wraps, q - span * jnp.round(q / span), q)
 
 
-def _in_full_rotation(tree: Topology) -> Array:
+def _in_full_rotation(tree: Topology) -> np.ndarray:
     """Whether each DOF belongs to a spherical joint with three free axes, [n]."""
-    spherical = jnp.asarray(tree.body_is_spherical) & jnp.all(jnp.asarray(tree.body_dofs) < tree.num_dofs, axis=0)
-    return take(spherical, tree.dof_body)
+    return (tree.body_is_spherical & np.all(tree.body_dofs < tree.num_dofs, axis=0))[tree.dof_body]
 
 
 def _unit(quaternion: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.evaluation import quantity
 from artix.kinematics.tree import spherical_vectors, where_spherical
@@ -233,8 +234,8 @@ def _drop_locked(tree: Topology, vector: Array) -> Array:
 
     It is the identity if three axes are free; with two, dropping the third component also rotates the joint.
     """
-    free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
-    all_free = jnp.all(free, axis=0)
+    free = tree.body_dofs[:, 1:] < tree.num_dofs
+    all_free = np.all(free, axis=0)
     vector = jnp.where(all_free, jnp.zeros_like(vector), vector)
     rates = _inverse_jacobian(vector)
     rates = jnp.where(free[:, None], rates, jnp.zeros_like(rates))
@@ -254,14 +255,13 @@ def _tangent_matrix(tree: Topology, root: Array, blocks: Array | None) -> Array:
 def _joint_matrix(tree: Topology, blocks: Array | None, dtype) -> Array:
     """The matrix [n, n] with blocks [3, 3, B-1] for spherical joints, ones for other DOFs."""
     n = tree.num_dofs
-    body, column = jnp.asarray(tree.dof_body), jnp.asarray(tree.dof_column)
-    together = body[:, None] == body[None]
+    together = tree.dof_body[:, None] == tree.dof_body
     if blocks is None:
-        return together.astype(dtype)
+        return jnp.asarray(together, dtype)
     matrix = jnp.zeros((n, n), dtype)
     for k in range(3):
         entries = where_spherical(tree, blocks[:, k], jnp.full((n,), float(k == 0), dtype))
-        matrix = jnp.where(together & (column == k)[None], entries[:, None], matrix)
+        matrix = jnp.where(together & (tree.dof_column == k), entries[:, None], matrix)
     return matrix
 
 

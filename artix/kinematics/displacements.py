@@ -136,7 +136,7 @@ def displacement_from_tangents(tree: Topology, state: State, root_pose, joint_po
     turn = spatial.apply(spatial.right_jacobian(by_body(tree, state.joint_position)), by_body(tree, joint_position))
     width = tree.num_bodies - 1
     turns = take(turn.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
-    joints = jnp.where(jnp.asarray(tree.dof_is_spherical), turns, joint_position)
+    joints = jnp.where(tree.dof_is_spherical, turns, joint_position)
     bodies, locked = _two_axes(tree)
     return jnp.concatenate([root, joints, turn[locked, bodies - 1]])
 

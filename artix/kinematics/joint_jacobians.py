@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.evaluation import quantity
 from artix.kinematics.displacements import NUM_ROOT, changes_below, displacements
@@ -25,7 +26,6 @@ from artix.kinematics.solve import (
     root_motion,
 )
 from artix.math import spatial
-from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.topology import Topology
@@ -217,17 +217,17 @@ def hessian_columns(tree: Topology, motions: Motion) -> Array:
     return jnp.concatenate(motion_cross(by_j, of_i)) * _carries(tree).astype(motions.linear.dtype)[None]
 
 
-def _carries(tree: Topology) -> Array:
+def _carries(tree: Topology) -> np.ndarray:
     """``[i, j]``: whether a displacement along entry j moves the axis of entry i, [nv, nv].
 
     The root's own axes are the world's: only a translation moves them, with their origin, the root's centre of mass.
     """
     base = tree.num_base_dofs
-    joints = take(jnp.asarray(tree.dof_moves_body), tree.dof_body).T
+    joints = tree.dof_ancestors.T
     if base == 0:
         return joints
-    root = jnp.zeros((base, tree.nv), bool).at[:, :NUM_ROOT].set(True)
-    return jnp.concatenate([root, jnp.concatenate([jnp.ones((tree.num_dofs, base), bool), joints], axis=1)])
+    root = np.arange(tree.nv) < np.full((base, 1), NUM_ROOT)
+    return np.concatenate([root, np.concatenate([np.ones((tree.num_dofs, base), bool), joints], axis=1)])
 
 
 def _motions(articulation: Articulation, kin: Kinematics) -> Motion:

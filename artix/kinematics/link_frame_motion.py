@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, motion_in_axes, origin, to_axes
@@ -54,7 +55,7 @@ def joint_placements(articulation: Articulation, state: State) -> Array:
     tree = articulation.topology
     kin = kinematics(articulation, state)
     frames = link_frames(tree, kin)
-    above = frames.take(jnp.maximum(jnp.asarray(tree.parent), 0))
+    above = frames.take(np.maximum(tree.parent, 0))
     poses = above.inverse_times(frames).poses()
     root = frames._replace(position=frames.position + kin.reference[:, None]).poses()[:1]
     return jnp.concatenate([root, poses[1:]])

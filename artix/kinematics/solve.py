@@ -100,7 +100,7 @@ def dof_motions(tree: Topology, kin: Kinematics) -> Motion:
         moment = moment + kin.pitch[None] * axis
     if not tree.has_prismatic:
         return Motion(moment, axis)
-    linear = jnp.asarray(tree.dof_is_linear)[None]
+    linear = tree.dof_is_linear[None]
     return Motion(jnp.where(linear, axis, moment), jnp.where(linear, jnp.zeros_like(axis), axis))
 
 

@@ -47,13 +47,13 @@ def where_spherical(tree: Topology, vectors: Array, other: Array) -> Array:
     """Joint values [n]: for spherical joints from vectors [3, B-1], for all others from ``other`` [n]."""
     width = tree.num_bodies - 1
     values = take(vectors.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
-    return jnp.where(jnp.asarray(tree.dof_is_spherical), values, other)
+    return jnp.where(tree.dof_is_spherical, values, other)
 
 
 def spherical_vectors(tree: Topology, q: Array) -> Array:
     """The rotation vectors of spherical joints, from joint values [n]; zero for other joints, [3, B-1]."""
     values = by_body(tree, q)
-    return jnp.where(jnp.asarray(tree.body_is_spherical)[1:], values, jnp.zeros_like(values))
+    return jnp.where(tree.body_is_spherical[1:], values, jnp.zeros_like(values))
 
 
 # --- propagation ----------------------------------------------------------------------------------------------------

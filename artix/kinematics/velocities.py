@@ -156,6 +156,6 @@ def joint_rate_from_velocity(articulation: Articulation, state: State, velocity:
 def rate_matrix(tree: Topology, q: Array) -> Array:
     """J_r(q)^-1 restricted to the free axes, the identity elsewhere, [3, 3, B-1]."""
     matrix = spatial.inverse(spatial.right_jacobian(spherical_vectors(tree, q)))
-    free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
+    free = tree.body_dofs[:, 1:] < tree.num_dofs
     eye = jnp.broadcast_to(spatial.identity_like(matrix), matrix.shape)
     return jnp.where(free[:, None] & free[None], matrix, eye)

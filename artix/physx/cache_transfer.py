@@ -167,7 +167,7 @@ def _efforts(simulation: ArticulationSimulation) -> Array:
     """The components of the incoming joint forces along the DOFs, [n]: the sum of drives, limits and loads."""
     tree = simulation.topology
     torque_first = jnp.roll(simulation.report.incoming_joint_force, 3, axis=1)
-    link, axis = jnp.asarray(tree.dof_link), jnp.asarray(tree.dof_axis)
+    link, axis = tree.dof_link, tree.dof_axis
     efforts = torque_first[link, axis]
     if not tree.has_helical:
         return efforts

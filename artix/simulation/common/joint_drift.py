@@ -58,5 +58,5 @@ def drift_by_body(tree: Topology, drift: Array) -> Array:
 def drift_by_link(topology: Topology, quaternion: Array) -> Array:
     """The inverse of :func:`drift_by_body`; zero for links without a spherical joint."""
     vector = spatial.quaternion_log(quaternion)
-    vector = jnp.where(jnp.asarray(topology.body_is_spherical)[1:], vector, jnp.zeros_like(vector))
+    vector = jnp.where(topology.body_is_spherical[1:], vector, jnp.zeros_like(vector))
     return jnp.zeros_like(vector, shape=(topology.num_links, 3)).at[topology.body_link[1:]].set(vector.T)
