@@ -32,9 +32,10 @@ from artix.evaluation.kernels.threads import State
 from artix.evaluation.scalar_program import ScalarProgram
 from artix.evaluation.scalar_schedule import fewest_live
 
-#: Blocks are sorted by the span of so many rows in which they begin, then by program. Small spans stay in the caches
-#: while their rows are written; large ones change programs, and with them code and memory, less often.
-_SPAN = 512
+#: Blocks are sorted by the span of rows in which they begin, then by program. Small spans stay in the caches while their
+#: rows are written; large ones change programs, and with them code and memory, less often. A span has at least so many
+#: rows, in all and for each program.
+_SPAN, _SPAN_OF_PROGRAM = 512, 170
 
 
 class LinkedProgram(NamedTuple):
@@ -150,7 +151,8 @@ def block_list(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
       width: robots per block.
     """
     blocks = [(number, first) for number, own in enumerate(rows) for first in range(0, len(own), width)]
-    blocks.sort(key=lambda block: (rows[block[0]][block[1]] // _SPAN, block))
+    span = max(_SPAN, _SPAN_OF_PROGRAM * len(rows))
+    blocks.sort(key=lambda block: (rows[block[0]][block[1]] // span, block))
     return np.array(blocks, np.int32).reshape(-1, 2)
 
 
