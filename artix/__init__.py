@@ -174,6 +174,8 @@ if not TYPE_CHECKING:  # Type checkers must not take any name for an attribute.
             _load_rooms()
             if name in globals():
                 return globals()[name]
+            if name in (model := _import_module("artix.model")).REMOVED:
+                return getattr(model, name)  # which raises an error that says what took its place
         raise AttributeError(f"module 'artix' has no attribute {name!r}")
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from artix import Topology, robots
+from artix import robots
 from artix.cli.names import check_output, naming
 from artix.cli.text import table
 from artix.examples import reach, swing_up
@@ -121,7 +121,6 @@ def solve_reach() -> Solved:
         ("cost", f"{costs[0]:.4g} -> {costs[-1]:.4g}"),
         ("work", f"{len(costs) - 1} iterations of {task.steps} steps in {seconds:.1f} s with compilation"),
     ]
-    assert isinstance(task.arm.topology, Topology)
     curves = {
         "torque [% of the limit]": (task.arm.topology.dof_names, 100 * effort),
         "distance from the target [m], [rad]": (("position", "angle"), errors),

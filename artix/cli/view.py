@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from artix import Articulation, DescriptionWarning, State, Topology, viewer
+from artix import Articulation, DescriptionWarning, State, viewer
 from artix.cli.names import naming
 from artix.cli.robot_source import description_path, load_robot
 from artix.cli.text import CommandFailure
@@ -99,7 +99,6 @@ def moving_joints(articulation: Articulation) -> State:
       articulation: the robot.
     """
     topology = articulation.topology
-    assert isinstance(topology, Topology)
     followers = {follower for follower, _ in topology.mimic_dofs}
     moving = [dof for limb in limbs_of(topology) for dof in limb.dofs if dof not in followers]
     count = max(round(SECONDS_A_JOINT * RATE), 2)

@@ -19,7 +19,7 @@ from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import struct
 from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_count, check_state, static_topology
+from artix.model.checks import check_count, check_state
 
 Array = jax.Array
 
@@ -81,8 +81,7 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
 
     Raises:
       ValueError: an array has the wrong shape, ``max_contacts`` is less than 1, or the articulation has no pairs.
-      TypeError: an array has another dtype than the articulation, the articulation is padded, or ``max_contacts`` is no
-        whole number.
+      TypeError: an array has another dtype than the articulation, or ``max_contacts`` is no whole number.
 
     Identity: the smallest gap of a pair is its distance by :func:`artix.geometry_pair_distances`, but for two boxes,
     and for a capsule whose axis enters a box.
@@ -95,7 +94,7 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
       [('front_left_foot', 'front_right_foot'), ('rear_left_foot', 'rear_right_foot')]
     """
     check_state(articulation, state)
-    topology = static_topology(articulation, "a padded fleet has no pairs of shapes: use layout='kinds', or one member")
+    topology = articulation.topology
     if not topology.geometry_pairs:
         raise ValueError(
             f"{topology.name!r} has no pairs of shapes; choose some with artix.select_geometry_pairs or "

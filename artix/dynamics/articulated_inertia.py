@@ -17,7 +17,6 @@ from artix.kinematics.links import link_frames
 from artix.kinematics.solve import generalized_motions, kinematics
 from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation, State
-from artix.model.checks import static_topology
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -68,10 +67,7 @@ def articulated_body_inertias(
       1.251
     """
     check_axes(axes)
-    tree = static_topology(
-        articulation, "articulated-body inertias need one topology; evaluate the kinds of a mixed fleet one by one"
-    )
-    kin = kinematics(articulation, state)
+    tree, kin = articulation.topology, kinematics(articulation, state)
     added = generalized_armature(articulation)
     motions = generalized_motions(articulation, kin)
     inertias = reference_inertias(articulation, kin)

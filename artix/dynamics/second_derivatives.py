@@ -41,7 +41,7 @@ from artix.kinematics.solve import Motion, generalized_motions, kinematics, moti
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -255,7 +255,7 @@ def _sum_with_twice(a: Motion, b: Motion) -> Motion:
     return Motion(a.linear + 2 * b.linear, a.angular + 2 * b.angular)
 
 
-def _masks(tree: Tree, dtype) -> _Masks:
+def _masks(tree: Topology, dtype) -> _Masks:
     relations = displacements(tree)
     count, base = NUM_ROOT + tree.num_dofs, tree.num_base_dofs
     carried, above = (jnp.asarray(mask)[:, :count] for mask in (relations.carries_dof, relations.dof_is_above))

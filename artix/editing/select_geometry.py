@@ -10,12 +10,9 @@ import numpy as np
 
 from artix.editing.to_builder import geometry_at
 from artix.model.articulation import Articulation
-from artix.model.checks import static_topology
 from artix.model.geometry import Geometry
 from artix.model.geometry_pairs import candidate_pairs, checked_pairs
 from artix.model.topology import Topology
-
-_PADDED = "the shapes of a padded articulation have no names; choose those of the articulation it was made of"
 
 
 def select_geometry(
@@ -38,7 +35,7 @@ def select_geometry(
     Raises:
       KeyError: there is no shape with one of the names; the message lists the shapes.
       ValueError: a name is in both collections.
-      TypeError: the articulation is padded, or a single string is passed for names.
+      TypeError: a single string is passed for names.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -46,7 +43,7 @@ def select_geometry(
       >>> print([(shape.name, shape.sensor) for shape in front.topology.geometries])
       [('front_left_foot', False), ('front_right_foot', False), ('rear_left_foot', True)]
     """
-    topology = static_topology(articulation, _PADDED)
+    topology = articulation.topology
     for names in (touching, sensors):
         if isinstance(names, str):
             raise TypeError(f"names of shapes must be a sequence; found the one string {names!r}")
@@ -90,7 +87,6 @@ def select_geometry_pairs(articulation: Articulation, pairs: Sequence[tuple[str,
 
     Raises:
       ValueError: a name is unknown, two shapes cannot collide, or a pair is given twice.
-      TypeError: the articulation is padded.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -98,7 +94,7 @@ def select_geometry_pairs(articulation: Articulation, pairs: Sequence[tuple[str,
       >>> print(robot.topology.geometry_pairs)
       (('front_left_foot', 'front_right_foot'),)
     """
-    topology = static_topology(articulation, _PADDED)
+    topology = articulation.topology
     return articulation.replace(topology=dataclasses.replace(topology, geometry_pairs=checked_pairs(topology, pairs)))
 
 
@@ -115,9 +111,6 @@ def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str]
     Returns:
       Pairs of names of shapes.
 
-    Raises:
-      TypeError: the articulation is padded.
-
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> every = artix.editing.possible_geometry_pairs(robot)
@@ -127,4 +120,4 @@ def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str]
       >>> print(artix.select_geometry_pairs(robot, front).topology.geometry_pairs)
       (('front_left_foot', 'front_right_foot'),)
     """
-    return candidate_pairs(static_topology(articulation, _PADDED))
+    return candidate_pairs(articulation.topology)

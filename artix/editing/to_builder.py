@@ -10,7 +10,6 @@ import numpy as np
 
 from artix.model.articulation import Articulation
 from artix.model.builder import ArticulationBuilder
-from artix.model.checks import static_topology
 from artix.model.couplings import LoopJoint, LoopJoints, LoopJointType
 from artix.model.geometry import SIZE_NUMBERS, Geometries, Geometry, GeometryStructure, GeometryType
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
@@ -34,7 +33,6 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
       The builder; its link numbers, as ``add_link`` returns them, are ``topology.creation_index``.
 
     Raises:
-      TypeError: the articulation is padded.
       ValueError: it is a batch, or a builder would refuse one of its numbers.
 
     Identity: ``builder_from_articulation(a).build(a.dtype)`` equals ``a``.
@@ -46,9 +44,7 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
       >>> print(arm.topology.frame_names, artix.frame_pose(arm, artix.neutral_state(arm), "camera").shape)
       ('camera',) (7,)
     """
-    topology = static_topology(
-        articulation, "a padded articulation has no names to build from; take the articulation that was padded"
-    )
+    topology = articulation.topology
     if articulation.link_mass.ndim != 1:
         raise ValueError("a batch of articulations is not one robot; take one of them")
     arrays = jax.tree.map(lambda leaf: np.asarray(leaf, float), articulation)

@@ -93,6 +93,7 @@ files = KernelFiles()
 _lock = threading.Lock()
 _loaded: set[str] = set()
 _refused: set[str] = set()
+_linked: dict[str, kernels.LinkedProgram] = {}
 #: Precedes, in a file, the reason why there is no object code.
 REFUSAL = b"refused: "
 
@@ -139,24 +140,60 @@ class RowProgram(NamedTuple):
 def cpu_kernel_of_rows(row_programs: Sequence[RowProgram], width: int, results_are_joined: bool) -> str | None:
     """The name of a kernel of several programs, see :func:`artix.evaluation.kernels.build_rows`.
 
-    ``None`` if XLA has to evaluate them.
+    ``None`` if XLA has to evaluate them. Only programs that are new are compiled, side by side.
     """
     programs = [each.program for each in row_programs]
     if not all(program.has_kernel for program in programs):
         return None
+    how = (width, results_are_joined)
+    linked = list[kernels.LinkedProgram]()
 
     def build() -> bytes:
-        # While LLVM compiles one program, the next is prepared.
-        scalars = ((scalars_of(each.program, each.levels), each.numbered) for each in row_programs)
-        return kernels.build_rows(scalars, width, results_are_joined)
+        linked.extend(_linked_programs(row_programs, *how))
+        return kernels.build_rows(linked, *how)
 
-    how = repr(([(each.levels, each.numbered) for each in row_programs], width, results_are_joined))
+    def load(code: bytes, target: str) -> None:
+        kernels.load(code, target, kernels.addresses_of(linked or _linked_programs(row_programs, *how)))
+
     with _lock:
-        return _load_or_build(programs, how, build)
+        return _load_or_build(
+            programs, repr(([(each.levels, each.numbered) for each in row_programs], *how)), build, load
+        )
+
+
+def _linked_programs(
+    row_programs: Sequence[RowProgram], width: int, results_are_joined: bool
+) -> list[kernels.LinkedProgram]:
+    """The programs in memory, where this process has used them before, or else from disk, or compiled."""
+    names = [
+        _name([each.program], repr((each.levels, each.numbered, width, results_are_joined))) for each in row_programs
+    ]
+    missing = dict[str, RowProgram]()
+    for name, each in zip(names, row_programs, strict=True):
+        if name not in _linked:
+            code = files.read(name)
+            if code is None:
+                missing[name] = each
+            else:
+                _linked[name] = kernels.link_program(code, name)
+    # While LLVM compiles some programs, the next is prepared.
+    scalars = ((scalars_of(each.program, each.levels), each.numbered) for each in missing.values())
+    for (name, each), code in zip(
+        missing.items(), kernels.build_programs(scalars, width, results_are_joined), strict=True
+    ):
+        if each.program.key is not None:
+            files.write(name, code)
+        _linked[name] = kernels.link_program(code, name)
+    return [_linked[name] for name in names]
 
 
 @long_call
-def _load_or_build(programs: Sequence[Program], how: str, build: Callable[[], bytes]) -> str | None:
+def _load_or_build(
+    programs: Sequence[Program],
+    how: str,
+    build: Callable[[], bytes],
+    load: Callable[[bytes, str], None] = kernels.load,
+) -> str | None:
     """The name of a kernel, which is loaded, or built first; ``None`` if there is none."""
     missing = kernels.available()
     if missing is not None:
@@ -180,7 +217,7 @@ def _load_or_build(programs: Sequence[Program], how: str, build: Callable[[], by
         refuse(what, code.removeprefix(REFUSAL).decode())
         return None
     try:
-        kernels.load(code, target)
+        load(code, target)
     except kernels.KernelError as error:
         refuse(what, str(error))
         return None
@@ -224,7 +261,10 @@ def scalars_of(program: Program, levels: tuple[int, ...], has_loops: bool = True
             pass
     options: Any = {"max_operations": MAX_OPERATIONS, "has_loops": has_loops}
     scalars = _scalars_of_transpose(program, all_levels, options)
-    return scalarize(program.jaxpr, all_levels, program.known, **options) if scalars is None else scalars
+    if scalars is not None:
+        return scalars
+    inner, *axes = (program, None, None) if program.pads is None else program.pads
+    return scalarize(inner.jaxpr, all_levels, program.known, *axes, **options)
 
 
 def _scalars_of_transpose(program: Program, levels: Sequence[int], options: dict[str, Any]) -> ScalarProgram | None:

@@ -23,8 +23,10 @@ from artix.evaluation.simplification import closed, simplified
 Array = jax.Array
 Type = jax.ShapeDtypeStruct
 #: For each axis of each array: the first entry and the number of entries within a larger array, and its length there.
-_AxesOfAll: TypeAlias = tuple[tuple[tuple[int, int, int], ...], ...]
+AxesOfAll: TypeAlias = tuple[tuple[tuple[int, int, int], ...], ...]
 
+#: A program, and the axes of its arguments and of its results; see :class:`Program`.
+Padded: TypeAlias = "tuple[Program, AxesOfAll, AxesOfAll]"
 #: A linear program, and the indices of arguments and of results; see :class:`Program`.
 Transposed: TypeAlias = "tuple[Program, tuple[int, ...], tuple[int, ...]]"
 
@@ -54,6 +56,7 @@ class Program:
       traced: the indices of the other arguments, its operands.
       transposes: if it is a transpose, the linear program, its arguments whose cotangents are the results, and its
         results whose cotangents are the last arguments.
+      pads: if its arrays contain those of another program, that program and where they are.
       kernels: CPU kernels, see :mod:`artix.evaluation.compilation`.
       gpu_kernels: GPU kernels, see :mod:`artix.evaluation.gpu_compilation`.
     """
@@ -72,6 +75,7 @@ class Program:
         known: Mapping[int, np.ndarray] | None = None,
         base: Program | None = None,
         transposes: Transposed | None = None,
+        pads: Padded | None = None,
     ) -> None:
         self.name = name
         self.argument_types = tuple(argument_types)
@@ -84,6 +88,7 @@ class Program:
         self.known = dict(known or {})
         self.traced = tuple(index for index in range(len(self.argument_types)) if index not in self.known)
         self.transposes = transposes
+        self.pads = pads
         self.kernels: dict[Any, Any] = {}
         self.gpu_kernels: dict[Any, Any] = {}
         self._make = make
@@ -137,7 +142,7 @@ class Program:
         """The program with only some of its results."""
         return self._derived_from_base(("select", tuple(results)))
 
-    def padded(self, arguments: _AxesOfAll, results: _AxesOfAll) -> Program:
+    def padded(self, arguments: AxesOfAll, results: AxesOfAll) -> Program:
         """The program for larger arrays that contain its own; other entries are ignored, and zero in results.
 
         Args:
@@ -254,6 +259,9 @@ def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Pr
     if program.transposes is not None:
         transposed, linear, used = program.transposes
         return _transpose(transposed, key, tuple(linear[index] for index in indices), used)
+    if program.pads is not None:
+        inner, arguments, results = program.pads
+        return _padded(inner.select(indices), key, arguments, tuple(results[index] for index in indices))
 
     def selected() -> ClosedJaxpr:
         whole = program.jaxpr
@@ -265,7 +273,7 @@ def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Pr
     return Program(program.name, selected, types, results, program.num_values, key=key, **program.switches)
 
 
-def _padded(program: Program, key: bytes | None, arguments: _AxesOfAll, results: _AxesOfAll) -> Program:
+def _padded(program: Program, key: bytes | None, arguments: AxesOfAll, results: AxesOfAll) -> Program:
     def of_padded(*values: Array) -> list[Array]:
         parts = [
             lax.slice(value, [start for start, *_ in axes], [start + size for start, size, _ in axes])
@@ -281,12 +289,13 @@ def _padded(program: Program, key: bytes | None, arguments: _AxesOfAll, results:
         for old, all_axes in ((program.argument_types, arguments), (program.result_types, results))
     )
     make = lambda: trace(of_padded, types)[0]  # noqa: E731
-    return Program(program.name, make, types, result_types, program.num_values, key=key, **program.switches)
+    options: Any = {**program.switches, "pads": (program, arguments, results)}
+    return Program(program.name, make, types, result_types, program.num_values, key=key, **options)
 
 
 def _with_options(program: Program, key: bytes | None, **options: Any) -> Program:
     """The same function, with other options."""
-    options = {**program.switches, "transposes": program.transposes, **options}
+    options = {**program.switches, "transposes": program.transposes, "pads": program.pads, **options}
     types = (program.argument_types, program.result_types)
     return Program(program.name, lambda: program.jaxpr, *types, program.num_values, key=key, **options)
 

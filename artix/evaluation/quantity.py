@@ -36,6 +36,11 @@ _MAX_KNOWN = 4096
 _ARRAY_TYPES = (jax.Array, np.ndarray, np.inexact, jax.ShapeDtypeStruct)
 
 
+def is_array(leaf: Any) -> bool:
+    """Whether part of an argument is an array or its type; everything else is static."""
+    return isinstance(leaf, _ARRAY_TYPES)
+
+
 class _TracedFunction:
     """A function as a program.
 
@@ -151,8 +156,8 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
     """
     function = getattr(function, _INNER, function)
     leaves, structure = jax.tree.flatten((args, kwargs))
-    is_array = [isinstance(leaf, _ARRAY_TYPES) for leaf in leaves]
-    arrays = list(itertools.compress(leaves, is_array))
+    flags = [is_array(leaf) for leaf in leaves]
+    arrays = list(itertools.compress(leaves, flags))
     if not arrays:
         return None
     dtypes = [array.dtype for array in arrays]
@@ -165,11 +170,11 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
         _check_x64(function, args, kwargs, arrays, canonical)
     types = tuple(zip([array.shape for array in arrays], canonical, strict=True))
     # With their types and signs, since 1 == True and 0.0 == -0.0.
-    others = [leaf for leaf, is_one in zip(leaves, is_array, strict=True) if not is_one]
+    others = [leaf for leaf, is_one in zip(leaves, flags, strict=True) if not is_one]
     static = tuple([(type(leaf), str(leaf) if isinstance(leaf, float) else "", leaf) for leaf in others])
     config: Any = jax.config  # JAX declares its options from 0.12 on.
     try:
-        traced = _traced(function, structure, tuple(is_array), static, types, config.jax_enable_x64)
+        traced = _traced(function, structure, tuple(flags), static, types, config.jax_enable_x64)
     except TypeError:
         _check_hashable(function, args, kwargs)
         raise
@@ -194,7 +199,7 @@ def _check_hashable(function: Any, args: Any, kwargs: Any) -> None:
     """Refuses arguments that are neither arrays nor can be compared with those of an earlier call."""
     for path, leaf in jax.tree_util.tree_flatten_with_path((args, kwargs))[0]:
         try:
-            hash(leaf if not isinstance(leaf, _ARRAY_TYPES) else None)
+            hash(None if is_array(leaf) else leaf)
         except TypeError:
             found = type(leaf).__name__
             raise TypeError(

@@ -9,6 +9,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from artix.evaluation.long_calls import long_call
+from artix.evaluation.program import AxesOfAll
 from artix.evaluation.scalar_builder import ZERO, LargeArgument, ScalarBuilder, Value, kind_of
 from artix.evaluation.scalar_evaluation import Evaluator
 from artix.evaluation.scalar_order import to_program
@@ -24,6 +25,8 @@ def scalarize(
     program: ClosedJaxpr,
     levels: Sequence[int],
     known: Mapping[int, np.ndarray],
+    argument_axes: AxesOfAll | None = None,
+    result_axes: AxesOfAll | None = None,
     *,
     max_operations: int = 150_000,
     has_loops: bool = True,
@@ -36,6 +39,8 @@ def scalarize(
       program: a traced function of one robot.
       levels: the level of each of its arguments.
       known: the values of known arguments, by index; the arguments of the scalar program are the others.
+      argument_axes: where the arguments are within larger ones, which are those of the scalar program.
+      result_axes: where the results are within larger ones, which are zero elsewhere.
       max_operations: largest number of its operations.
       has_loops: whether long loops stay loops; if not, they are unrolled.
 
@@ -44,10 +49,13 @@ def scalarize(
       TooManyOperations: there are more than ``max_operations``, or many times as many to find out.
     """
     builder = ScalarBuilder(max_operations, len(levels) - len(known))
-    values, arguments = _given(builder, program.in_avals, levels, known)
+    values, arguments = _given(builder, program.in_avals, levels, known, argument_axes)
     with np.errstate(all="ignore"):
         references = _references(builder, program, values, has_loops)
         types = [(aval.shape, np.dtype(aval.dtype)) for aval in program.out_avals]
+        if result_axes is not None:
+            pairs = list(map(_padded, references, types, result_axes))
+            references, types = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         return to_program(builder, arguments, references, types)
 
 
@@ -105,7 +113,11 @@ def scalarize_transpose(
 
 
 def _given(
-    builder: ScalarBuilder, avals: Sequence[Any], levels: Sequence[int], known: Mapping[int, np.ndarray]
+    builder: ScalarBuilder,
+    avals: Sequence[Any],
+    levels: Sequence[int],
+    known: Mapping[int, np.ndarray],
+    axes: AxesOfAll | None = None,
 ) -> tuple[list[Value], list[tuple[tuple[int, ...], np.dtype, int]]]:
     """The values of all arguments, and shape, dtype and level of those that are not known."""
     values: list[Value] = []
@@ -114,9 +126,32 @@ def _given(
         if number in known:
             values.append(np.asarray(known[number], aval.dtype))
             continue
-        values.append(_entries(builder, aval, len(arguments)))
-        arguments.append((aval.shape, np.dtype(aval.dtype), level))
+        shape = aval.shape if axes is None else tuple(length for *_, length in axes[number])
+        if shape == aval.shape or 0 in aval.shape:
+            values.append(_entries(builder, aval, len(arguments)))
+        else:
+            assert axes is not None
+            entries = LargeArgument(builder, kind_of(aval.dtype), len(arguments), int(np.prod(shape, dtype=int)))
+            values.append([entries[place] for place in _places(axes[number]).ravel().tolist()])
+        arguments.append((shape, np.dtype(aval.dtype), level))
     return values, arguments
+
+
+def _places(axes: Sequence[tuple[int, int, int]]) -> np.ndarray:
+    """The numbers of an array's entries among those of the larger array that contains it."""
+    shape = [length for *_, length in axes]
+    numbers = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
+    return numbers[tuple(slice(start, start + size) for start, size, _ in axes)]
+
+
+def _padded(
+    references: Sequence[int], type_: tuple[tuple[int, ...], np.dtype], axes: Sequence[tuple[int, int, int]]
+) -> tuple[Sequence[int], tuple[tuple[int, ...], np.dtype]]:
+    """The references and the type of the larger array that contains a result."""
+    shape = tuple(length for *_, length in axes)
+    larger = np.full(int(np.prod(shape, dtype=int)), ZERO[kind_of(type_[1])])
+    larger[_places(axes).ravel()] = references
+    return larger.tolist(), (shape, type_[1])
 
 
 def _entries(builder: ScalarBuilder, aval: Any, number: int) -> Value:

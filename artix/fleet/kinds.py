@@ -17,10 +17,6 @@ from artix.model.topology import Topology
 
 Array = jax.Array
 
-#: Fleets with more topologies are evaluated with their trees as data. Each kind costs a compilation; trees that are
-#: data take as long to compile as 12 to 15 kinds (six links each, mass matrix and step).
-MAX_KINDS = 16
-
 
 class Kind(NamedTuple):
     """The members of one topology.

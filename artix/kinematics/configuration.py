@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.evaluation.quantity import one_operation, quantity
-from artix.kinematics.tree import by_body, free_root, where_live, where_spherical
+from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial
-from artix.math.arrays import masked_sum, square_root, take
+from artix.math.arrays import masked_sum, square_root
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_type, check_vector
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -61,10 +61,9 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
         turn = spatial.quaternion_exp(by_body(tree, dnu[base:]))
         vector = spatial.quaternion_log(spatial.quaternion_product(start, turn))
         q = where_spherical(tree, vector, q)
-    q = where_live(tree, q)
     root = state.root_pose
     if base:
-        move = free_root(tree, dnu[:6])
+        move = dnu[:6]
         center = articulation.link_com_pose[0, :3, None]
         old = spatial.normalize(root[3:, None])
         turn = spatial.quaternion_exp(move[3:, None])
@@ -111,7 +110,6 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
         first, last = (spatial.quaternion_exp(by_body(tree, s.joint_position)) for s in (start, end))
         vector = spatial.quaternion_log(spatial.quaternion_product(spatial.conjugate(first), last))
         joints = where_spherical(tree, vector, joints)
-    joints = where_live(tree, joints)
     if tree.num_base_dofs == 0:
         return joints
     center = articulation.link_com_pose[0, :3, None]
@@ -120,8 +118,7 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     linear = (
         end.root_pose[:3, None] - start.root_pose[:3, None] + spatial.rotate(new, center) - spatial.rotate(old, center)
     )
-    root = free_root(tree, jnp.concatenate([linear, angular])[:, 0])
-    return jnp.concatenate([root, joints])
+    return jnp.concatenate([jnp.concatenate([linear, angular])[:, 0], joints])
 
 
 @one_operation
@@ -190,10 +187,7 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
     """
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     squares = difference(articulation, start, end) ** 2
-    link = jnp.asarray(tree.dof_link)
-    owner = link[:, None] == jnp.arange(tree.num_links, dtype=link.dtype)[None]
-    if tree.dof_is_live is not None:
-        owner = owner & tree.dof_is_live[:, None]
+    owner = tree.dof_link[:, None] == np.arange(tree.num_links)
     return masked_sum(squares[base:], owner).at[0].add(jnp.sum(squares[:base]))
 
 
@@ -252,7 +246,7 @@ def normalize(articulation: Articulation, state: State) -> State:
     """
     check_state(articulation, state)
     tree, root = articulation.topology, state.root_pose
-    q = where_live(tree, wrap_angles(tree, state.joint_position))
+    q = wrap_angles(tree, state.joint_position)
     if tree.has_spherical:
         shortest = spatial.quaternion_log(spatial.quaternion_exp(by_body(tree, q)))
         q = jnp.where(_in_full_rotation(tree), where_spherical(tree, shortest, q), q)
@@ -321,16 +315,15 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
     return jnp.all(jnp.abs(changes) <= tolerance)
 
 
-def wrap_angles(tree: Tree, q: Array) -> Array:
+def wrap_angles(tree: Topology, q: Array) -> Array:
     """Brings the wrapped angles among positions [n] back into [-2 pi, 2 pi] by steps of 4 pi, as PhysX does."""
     span = 4 * jnp.pi
-    return jnp.where(jnp.asarray(tree.dof_wraps), q - span * jnp.round(q / span), q)
+    return jnp.where(tree.dof_wraps, q - span * jnp.round(q / span), q)
 
 
-def _in_full_rotation(tree: Tree) -> Array:
+def _in_full_rotation(tree: Topology) -> np.ndarray:
     """Whether each DOF belongs to a spherical joint with three free axes, [n]."""
-    spherical = jnp.asarray(tree.body_is_spherical) & jnp.all(jnp.asarray(tree.body_dofs) < tree.num_dofs, axis=0)
-    return take(spherical, tree.dof_body)
+    return (tree.body_is_spherical & np.all(tree.body_dofs < tree.num_dofs, axis=0))[tree.dof_body]
 
 
 def _unit(quaternion: Array) -> Array:

@@ -1,5 +1,7 @@
 """Articulations and states: what they are made of, and how to build them."""
 
+from typing import Any
+
 from artix.model.articulation import Articulation, State
 from artix.model.builder import ArticulationBuilder
 from artix.model.composite_joints import CompositeJoint
@@ -13,8 +15,6 @@ from artix.model.inertial_parameters import (
 )
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.model.joints import Axis, Joint, JointType
-from artix.model.padded_topology import PaddedTopology
-from artix.model.padding import Padding
 from artix.model.scene import Scene
 from artix.model.states import neutral_state, random_state
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
@@ -37,8 +37,6 @@ __all__ = [
     "JointType",
     "LoopJoint",
     "LoopJointType",
-    "PaddedTopology",
-    "Padding",
     "Scene",
     "SpatialTendon",
     "State",
@@ -52,3 +50,15 @@ __all__ = [
     "random_state",
     "with_log_cholesky",
 ]
+
+#: Names that are no longer here.
+REMOVED = ("PaddedTopology", "Padding")
+
+
+def __getattr__(name: str) -> Any:
+    if name in REMOVED:
+        raise AttributeError(
+            f"{__name__} no longer has {name}: trees are not data any more; artix.Fleet(members) takes any robots and "
+            "evaluates them kind by kind"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

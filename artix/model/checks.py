@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import numbers
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
 from artix.model.couplings import MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
-from artix.model.topology import Topology
 
 #: Half precision has three digits at most, too few for dynamics.
 _DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
@@ -119,17 +118,15 @@ def check_one(articulation: Articulation) -> None:
 def check_parameters(articulation: Articulation) -> None:
     """Checks the shapes and dtypes of an articulation's arrays against its topology; see :func:`check_vector`.
 
-    Those of tendons and loop joints, and those of padded fleets, are not checked.
+    Those of tendons and loop joints are not checked.
     """
     check_one(articulation)
     topology = articulation.topology
-    if isinstance(topology, Topology):
-        lengths = topology.num_links, topology.num_dofs, len(topology.frame_names), len(topology.mimic_dofs)
-        shapes = _shapes_of_parameters(*lengths, len(topology.geometries))
-        for path, shape in shapes.items():
-            value: Any = functools.reduce(getattr, path, articulation)
-            if getattr(value, "shape", None) != shape or value.dtype != articulation.dtype:
-                check_vector(".".join(("articulation", *path)), value, shape, articulation.dtype, "its topology's")
+    lengths = topology.num_links, topology.num_dofs, len(topology.frame_names), len(topology.mimic_dofs)
+    for path, shape in _shapes_of_parameters(*lengths, len(topology.geometries)).items():
+        value: Any = functools.reduce(getattr, path, articulation)
+        if getattr(value, "shape", None) != shape or value.dtype != articulation.dtype:
+            check_vector(".".join(("articulation", *path)), value, shape, articulation.dtype, "its topology's")
 
 
 _GROUPS: dict[str, type] = {
@@ -219,20 +216,3 @@ def as_time(articulation: Articulation, dt: float | jax.Array, *, backward: bool
     dtype, xp = articulation.dtype, jnp if isinstance(dt, jax.Array) else np
     time = xp.asarray(dt, dtype)
     return time + xp.where(time == 0, np.asarray(_INSTANT, dtype), np.zeros((), dtype))
-
-
-class _HasTopology(Protocol):
-    @property
-    def topology(self) -> Any: ...
-
-
-def static_topology(articulation: _HasTopology, refusal: str) -> Topology:
-    """The topology of an articulation whose tree is known while JAX traces.
-
-    Raises:
-      TypeError: the tree is data, as for a member of a mixed fleet. The message is ``refusal``, which should say what
-        needs a static tree and what to do instead.
-    """
-    if not isinstance(articulation.topology, Topology):
-        raise TypeError(refusal)
-    return articulation.topology

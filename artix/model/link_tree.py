@@ -59,11 +59,6 @@ class LinkTree:
         base = "fixed" if self.fixed_base else "floating"
         return f"{type(self).__name__}({self.name!r}, {base} base, {self.num_links} links, {self.num_dofs} DOFs)"
 
-    # Masks of a padded topology. Here nothing is padded, and ``fixed_base`` describes the base.
-    dof_is_live = None
-    link_is_live = None
-    base_is_free = None
-
     # --- sizes and names ----------------------------------------------------------------------------------------
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 from artix.math import struct
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state, check_type, static_topology
+from artix.model.checks import check_state, check_type
 from artix.model.geometry import GeometryStructure
 from artix.model.geometry_pairs import checked_shapes
 from artix.model.states import neutral_state
@@ -54,7 +54,7 @@ class Scene(struct.PyTreeNode):
         Raises:
           ValueError: there is no member, a name is empty or has a slash, a shape is unknown or cannot touch, both
             shapes of a pair belong to one member, or a pair is given twice.
-          TypeError: the members are not articulations by name, one is padded, or dtypes differ.
+          TypeError: the members are not articulations by name, or dtypes differ.
         """
         if not isinstance(members, Mapping):
             raise TypeError(f"members: expected a dictionary of articulations, found {type(members).__name__}")
@@ -69,7 +69,6 @@ class Scene(struct.PyTreeNode):
                 raise ValueError("a member has an empty name; links and shapes are called 'member/link' after it")
             if "/" in name:
                 raise ValueError(f"the member's name {name!r} has a slash, which separates it from those of its shapes")
-            static_topology(member, f"{name!r} is padded; put the articulation that was padded into the scene")
             if member.dtype != articulations[0].dtype:
                 raise TypeError(
                     f"the members must have one dtype; {names[0]!r} has {articulations[0].dtype} and {name!r} "
@@ -101,7 +100,7 @@ class Scene(struct.PyTreeNode):
     @property
     def topologies(self) -> tuple[Topology, ...]:
         """The members' topologies."""
-        return tuple(static_topology(member, "the members of a scene are not padded") for member in self.articulations)
+        return tuple(member.topology for member in self.articulations)
 
     @property
     def dtype(self) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import Any
 
 import jax
 import numpy as np
@@ -78,10 +77,6 @@ class Topology(LinkTree):
         for link, above in enumerate(self.parent):
             result.append(body[link] if link in body else result[above])
         return read_only(result, int)
-
-    def bodies_of_links(self, links: Any) -> Any:
-        """The bodies of links with these indices, shape [K]."""
-        return self.link_body[links]
 
     @cached_property
     def touching_geometries(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.model.checks import check_quaternion, check_vector, static_topology
+from artix.model.checks import check_quaternion, check_vector
 from artix.physx.enums import ArticulationKinematicFlag
 from artix.physx.simulation import AnyArticulation, ArticulationSimulation
 from artix.physx.sleeping import wake_if
@@ -27,17 +27,12 @@ def get_links(articulation: AnyArticulation) -> tuple[int, ...]:
     Returns:
       The L indices.
 
-    Raises:
-      TypeError: the articulation is padded to several topologies; use ``fleet.topologies[member]``.
-
     Examples:
       >>> from artix import physx
       >>> print(physx.get_links(artix.robots.load("cart_pole")))
       (0, 1, 2)
     """
-    tree = static_topology(
-        articulation, "the links of a padded articulation are data; use creation_index of fleet.topologies[member]"
-    )
+    tree = articulation.topology
     return tuple(sorted(range(tree.num_links), key=tree.creation_index.__getitem__))
 
 

@@ -10,15 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.model.articulation import Articulation
-from artix.model.checks import static_topology
 from artix.model.joints import Axis
 from artix.physx.enums import ArticulationDriveType, ArticulationFlag, ArticulationMotion
 from artix.physx.simulation import AnyArticulation, ArticulationSimulation
 from artix.simulation.common.report import Residual
 
 Array = jax.Array
-
-_PADDED = "the topology of a padded articulation is data; use fleet.topologies[member] instead"
 
 
 def get_articulation_flags(simulation: ArticulationSimulation) -> ArticulationFlag:
@@ -30,9 +27,6 @@ def get_articulation_flags(simulation: ArticulationSimulation) -> ArticulationFl
     Returns:
       The flags that are set.
 
-    Raises:
-      TypeError: the articulation is padded to several topologies, where the base is data.
-
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
@@ -40,7 +34,7 @@ def get_articulation_flags(simulation: ArticulationSimulation) -> ArticulationFl
       False
     """
     flags = ArticulationFlag(0)
-    if static_topology(simulation, _PADDED).fixed_base:
+    if simulation.topology.fixed_base:
         flags |= ArticulationFlag.FIX_BASE
     if simulation.options.drive_limits_are_forces:
         flags |= ArticulationFlag.DRIVE_LIMITS_ARE_FORCES
@@ -62,9 +56,6 @@ def set_articulation_flags(simulation: ArticulationSimulation, flags: Articulati
     Returns:
       The simulation with these flags.
 
-    Raises:
-      TypeError: the articulation is padded to several topologies, where the base is data.
-
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
@@ -72,7 +63,7 @@ def set_articulation_flags(simulation: ArticulationSimulation, flags: Articulati
       >>> print(physx.get_articulation_flags(physx.set_articulation_flags(simulation, flags)) == flags)
       True
     """
-    topology = static_topology(simulation, _PADDED)
+    topology = simulation.topology
     fixed = ArticulationFlag.FIX_BASE in flags
     articulation = simulation.articulation
     if fixed != topology.fixed_base:
@@ -97,9 +88,6 @@ def set_articulation_flag(
 
     Returns:
       The simulation with the flag set or cleared.
-
-    Raises:
-      TypeError: the articulation is padded to several topologies, where the base is data.
 
     Examples:
       >>> from artix import physx
@@ -283,7 +271,6 @@ def get_motion(articulation: AnyArticulation, joint: str, axis: Axis) -> Articul
 
     Raises:
       KeyError: there is no such joint.
-      TypeError: the articulation is padded to several topologies.
 
     Examples:
       >>> from artix import physx
@@ -315,7 +302,6 @@ def get_drive_type(articulation: AnyArticulation, joint: str, axis: Axis) -> Art
 
     Raises:
       KeyError: there is no such joint.
-      TypeError: the articulation is padded to several topologies.
 
     Examples:
       >>> from artix import physx
@@ -336,7 +322,7 @@ def _parameters(articulation: AnyArticulation) -> Articulation:
 
 def _dof(articulation: AnyArticulation, joint: str, axis: Axis) -> int | None:
     """The DOF of a joint's axis; ``None`` if the axis is locked."""
-    tree = static_topology(articulation, _PADDED)
+    tree = articulation.topology
     dofs = tree.dofs(joint)
     free = tree.dof_axis[dofs].tolist()
     return dofs.start + free.index(int(axis)) if int(axis) in free else None

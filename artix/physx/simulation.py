@@ -105,7 +105,6 @@ def create_simulation(
       articulation: the articulation.
       state: its initial state; the neutral state when ``None``.
       options: how :func:`simulate` steps; PhysX's default solver PGS with 4 position and 1 velocity iterations.
-        Articulations padded to several topologies need ``SolverOptions()``.
 
     Returns:
       The simulation; its thresholds and its wake counter have PhysX's defaults.
@@ -158,7 +157,7 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
 
     Raises:
       ValueError: an array has the wrong shape, or :func:`artix.step` does not support the articulation.
-      TypeError: ``simulation`` is none, an array has another dtype, or the solver needs a static topology.
+      TypeError: ``simulation`` is not an :class:`ArticulationSimulation`, or an array has another dtype.
 
     Examples:
       >>> from artix import physx
@@ -211,10 +210,7 @@ def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> Stat
     turn = _excess(jnp.linalg.solve(matrix[3:, 3:6], momentum[3:]), angular)
     # Rotating the root about its own centre of mass also moves the articulation's centre of mass.
     induced = matmul(matrix[:3, 3:6], turn) / mass
-    limited = state.root_velocity - jnp.concatenate([change - induced, turn])
-    if tree.base_is_free is not None:
-        limited = jnp.where(tree.base_is_free, limited, state.root_velocity)
-    return state.replace(root_velocity=limited)
+    return state.replace(root_velocity=state.root_velocity - jnp.concatenate([change - induced, turn]))
 
 
 def _excess(velocity: Array, limit: Array | None) -> Array:

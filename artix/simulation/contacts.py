@@ -15,7 +15,6 @@ from artix.kinematics.solve import kinematics
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.scene import Scene
-from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory, grounded, pairs_of
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_bounds import Touching
@@ -53,7 +52,7 @@ def has_pairs(articulation: Articulation | Scene) -> bool:
     """Whether an articulation or a scene has pairs of shapes that can touch each other."""
     if isinstance(articulation, Scene):
         return bool(articulation.pairs) or any(has_pairs(one) for one in articulation.articulations)
-    return isinstance(articulation.topology, Topology) and bool(articulation.topology.geometry_pairs)
+    return bool(articulation.topology.geometry_pairs)
 
 
 def touching_of(

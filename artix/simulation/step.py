@@ -10,11 +10,9 @@ import jax
 from artix.contact.ground import Ground, check_ground
 from artix.evaluation.devices import scan
 from artix.evaluation.quantity import one_operation, quantity
-from artix.kinematics.tree import of_live_dofs
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_type
 from artix.model.scene import Scene
-from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, check_control, warn_of_missing_gains
 from artix.simulation.common.options import SolverOptions
@@ -65,8 +63,7 @@ def step(
         loop joints or a ground; no shape can touch the ground; there are pairs of shapes and the solver is not
         ``"implicit"``; or the solver is ``"pgs"`` or ``"tgs"``, and a surface is not a plane, a shape is not a sphere,
         capsule or box, or one of them is compliant.
-      TypeError: an array has another dtype than the articulation, or the articulation is padded but the solver or one
-        of its features needs a static topology.
+      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -248,7 +245,6 @@ def _advance(
 ) -> tuple[State, Any, Any]:
     """The state after all substeps, the memory if there was one, and the report of the last substep if wanted."""
     control = checked_control(articulation, state, control, options, ground)
-    state = of_live_dofs(articulation.topology, state)
     if options.substeps == 1:
         return _substep(articulation, state, memory, control, dt, options, ground, with_report)
 
@@ -337,27 +333,4 @@ def checked_control(
             "solver='implicit', or remove the pairs with artix.select_geometry_pairs(articulation, ())"
         )
     check_control(articulation, control)
-    _check_topology(articulation, options)
     return control
-
-
-def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
-    topology = articulation.topology
-    if isinstance(topology, Topology):
-        return
-    if options.solver in ("pgs", "tgs"):
-        raise TypeError(
-            f"solver={options.solver!r} needs a static topology, and this articulation is padded: use "
-            "solver='implicit', or a fleet with layout='kinds'"
-        )
-    padding = topology.padding
-    if padding.fixed_tendons or padding.spatial_tendons or padding.loop_joints:
-        raise TypeError(
-            "steps with tendons or loop joints need a static topology, and this articulation is padded: use a fleet "
-            "with layout='kinds'"
-        )
-    if padding.geometry_pairs:
-        raise TypeError(
-            "steps with contacts between links need a static topology, and this articulation is padded: use a fleet "
-            "with layout='kinds', or remove the pairs of shapes with artix.select_geometry_pairs(articulation, ())"
-        )

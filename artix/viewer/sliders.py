@@ -20,7 +20,7 @@ from artix.viewer.nodes import Nodes
 from artix.viewer.player import add_layers
 from artix.viewer.scene import make_scene
 from artix.viewer.servers import address, close_server, open_server, wait_for
-from artix.viewer.visuals import Visual, static_topology
+from artix.viewer.visuals import Visual
 
 NO_FRAME = "(none)"
 #: With more sliders than this, the panel has a search box.
@@ -58,7 +58,7 @@ class Poser:
         gui = server.gui
         with gui.add_folder("show", expand_by_default=False):
             add_layers(gui, self.nodes)
-        topology = static_topology(articulation)
+        topology = articulation.topology
         self._target = server.scene.add_transform_controls("/target", scale=0.25 * scene.size, visible=False)
         self._target.on_update(lambda _: self._drag())
         names = (NO_FRAME, *topology.frame_names, *reversed(topology.link_names))
@@ -97,7 +97,7 @@ class Poser:
             joints = jnp.asarray(position, self._articulation.dtype)
             self._state = self._state.replace(joint_position=joints)
             self._is_setting = True
-            topology = static_topology(self._articulation)
+            topology = self._articulation.topology
             for name, slider in self.sliders.items():
                 dof = topology.dof_index(name)
                 value = round(float(self._units[dof] * position[dof]), 4)
@@ -118,7 +118,7 @@ class Poser:
 
     def _add_sliders(self, limbs: Sequence[Limb]) -> None:
         """Adds the sliders, with a folder for each limb and a box that searches them."""
-        gui, topology = self.server.gui, static_topology(self._articulation)
+        gui, topology = self.server.gui, self._articulation.topology
         # A mimic joint follows another slider and has none.
         free = [Limb(limb.name, tuple(dof for dof in limb.dofs if dof not in self._followers)) for limb in limbs]
         free = [limb for limb in free if limb.dofs]
@@ -208,7 +208,7 @@ def pose(
       The posed robot; open its ``url``, and read its current ``state``.
 
     Raises:
-      ValueError: the articulation belongs to a padded fleet, or the state does not fit it.
+      ValueError: the state does not fit the articulation.
       OSError: the port is in use, or the host is not an address of this machine.
       ImportError: viser is not installed.
 
@@ -261,15 +261,12 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
     Returns:
       The smallest and the largest position [rad or m]; an unlimited joint turns by up to pi or slides by up to 1 m.
 
-    Raises:
-      ValueError: the articulation belongs to a padded fleet.
-
     Examples:
       >>> from artix import viewer
       >>> viewer.joint_range(artix.robots.load("cart_pole"), 0)
       (-2.4..., 2.4...)
     """
-    wide = 1.0 if static_topology(articulation).dof_is_linear[dof] else np.pi
+    wide = 1.0 if articulation.topology.dof_is_linear[dof] else np.pi
     low, high = float(articulation.joint_lower_limit[dof]), float(articulation.joint_upper_limit[dof])
     low, high = (low if np.isfinite(low) else -wide), (high if np.isfinite(high) else wide)
     return low, max(high, low + 1e-6)
@@ -283,7 +280,7 @@ def slider_numbers(articulation: Articulation, dof: int, position: float) -> tup
       dof: index of the degree of freedom.
       position: its position [rad or m].
     """
-    unit = 1.0 if static_topology(articulation).dof_is_linear[dof] else 180.0 / math.pi
+    unit = 1.0 if articulation.topology.dof_is_linear[dof] else 180.0 / math.pi
     low, high = (unit * limit for limit in joint_range(articulation, dof))
     step = 0.1 if unit != 1.0 else 0.001
     if high - low > 100.0 * step:  # Few digits in the panel, but within the limits.
@@ -297,7 +294,7 @@ def slider_numbers(articulation: Articulation, dof: int, position: float) -> tup
 
 def _followers(articulation: Articulation) -> dict[int, tuple[int, float, float]]:
     """For each mimic DOF: its reference, gear ratio and offset."""
-    pairs = static_topology(articulation).mimic_dofs
+    pairs = articulation.topology.mimic_dofs
     ratios, offsets = np.asarray(articulation.mimic.gear_ratio), np.asarray(articulation.mimic.offset)
     return {
         follower: (reference, float(ratio), float(offset))

@@ -66,16 +66,13 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
     Returns:
       A visual for each of ``articulation.topology.geometries``, in their order.
 
-    Raises:
-      ValueError: the articulation belongs to a padded fleet.
-
     Examples:
       >>> from artix import viewer
       >>> quadruped = artix.robots.load("quadruped")
       >>> len(viewer.collision_visuals(quadruped))
       4
     """
-    topology, arrays = static_topology(articulation), host_arrays(articulation.geometry)
+    topology, arrays = articulation.topology, host_arrays(articulation.geometry)
     shapes = [geometry_at(topology.geometries, arrays, k) for k in range(len(topology.geometries))]
     links = [topology.link_names[one.link] for one in topology.geometries]
     return shape_visuals(topology, list(zip(links, shapes, strict=True)))
@@ -89,20 +86,6 @@ def shape_visuals(topology: Topology, shapes: Sequence[tuple[str, Geometry]]) ->
         for link, shape in shapes
         if link in number
     )
-
-
-def static_topology(articulation: Articulation) -> Topology:
-    """Returns the static topology of one robot.
-
-    Raises:
-      ValueError: the articulation belongs to a padded fleet, whose trees are data.
-    """
-    if not isinstance(articulation.topology, Topology):
-        raise ValueError(
-            "the articulation belongs to a padded fleet, which has no names; pass the fleet itself or one of "
-            "its members: fleet.member(k)"
-        )
-    return articulation.topology
 
 
 def checked_visuals(visuals: Sequence[Visual], topology: Topology) -> tuple[Visual, ...]:

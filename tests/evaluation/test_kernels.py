@@ -211,7 +211,9 @@ def test_a_kernel_of_two_programs(dtype, joined):
     else:
         expected = expected[0] + expected[1]
     name = f"test_kernel_{next(_count)}"
-    kernels.load(kernels.build_rows([(program, numbered) for program in programs], width, joined), name)
+    codes = kernels.build_programs([(program, numbered) for program in programs], width, joined)
+    linked = [kernels.link_program(code, f"{name}_{number}") for number, code in enumerate(codes)]
+    kernels.load(kernels.build_rows(linked, width, joined), name, kernels.addresses_of(linked))
     shapes = [jax.ShapeDtypeStruct(x.shape, dtype) for x in expected]
     first, second = (own_rows[:, None] for own_rows in rows)
     found = jax.ffi.ffi_call(name, shapes)(kernels.block_list(rows, width), first, second, *arrays)

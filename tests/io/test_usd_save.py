@@ -11,8 +11,6 @@ import pytest
 from pxr import Sdf, Usd, UsdPhysics, UsdUtils
 
 import artix
-from artix.model.padded_articulation import pad_articulation
-from artix.model.padding import Padding
 from tests.io.test_atomic_file import full_disk
 from tests.support.models import random_tree
 from tests.support.usd_stages import MECHANISMS, body_inertias, joint_geometry, numbers, relative_error
@@ -231,9 +229,6 @@ def test_load_check_and_save_choose_by_the_suffix(tmp_path):
         artix.save_usd(arm, tmp_path / "arm.urdf")
     with pytest.raises(FileNotFoundError):
         artix.save_usd(arm, tmp_path / "missing" / "arm.usda")
-    padded = pad_articulation(arm, Padding.of(arm.topology))
-    with pytest.raises(TypeError, match="padded"):
-        artix.save_usd(padded, tmp_path / "arm.usda")
     with pytest.raises(ValueError, match="batch"):
         artix.save_usd(jax.tree.map(lambda leaf: jax.numpy.stack([leaf, leaf]), arm), tmp_path / "arm.usda")
 

@@ -3,15 +3,27 @@
 from artix.evaluation.kernels.cpu import build, lanes_of
 from artix.evaluation.kernels.linking import load
 from artix.evaluation.kernels.machine import KernelError, available, machine_key
-from artix.evaluation.kernels.rows import block_list, build_rows, row_lanes
+from artix.evaluation.kernels.rows import (
+    LinkedProgram,
+    addresses_of,
+    block_list,
+    build_programs,
+    build_rows,
+    link_program,
+    row_lanes,
+)
 
 __all__ = [
     "KernelError",
+    "LinkedProgram",
+    "addresses_of",
     "available",
     "block_list",
     "build",
+    "build_programs",
     "build_rows",
     "lanes_of",
+    "link_program",
     "load",
     "machine_key",
     "row_lanes",

@@ -65,12 +65,10 @@ class Rows(NamedTuple):
     """What a program evaluates in a kernel of several: listed rows of a batch.
 
     Attributes:
-      program: its number among the kernel's programs.
       numbered: for each of its arguments, whether it has the rows of the whole batch rather than the program's own.
       results_are_numbered: the same for its results.
     """
 
-    program: int
     numbered: tuple[bool, ...]
     results_are_numbered: bool
 
@@ -80,14 +78,13 @@ class Functions:
 
     Args:
       plan: the program.
-      rows: its rows, if it is one of several; then names that other modules know end in its number.
-      before: the words of the state of the program before.
+      rows: its rows, if it is one of several, which are linked one by one and called by the kernel.
 
     Raises:
       KernelError: selected rows have items or are read at computed indices.
     """
 
-    def __init__(self, plan: Plan, rows: Rows | None = None, before: State | None = None) -> None:
+    def __init__(self, plan: Plan, rows: Rows | None = None) -> None:
         if rows is not None and (
             plan.has_items or any(rows.numbered[a] for a in plan.arrays if a < len(rows.numbered))
         ):
@@ -96,8 +93,8 @@ class Functions:
         self._program = plan.program
         self._slots = Slots(plan)
         self._module = Module()
-        self._suffix, self._linkage = ("", "internal") if rows is None else (f"_{rows.program}", "hidden")
-        self.state = State(len(plan.program.arguments), len(plan.program.results), before)
+        self._linkage = "internal " if rows is None else ""
+        self.state = State(len(plan.program.arguments), len(plan.program.results))
         self._ahead = ReadAhead(*plan.rows_ahead(self._is_numbered))
 
     @property
@@ -137,7 +134,7 @@ class Functions:
         return Interface(arguments, tuple(results), plan.has_items, self._costs(), self.state)
 
     def _name_of_part(self, index: int) -> str:
-        return f"artix_part{self._suffix}_{index}"
+        return f"artix_part_{index}"
 
     def _is_numbered(self, argument: int) -> bool:
         return self._rows is not None and self._rows.numbered[argument]
@@ -216,7 +213,7 @@ class Functions:
     def _prepare(self) -> str:
         """``void (state, memory)``: computes level 0, once for each task."""
         plan, lists = self._plan, self._plan.lists
-        code = Code(f"{self._linkage} void @artix_prepare{self._suffix}(ptr %state, ptr %memory)", self._declarations)
+        code = Code(f"{self._linkage}void @artix_prepare(ptr %state, ptr %memory)", self._declarations)
         state, memory = code.value("%state", "ptr"), code.value("%memory", "ptr")
         pointers: dict[int, Value] = {}
         for number in plan.inputs:
@@ -246,7 +243,7 @@ class Functions:
         """``void (state, memory, first)``: computes a block of robots; the last block may have fewer."""
         plan = self._plan
         parameters = "ptr %state, ptr %memory, i64 %first"
-        code = Code(f"{self._linkage} void @artix_block{self._suffix}({parameters})", self._declarations)
+        code = Code(f"{self._linkage}void @artix_block({parameters})", self._declarations)
         state, memory, first = code.value("%state", "ptr"), code.value("%memory", "ptr"), code.value("%first", "i64")
         remaining = state.offset(self.state.batch).load("i64") - first
         rows = (remaining < plan.width).where(remaining, plan.width)

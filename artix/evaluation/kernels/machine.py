@@ -7,8 +7,9 @@ import functools
 import os
 import platform
 import threading
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 #: Part of :func:`machine_key`; increase it with every change to the generated code.
@@ -118,34 +119,58 @@ def process_triple() -> str:
 
 def compile_modules(texts: Iterable[str]) -> list[bytes]:
     """Object code of modules in LLVM IR, compiled in parallel, the first ones while the next are being written."""
+    (objects,) = compile_groups([texts])
+    return objects
+
+
+def compile_groups(groups: Iterable[Iterable[str]]) -> Iterator[list[bytes]]:
+    """The same for several groups of modules, one after the other.
+
+    While a group is being written, which Python does alone, LLVM compiles the ones before; few of them wait, since
+    modules take much memory.
+    """
     require()
-    with LOCK, ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-        return [each.result() for each in [threads.submit(_emit, _unlocked_library(), *_parse(text)) for text in texts]]
+    count, compiler = os.cpu_count() or 1, _Compiler()
+    with LOCK, ThreadPoolExecutor(count) as threads:
+        pending = deque[list[Future[bytes]]]()
+        for texts in groups:
+            pending.append([threads.submit(compiler.compile, text) for text in texts])
+            if len(pending) > count:
+                yield [each.result() for each in pending.popleft()]
+        for group in pending:
+            yield [each.result() for each in group]
 
 
-def _parse(text: str) -> tuple[Any, Any]:
-    """A target machine, and a module with a context of its own."""
-    llvm = binding()
-    module = llvm.parse_assembly(text, llvm.create_context())
-    module.triple = process_triple()
-    traits: dict[str, Any] = {"cpu": llvm.get_host_cpu_name(), "features": features(), "opt": _OPTIMISATION}
-    return llvm.Target.from_triple(process_triple()).create_target_machine(**traits, **RELOCATION), module
-
-
-def _emit(library: Any, target: Any, module: Any) -> bytes:
-    """Object code of a module with its own context; needs no lock.
+class _Compiler:
+    """Compiles modules, each with a context of its own, in any thread; needs no lock.
 
     LLVM compiles contexts in parallel, but llvmlite's lock admits one thread at a time, so its library is called
-    directly.
+    directly where it takes long.
     """
-    error = ctypes.c_char_p()
-    buffer = library.LLVMPY_TargetMachineEmitToMemory(target, module, 1, ctypes.byref(error))
-    if not buffer:
-        raise KernelError(f"LLVM emits no code: {(error.value or b'').decode()}")
-    try:
-        return ctypes.string_at(library.LLVMPY_GetBufferStart(buffer), library.LLVMPY_GetBufferSize(buffer))
-    finally:
-        library.LLVMPY_DisposeMemoryBuffer(buffer)
+
+    def __init__(self) -> None:
+        self._llvm, self._library, self._triple = binding(), _unlocked_library(), process_triple()
+        cpu = self._llvm.get_host_cpu_name()
+        self._traits: dict[str, Any] = {"cpu": cpu, "features": features(), "opt": _OPTIMISATION, **RELOCATION}
+
+    def compile(self, text: str) -> bytes:
+        """Object code of a module in LLVM IR.
+
+        Raises:
+          KernelError: LLVM emits none.
+        """
+        module = self._llvm.parse_assembly(text, self._llvm.create_context())
+        module.triple = self._triple
+        target = self._llvm.Target.from_triple(self._triple).create_target_machine(**self._traits)
+        error = ctypes.c_char_p()
+        buffer = self._library.LLVMPY_TargetMachineEmitToMemory(target, module, 1, ctypes.byref(error))
+        if not buffer:
+            raise KernelError(f"LLVM emits no code: {(error.value or b'').decode()}")
+        try:
+            start, size = self._library.LLVMPY_GetBufferStart(buffer), self._library.LLVMPY_GetBufferSize(buffer)
+            return ctypes.string_at(start, size)
+        finally:
+            self._library.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 @functools.cache

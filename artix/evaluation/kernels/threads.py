@@ -46,6 +46,8 @@ class State:
     _HEAD: ClassVar[int] = 128
 
     def __init__(self, arguments: int, results: int, before: State | None = None) -> None:
+        self.shift = 0 if before is None else before.size - self._HEAD
+        """How far the words of this program are behind those that it would have as the first one."""
         self.rows: int = self._HEAD if before is None else before.size
         """The offset of the address of the list of rows."""
         self.batch = self.rows + 8

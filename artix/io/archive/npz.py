@@ -27,7 +27,6 @@ from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Is
 from artix.io.common.values import check_values, named_arrays
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation
-from artix.model.checks import static_topology
 from artix.model.geometry import Geometries
 
 _HEADER = "header.json"
@@ -51,15 +50,14 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
     """Writes an articulation without loss: :func:`load_archive` restores it bit for bit.
 
     Args:
-      articulation: any articulation with a static topology; its arrays may have leading batch axes.
+      articulation: any articulation; its arrays may have leading batch axes.
       path: the file, usually ``*.npz``.
 
     Returns:
       An empty list: the format expresses everything.
 
     Raises:
-      TypeError: the articulation is padded, as in a fleet of several topologies, or its arrays are not of a NumPy
-        floating-point type.
+      TypeError: its arrays are not of a NumPy floating-point type.
       ValueError: a builder would refuse one of the numbers, such as a NaN or a negative mass.
       OSError: the file cannot be written.
 
@@ -69,9 +67,7 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
       >>> print(artix.io.save_archive(artix.robots.load("arm7"), path), path.exists())
       [] True
     """
-    topology = static_topology(
-        articulation, "only an articulation with a static Topology can be saved; save the members of a padded fleet"
-    )
+    topology = articulation.topology
     header = write_header(topology)
     if read_header(header).topology != topology:
         raise ValueError("two of its joints and degrees of freedom share a name; rename one before saving")
@@ -158,7 +154,7 @@ def check_archive(path: str | os.PathLike[str]) -> list[Issue]:
 
 def _odd_names(articulation: Articulation, file: str) -> list[Issue]:
     """A warning if names have characters that are not printed, such as those with which terminals are commanded."""
-    topology = static_topology(articulation, "archives hold static topologies")
+    topology = articulation.topology
     names = (
         topology.name,
         *topology.link_names,

@@ -10,25 +10,20 @@ import numpy as np
 from artix.io.common.values import check_values, named_arrays
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY
-from artix.model.checks import static_topology
 from artix.model.geometry import GeometryType
 from artix.model.topology import Topology
 
 
 def writable_topology(articulation: Articulation) -> Topology:
-    """Returns the topology of an articulation, which must be neither padded nor batched, and checks its numbers.
+    """Returns the topology of an articulation, which must not be batched, and checks its numbers.
 
     Raises:
-      TypeError: it is padded, as in a fleet of several topologies.
       ValueError: its arrays have leading axes, or a builder would refuse a number, as the readers would.
     """
-    topology = static_topology(
-        articulation, "only articulations that are not padded can be written; write the members of a fleet"
-    )
     if articulation.link_mass.ndim != 1:
         raise ValueError("only one articulation can be written; its arrays have leading axes: pick one of the batch")
     check_values(named_arrays(articulation))
-    return topology
+    return articulation.topology
 
 
 def unsupported_features(articulation: Articulation, supported: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -44,7 +39,6 @@ def unsupported_features(articulation: Articulation, supported: Collection[str])
 def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
     """Yields each feature in use: its name, the element that uses it, and a phrase for messages."""
     topology = articulation.topology
-    assert isinstance(topology, Topology)  # What can be written has a static tree.
     drive, friction, envelope = articulation.drive, articulation.friction, articulation.envelope
     per_dof: dict[str, tuple[Any, str]] = {
         "armature": (articulation.armature != 0.0, "armature"),

@@ -30,7 +30,7 @@ def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
     Raises:
       DescriptionError: MJCF cannot describe the articulation: a spherical joint with two axes, a helical joint, a
         moving link without mass or rotational inertia, or a name that XML does not allow.
-      TypeError, ValueError: the articulation is padded or batched, or a builder would refuse one of its numbers.
+      TypeError, ValueError: the articulation is batched, or a builder would refuse one of its numbers.
       OSError: the file cannot be written.
 
     Examples:

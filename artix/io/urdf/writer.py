@@ -39,7 +39,7 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
 
     Raises:
       DescriptionError: URDF has no such joint (helical, or spherical with several axes), or XML does not allow a name.
-      TypeError, ValueError: the articulation is padded or batched, or a builder would refuse one of its numbers.
+      TypeError, ValueError: the articulation is batched, or a builder would refuse one of its numbers.
       OSError: the file cannot be written.
 
     Examples:

@@ -11,7 +11,6 @@ from artix.io.usd.stacks import is_between
 from artix.io.usd.units import DEGREE
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
-from artix.model.topology import Topology
 
 #: Largest tolerated distance of a body from the pose given by its joint's state [m; chord of unit quaternions].
 PLACE_TOLERANCE = 1e-3
@@ -19,7 +18,6 @@ PLACE_TOLERANCE = 1e-3
 
 def read_state(description: UsdArticulation, articulation: Articulation) -> State:
     """Reads the state of an articulation; warns if poses of bodies contradict the positions of their joints."""
-    assert isinstance(articulation.topology, Topology)  # Builders never make padded articulations.
     position, velocity = (dict.fromkeys(articulation.topology.dof_names, 0.0) for _ in range(2))
     misplaced = []
     for parent, joint, child in description.tree.edges:

@@ -59,7 +59,7 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
     Raises:
       ValueError: the suffix is not one of these, a joint is helical, the articulation is a batch, a builder would
         refuse one of its numbers, or the state has other shapes or numbers that are not finite.
-      TypeError: the articulation is padded; save the members of a fleet instead. Or the state has another dtype.
+      TypeError: the state has another dtype.
       OSError: the file cannot be written; a file that was there before stays as it was.
       ModuleNotFoundError: ``usd-core`` is not installed.
 

@@ -14,7 +14,7 @@ from artix.math import spatial, struct
 from artix.math.arrays import is_known
 from artix.model.articulation import Articulation
 from artix.model.checks import check_type, check_vector
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 from artix.simulation.common.joint_drift import drift_by_body
 
 Array = jax.Array
@@ -101,7 +101,7 @@ def commands_of(articulation: Articulation, control: Control) -> Commands:
     )
 
 
-def position_error(topology: Tree, position: Array, target: Array, drift: Array | None = None) -> Array:
+def position_error(topology: Topology, position: Array, target: Array, drift: Array | None = None) -> Array:
     """Target minus position, [n]; for spherical joints with several axes, twice the vector part of the rotation left.
 
     A ``drift`` [L, 3] of the joint frames is part of the rotation, not of its target.

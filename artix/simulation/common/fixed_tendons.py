@@ -11,7 +11,7 @@ import numpy as np
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.topology import Topology
-from artix.simulation.common.step_start import HIGHEST, StepStart, axis_row, onto_links, static_topology
+from artix.simulation.common.step_start import HIGHEST, StepStart, axis_row, onto_links
 from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
@@ -51,7 +51,7 @@ def fixed_tendon_rows(
     articulation: Articulation, at_start: StepStart, joint_position: Array, motion: Array
 ) -> FixedTendonRow:
     """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any impulse."""
-    topology, numbers = static_topology(at_start), articulation.fixed_tendons
+    topology, numbers = at_start.topology, articulation.fixed_tendons
     dof, *_, table = _structure(topology)
     wrenches = tendon_joint_wrenches(at_start)
     moving = wrenches.on_link - wrenches.on_parent
@@ -104,7 +104,7 @@ class TendonJointWrenches(NamedTuple):
 
 def tendon_joint_wrenches(at_start: StepStart) -> TendonJointWrenches:
     """The wrenches of all tendon joints; PhysX pairs a joint's own axis with that of the tendon's first joint."""
-    dof, parent_link, root_link, first, _ = _structure(static_topology(at_start))
+    dof, parent_link, root_link, first, _ = _structure(at_start.topology)
     link, child, parent = at_start.topology.dof_link[dof], at_start.child_origin, at_start.parent_origin
     return TendonJointWrenches(
         on_link=onto_links(at_start, link, axis_row(at_start, dof, link, child[dof])),

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.model.checks import check_vector
-from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -51,7 +50,7 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
     return articulation.replace(joint_parent_pose=jnp.concatenate([pose[:, :3], rotation.T], axis=1))
 
 
-def drift_by_body(tree: Tree, drift: Array) -> Array:
+def drift_by_body(tree: Topology, drift: Array) -> Array:
     """Drifts [L, 3] as quaternions [4, B-1] in the axes of the frames of bodies 1 .. B-1."""
     return spatial.quaternion_exp(drift[tree.body_link[1:]].T)
 
@@ -59,5 +58,5 @@ def drift_by_body(tree: Tree, drift: Array) -> Array:
 def drift_by_link(topology: Topology, quaternion: Array) -> Array:
     """The inverse of :func:`drift_by_body`; zero for links without a spherical joint."""
     vector = spatial.quaternion_log(quaternion)
-    vector = jnp.where(jnp.asarray(topology.body_is_spherical)[1:], vector, jnp.zeros_like(vector))
+    vector = jnp.where(topology.body_is_spherical[1:], vector, jnp.zeros_like(vector))
     return jnp.zeros_like(vector, shape=(topology.num_links, 3)).at[topology.body_link[1:]].set(vector.T)

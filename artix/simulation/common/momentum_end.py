@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from artix.dynamics.inertia import inertia_rates, momentum_of_motion, reference_inertias
 from artix.dynamics.momentum import about
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents, has_all_displacements
+from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents
 from artix.kinematics.solve import (
     Motion,
     body_velocities,
@@ -24,7 +24,7 @@ from artix.kinematics.solve import (
 from artix.math import spatial
 from artix.math.tangents import directional_derivative
 from artix.model.articulation import Articulation, State
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -101,8 +101,6 @@ def _with_magnitude(vector: Array, other: Array) -> Array:
 
 def mass_and_momentum(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
     """Mass moments (one item) and momentum [6, 1] of all bodies, about the root's centre of mass in world axes."""
-    if not has_all_displacements(articulation.topology):
-        return _mass_and_momentum(articulation, state)
     return _mass_and_momentum_with_jvp(articulation, state)
 
 
@@ -148,7 +146,7 @@ def _mass_and_momentum_jvp(primals, tangents):
 
 
 def _displaced(
-    tree: Tree, inertias: Inertias, motions: Motion, velocity: Motion, qd: Array, moved: Motion
+    tree: Topology, inertias: Inertias, motions: Motion, velocity: Motion, qd: Array, moved: Motion
 ) -> tuple[Inertias, Array]:
     """Changes of the bodies' mass moments and of the total momentum for displacements of bodies and DOFs."""
     d_inertias, still = inertia_rates(inertias, moved), Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity))

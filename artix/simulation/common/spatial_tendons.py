@@ -14,7 +14,7 @@ from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.tendons import SpatialTendonStructure
 from artix.model.topology import Topology
-from artix.simulation.common.step_start import HIGHEST, StepStart, onto_links, point_row, static_topology
+from artix.simulation.common.step_start import HIGHEST, StepStart, onto_links, point_row
 from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
@@ -104,7 +104,7 @@ def path_ends(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
 
 def path_gradients(articulation: Articulation, at_start: StepStart) -> Array:
     """Derivatives of the paths' lengths by the link motions, [S, L, 6]; also the wrenches of a unit push."""
-    paths = _paths(static_topology(at_start).spatial_tendons)
+    paths = _paths(at_start.topology.spatial_tendons)
     points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
     above, own = (
@@ -117,7 +117,7 @@ def path_gradients(articulation: Articulation, at_start: StepStart) -> Array:
 
 def end_wrenches(articulation: Articulation, at_start: StepStart) -> Array:
     """The wrenches [S, L, 6] of unit tensions, by PhysX's law: on the leaf to its parent, on the root to its child."""
-    paths = _paths(static_topology(at_start).spatial_tendons)
+    paths = _paths(at_start.topology.spatial_tendons)
     points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
     leaf, root = (
@@ -138,7 +138,7 @@ def beyond_limits(length: Array, lower: Array, upper: Array) -> Array:
 def spatial_tendon_rows(articulation: Articulation, at_start: StepStart, motion: Array) -> SpatialTendonRow:
     """The rows of all paths; ``motion`` [L, 6] are the links' velocities before any impulse."""
     numbers = articulation.spatial_tendons
-    paths = _paths(static_topology(at_start).spatial_tendons)
+    paths = _paths(at_start.topology.spatial_tendons)
     wrench = end_wrenches(articulation, at_start)
     direction = jnp.einsum("slk,lkv->sv", wrench, at_start.jacobian, precision=HIGHEST)
     effect = matmul(direction, at_start.inverse_mass)

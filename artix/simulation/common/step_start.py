@@ -21,7 +21,6 @@ from artix.kinematics.solve import Motion, center_velocities, dof_motions, kinem
 from artix.math import spatial
 from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
-from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 from artix.simulation.common.joint_drift import with_joint_drift
 
@@ -32,7 +31,7 @@ HIGHEST = jax.lax.Precision.HIGHEST
 class StepStart(NamedTuple):
     """The articulation at the start of a step. L links, n joint DOFs, nv generalised velocities."""
 
-    topology: Tree
+    topology: Topology
     frame: Placement
     """The link frames, L of them."""
     center: Array
@@ -134,14 +133,14 @@ def _velocity_products(articulation: Articulation, state: State) -> Array:
     return link_accelerations(articulation, state, jnp.zeros(articulation.topology.nv, articulation.dtype))
 
 
-def has_tendons(topology: Tree) -> bool:
+def has_tendons(topology: Topology) -> bool:
     """Whether the articulation has tendons."""
-    return isinstance(topology, Topology) and bool(topology.fixed_tendons or topology.spatial_tendons)
+    return bool(topology.fixed_tendons or topology.spatial_tendons)
 
 
-def has_loop_joints(topology: Tree) -> bool:
+def has_loop_joints(topology: Topology) -> bool:
     """Whether the articulation has loop joints."""
-    return isinstance(topology, Topology) and bool(topology.loop_joints)
+    return bool(topology.loop_joints)
 
 
 def inverse_with(at_start: StepStart, added: Array) -> Array:
@@ -226,9 +225,3 @@ def onto_links(at_start: StepStart, link: np.ndarray | Array, row: Array) -> Arr
     """Rows [k, 6] for the motions of links [k] as rows for those of all links, or wrenches on them, [k, L, 6]."""
     places = jnp.eye(at_start.topology.num_links, dtype=row.dtype)
     return places[link][:, :, None] * row[:, None]
-
-
-def static_topology(at_start: StepStart) -> Topology:
-    """The static topology, for PhysX's solvers and tendons. Padded articulations are refused before."""
-    assert isinstance(at_start.topology, Topology)
-    return at_start.topology

@@ -11,7 +11,6 @@ from artix.contact.plane import Plane
 from artix.model.articulation import Articulation
 from artix.model.checks import check_vector
 from artix.model.geometry import GeometryType
-from artix.model.topology import Topology
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.projected.friction_anchors import FrictionAnchors, patches_of
 
@@ -37,7 +36,6 @@ def check_solvable(
 ) -> None:
     """Raises ``ValueError`` for unsupported surfaces and shapes, and for a memory of another size."""
     topology = articulation.topology
-    assert isinstance(topology, Topology)
     for k, surface in enumerate(ground.surfaces):
         if not isinstance(surface, Plane):
             raise ValueError(

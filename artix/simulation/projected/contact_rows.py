@@ -19,7 +19,7 @@ from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.step_start import StepStart, point_row, static_topology
+from artix.simulation.common.step_start import StepStart, point_row
 from artix.simulation.projected.friction_anchors import (
     Anchored,
     FrictionAnchors,
@@ -120,7 +120,7 @@ def contact_rows(
 ) -> tuple[ContactRows, list[Anchored], Array]:
     """The rows, the anchors, and the poses of the contact search; ``motion`` [L, 6] is that before any impulse."""
     contacts = touching.found.contacts
-    patches = patches_of(static_topology(at_start), touching.found.geometries, len(touching.ground.surfaces))
+    patches = patches_of(at_start.topology, touching.found.geometries, len(touching.ground.surfaces))
     links = tuple(contacts.links[numbers[0]] for numbers in patches)
     before = None if touching.anchors is None else touching.anchors.found_at
     point, near, found_at = manifolds(

@@ -70,9 +70,7 @@ class FrictionAnchors(struct.PyTreeNode):
           ValueError: as :func:`artix.ground_contacts`.
         """
         found = jax.eval_shape(lambda: ground_contacts(articulation, neutral_state(articulation), ground))
-        topology = articulation.topology
-        assert isinstance(topology, Topology)
-        pairs = len(patches_of(topology, found.geometries, len(ground.surfaces)))
+        pairs = len(patches_of(articulation.topology, found.geometries, len(ground.surfaces)))
         points = jnp.zeros((pairs, 2, 3), articulation.dtype)
         return cls(points, points, points[:, 0], points[:, 0, 0], jnp.zeros((pairs, 7), articulation.dtype))
 

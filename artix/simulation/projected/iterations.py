@@ -13,7 +13,7 @@ from artix.kinematics.links import link_poses
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.spatial_tendons import path_lengths
-from artix.simulation.common.step_start import StepStart, link_motion, static_topology
+from artix.simulation.common.step_start import StepStart, link_motion
 from artix.simulation.common.sweep import Sweep
 from artix.simulation.projected.gauss_seidel import (
     Progress,
@@ -82,7 +82,7 @@ def iterate(
     temporal, count = options.solver == "tgs", options.position_iterations
     h = dt / count if temporal else dt
     zero = jnp.zeros_like(free.velocity)
-    order = sweep_order(static_topology(at_start), () if rows.contacts is None else rows.contacts.links)
+    order = sweep_order(at_start.topology, () if rows.contacts is None else rows.contacts.links)
 
     def position_sweep(carry: _Carry, number: Array) -> tuple[_Carry, Array]:
         change = carry.change if late is None else carry.change + h * late
@@ -172,8 +172,8 @@ def _advanced(
     progress = progress._replace(
         motion=progress.motion + time * velocity, displacement=progress.displacement + time * row_velocity
     )
-    joints = velocity[static_topology(at_start).num_base_dofs :]
-    return advance(static_topology(at_start), configuration, joints, motion, time), progress
+    joints = velocity[at_start.topology.num_base_dofs :]
+    return advance(at_start.topology, configuration, joints, motion, time), progress
 
 
 def _with_lengths(
@@ -187,7 +187,7 @@ def _with_lengths(
     elapsed: Array,
 ) -> Progress:
     """The progress with tendon lengths and link displacements for the configuration."""
-    topology = static_topology(at_start)
+    topology = at_start.topology
     if not topology.spatial_tendons and rows.contacts is None:
         return progress
     frame = _moved_frames(articulation, state, at_start, moved)
@@ -203,7 +203,7 @@ def _with_lengths(
 
 def _moved_frames(articulation: Articulation, state: State, at_start: StepStart, moved: Configuration) -> Placement:
     """The frames of the moved links, relative to the root's centre of mass at the start of the step."""
-    topology = static_topology(at_start)
+    topology = at_start.topology
     # The root's initial position is left out: far from the origin it would cost digits.
     origin = state.root_pose.at[:3].set(at_start.frame.position[:, 0])
     now = to_state(articulation, topology, moved, state.replace(root_pose=origin))
@@ -214,7 +214,7 @@ def _moved_frames(articulation: Articulation, state: State, at_start: StepStart,
 
 def _lengths(articulation: Articulation, state: State, at_start: StepStart, frame: Placement) -> Array:
     """Lengths [S] of the spatial tendons' paths for these link frames."""
-    topology = static_topology(at_start)
+    topology = at_start.topology
     if not topology.spatial_tendons:
         return jnp.zeros_like(state.joint_position, shape=(0,))
     return path_lengths(articulation, topology, frame)

@@ -17,7 +17,7 @@ from artix.kinematics.bodies import Placement
 from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
-from artix.simulation.common.step_start import StepStart, static_topology
+from artix.simulation.common.step_start import StepStart
 from artix.simulation.projected.friction_anchors import pair_of_contacts
 
 Array = jax.Array
@@ -66,7 +66,7 @@ def manifolds(
     past = (poses if before is None else before)[pair].T
     then = Placement(past[3:], past[:3] - reference[:, None])
     normal, shape = contacts.normal.T, np.array(found.geometries)
-    kinds = [static_topology(at_start).geometries[k].type for k in shape]
+    kinds = [at_start.topology.geometries[k].type for k in shape]
     is_sphere, is_box = (
         jnp.asarray([kind is one for kind in kinds]) for one in (GeometryType.SPHERE, GeometryType.BOX)
     )

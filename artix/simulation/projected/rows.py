@@ -13,7 +13,7 @@ from artix.simulation.common.fixed_tendons import fixed_tendon_rows
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.mimic import mimic_rows
 from artix.simulation.common.spatial_tendons import spatial_tendon_rows
-from artix.simulation.common.step_start import StepStart, axis_row, static_topology
+from artix.simulation.common.step_start import StepStart, axis_row
 from artix.simulation.projected.contact_rows import ContactRows, mobility_softness
 from artix.simulation.projected.dof_laws import LimitRow
 from artix.simulation.projected.gauss_seidel import DofRow, Rows
@@ -32,7 +32,7 @@ def constraint_rows(
     contacts: ContactRows | None,
 ) -> Rows:
     """All rows at the start of the step; ``motion`` [L, 6] is the links' velocity before any impulse."""
-    a, t = articulation, static_topology(at_start)
+    a, t = articulation, at_start.topology
     return Rows(
         loops=None if loops is None else loop_rows(a, at_start, loops),
         spatial_tendons=spatial_tendon_rows(a, at_start, motion) if t.spatial_tendons else None,
@@ -47,7 +47,7 @@ def _dof_rows(
     articulation: Articulation, at_start: StepStart, joint_position: Array, motion: Array, commands: Commands
 ) -> DofRow:
     """The rows of all DOFs in the order of the sweep."""
-    topology = static_topology(at_start)
+    topology = at_start.topology
     base, n = topology.num_base_dofs, topology.num_dofs
     response = jnp.diagonal(at_start.inverse_mass)[base:]
     softened = 1 / (response + _constraint_force_mixing(articulation, at_start))

@@ -26,7 +26,6 @@ from artix.simulation.common.step_start import (
     has_loop_joints,
     link_motion,
     response,
-    static_topology,
     world_inertias,
 )
 from artix.simulation.projected.contact_report import contact_report, contact_wrenches
@@ -79,7 +78,7 @@ def physx_step(
     """
     state = clamp_joint_velocities(articulation, state)
     at_start = evaluate_step_start(articulation, state, drift)
-    base = static_topology(at_start).num_base_dofs
+    base = at_start.topology.num_base_dofs
     velocity = generalized_velocity(articulation, state)
     motion = link_motion(at_start, velocity)
     given = gravity_and_loads(articulation, control.external_force)
@@ -105,28 +104,28 @@ def physx_step(
     rows = constraint_rows(articulation, at_start, loops, state.joint_position, free.motion, commands, contacts)
     solution = iterate(articulation, state, at_start, rows, free, late, dt, options)
     configuration = _within_limits(articulation, solution.configuration)
-    end = to_state(articulation, static_topology(at_start), configuration, state)
+    end = to_state(articulation, at_start.topology, configuration, state)
     drifted = articulation
     if drift is not None:
-        drifted, drift = with_drift_of(articulation, static_topology(at_start), configuration, end)
+        drifted, drift = with_drift_of(articulation, at_start.topology, configuration, end)
     end, link_velocity = _end(drifted, end, at_start, free, solution, dt)
     by_impulses = solution.change / dt
     acceleration = free.acceleration + by_impulses
     link_acceleration = link_motion(at_start, acceleration) + at_start.velocity_product
-    end_frame = link_frames(static_topology(at_start), kinematics(drifted, end))
+    end_frame = link_frames(at_start.topology, kinematics(drifted, end))
     wrench, on_link_b = given + brake, given[:0]
     if loops is not None:
         on_links, on_link_b = loop_wrenches(at_start, loops, sum(solution.impulses.loops) / dt)
         wrench = wrench + on_links
     found, after = None, None
     if touching is not None and contacts is not None and solution.impulses.contacts is not None:
-        links, impulses = static_topology(at_start).num_links, solution.impulses.contacts
+        links, impulses = at_start.topology.num_links, solution.impulses.contacts
         wrench = wrench + contact_wrenches(contacts, impulses, dt, links)
         last = solution.velocity_corrections[-(contacts.normal.gap.size + contacts.friction.error.size) :]
         found = contact_report(at_start, touching, contacts, impulses, last, solution.change, dt)
         frames = [at_start.frame.take([link]) for link in contacts.links]
         after = kept(anchors, impulses.slips, frames, touching.reference, found_at)
-    tendons = tendon_wrenches(rows, solution.impulses, dt, static_topology(at_start).num_links)
+    tendons = tendon_wrenches(rows, solution.impulses, dt, at_start.topology.num_links)
     joint_forces = incoming_joint_forces(articulation, at_start, end_frame, motion, link_acceleration, wrench, tendons)
     report = StepReport(
         joint_acceleration=acceleration[base:],
@@ -144,7 +143,7 @@ def physx_step(
 
 def _corrected(at_start: StepStart, free: Unconstrained) -> Unconstrained:
     """Gives a floating articulation the momentum that results from the external forces only."""
-    if static_topology(at_start).fixed_base:
+    if at_start.topology.fixed_base:
         return free
     bodies = (at_start.mass, world_inertias(at_start), at_start.center)
     target = momentum_of(*bodies, free.loaded_motion)
@@ -163,7 +162,7 @@ def _end(
     articulation: Articulation, moved: State, at_start: StepStart, free: Unconstrained, solution: Solution, dt: Array
 ) -> tuple[State, Array]:
     """The state after the step, with the positions of ``moved``, and the links' velocities [L, 6]."""
-    base = static_topology(at_start).num_base_dofs
+    base = at_start.topology.num_base_dofs
     velocity = free.velocity + solution.change
     motion = free.motion + link_motion(at_start, solution.change)
     end = moved.replace(joint_velocity=velocity[base:])
