@@ -85,20 +85,19 @@ def summarize_errors(report: Report, place: Place, meshes: Meshes, errors: dict[
     report.warning(place, f"{message}; {found}", "if that matters, describe the shape by primitives")
 
 
-def report_missing_meshes(report: Report, place: Place, links: Collection[str], others: Collection[str]) -> None:
-    """Warns of links whose collision meshes are left out.
+def left_bare(links: Collection[str], others: Collection[str]) -> str:
+    """The part of a warning about meshes that are left out which names the links that fall through the ground.
 
     Args:
-      report: receives the warning.
-      place: where it points.
-      links: names of the links that have no shape without these meshes; no warning if empty.
+      links: names of the links without a shape because of it.
       others: names of the links that keep a shape.
+
+    Returns:
+      A clause that begins with a semicolon; empty if all links are alike, because steps refuse a robot without shapes.
     """
-    if not links:
-        return
-    message = f"collision meshes are left out, and links touch nothing without them: {listed(links)}"
-    message += f"; only these keep shapes: {listed(others)}" if others else ""
-    report.warning(place, message, "read the meshes with meshes='hull' or meshes='capsule'")
+    if not links or not others:
+        return ""
+    return f"; without a shape, these fall through the ground: {listed(links)}; only these do not: {listed(others)}"
 
 
 def _directions() -> np.ndarray:

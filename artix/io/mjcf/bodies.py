@@ -11,7 +11,7 @@ import numpy as np
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, joint_frame
 from artix.io.common.names import Names
 from artix.io.common.poses import IDENTITY, compose, translation
-from artix.io.mjcf.source import MjcfSource
+from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.geometry import Geometry
 from artix.model.joints import Joint
 
@@ -38,6 +38,11 @@ def is_free(model: mujoco.MjModel, body: int) -> bool:
 def has_dofs(model: mujoco.MjModel, top: int) -> bool:
     """Whether anything moves in the subtree of a child of the world."""
     return bool(np.any(model.body_dofnum[np.asarray(model.body_rootid) == top]))
+
+
+def geom_type(model: mujoco.MjModel, geom: int) -> str:
+    """MuJoCo's name of a geom's type, such as ``"SPHERE"``."""
+    return import_mujoco().mjtGeom(int(model.geom_type[geom])).name[7:]
 
 
 def joints_of(model: mujoco.MjModel, body: int) -> range:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from artix.io.common.diagnostics import Location
 from artix.io.common.names import Names
-from artix.io.mjcf.geometries import geom_type, ground_geoms, may_touch
+from artix.io.mjcf.bodies import geom_type
+from artix.io.mjcf.friction import excluded_bodies, ground_geoms, may_touch, mixed_friction, pair_frictions
 from artix.io.mjcf.source import MjcfSource
 from artix.model.geometry_pairs import PAIRED_TYPES
 
@@ -59,19 +60,30 @@ def geom_names(source: MjcfSource, geoms: set[int]) -> dict[int, str]:
     return found
 
 
+def check_pair_friction(source: MjcfSource, pairs: Sequence[tuple[int, int]], touching: Mapping[int, float]) -> None:
+    """Reports pairs whose friction is not the larger of their shapes', which contacts between links use."""
+    model, explicit = source.model, pair_frictions(source.model)
+    differ = {}
+    for pair in pairs:
+        wanted = explicit.get(frozenset(pair), mixed_friction(model, *pair))
+        read = max(touching.get(geom, float(model.geom_friction[geom, 0])) for geom in pair)
+        if wanted != read:
+            differ[pair] = (wanted, read)
+    if differ:
+        pair, (wanted, read) = next(iter(differ.items()))
+        names = " and ".join(repr(source.name("geom", geom)) for geom in pair)
+        which = f"the <pair> of {names}" if frozenset(pair) in explicit else names
+        message = f"the friction of {which}, {wanted:g}, is not the larger of its geoms', {read:g}"
+        message += f"; the same of {len(differ) - 1} other pairs" if len(differ) > 1 else ""
+        fix = "give one of the geoms this friction; contacts between links use the larger of the two"
+        source.report.warning(Location("<contact>"), message, fix)
+
+
 def _explicit_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]:
-    model, found = source.model, list[tuple[int, int]]()
-    for first, second, friction in zip(model.pair_geom1, model.pair_geom2, model.pair_friction, strict=True):
-        pair = int(first), int(second)
-        if not (pair[0] in own and pair[1] in own) or _moves_as_one(model, *pair):
-            continue
-        found.append(pair)
-        if float(friction[0]) != max(float(model.geom_friction[geom, 0]) for geom in pair):
-            names = " and ".join(repr(source.name("geom", geom)) for geom in pair)
-            message = f"the friction of the <pair> of {names}, {float(friction[0]):g}, is not the larger of its geoms'"
-            fix = "give one of the geoms this friction; contacts between links use the larger of the two"
-            source.report.warning(Location("<pair>"), message, fix)
-    return found
+    model = source.model
+    pairs = zip(np.asarray(model.pair_geom1).tolist(), np.asarray(model.pair_geom2).tolist(), strict=True)
+    unique = {frozenset(pair): pair for pair in pairs}
+    return [(a, b) for a, b in unique.values() if a in own and b in own and not _moves_as_one(model, a, b)]
 
 
 def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]:
@@ -80,8 +92,7 @@ def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]
     Bodies adjacent to the world are not filtered.
     """
     model = source.model
-    excluded = {(int(both) >> 16, int(both) & 0xFFFF) for both in np.asarray(model.exclude_signature)}
-    excluded |= {(b, a) for a, b in excluded}
+    excluded = excluded_bodies(model)
     weld = model.body_weldid
     above = [int(weld[model.body_parentid[body]]) for body in range(model.nbody)]
     found = []
@@ -90,7 +101,7 @@ def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]
         bodies = int(model.geom_bodyid[a]), int(model.geom_bodyid[b])
         first, second = (int(weld[body]) for body in bodies)
         neighbours = first and second and (above[first] == second or above[second] == first)
-        if _moves_as_one(model, a, b) or bodies in excluded or (neighbours and not source.disables("FILTERPARENT")):
+        if _moves_as_one(model, a, b) or frozenset(bodies) in excluded or (neighbours and not source.disables("FILTERPARENT")):
             continue
         if may_touch(model, a, b):
             found.append(pair)

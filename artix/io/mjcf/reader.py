@@ -28,8 +28,9 @@ from artix.io.mjcf.bodies import (
     top_bodies,
 )
 from artix.io.mjcf.couplings import Members, add_equalities
-from artix.io.mjcf.geometries import check_geoms, describe_geoms, touching_geoms
-from artix.io.mjcf.pairs import geom_names, self_contact_pairs
+from artix.io.mjcf.friction import ground_friction
+from artix.io.mjcf.geometries import check_friction, check_geoms, describe_geoms
+from artix.io.mjcf.pairs import check_pair_friction, geom_names, self_contact_pairs
 from artix.io.mjcf.source import SKIPPABLE, MjcfSource, compile_mjcf
 from artix.io.mjcf.tendons import add_tendons
 from artix.io.mjcf.world import check_world
@@ -318,11 +319,13 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
     model, names = source.model, source.names
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
-    touching = touching_geoms(model)
-    check_geoms(source, bodies, touching)
+    friction = ground_friction(model)
+    check_geoms(source, bodies, friction.shapes)
+    check_friction(source, bodies, friction)
     pairs = self_contact_pairs(source, bodies)
+    check_pair_friction(source, pairs, friction.shapes)
     paired = geom_names(source, {geom for pair in pairs for geom in pair})
-    shapes = {body: describe_geoms(source, body, touching, paired) for body in bodies}
+    shapes = {body: describe_geoms(source, body, friction.shapes, paired) for body in bodies}
     described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
     links = check_inertias(described, files, source.report, repair=source.repair, strict=source.strict)

@@ -6,12 +6,13 @@ import numpy as np
 
 from artix.io.common.diagnostics import Location
 from artix.io.mjcf.actuators import check_transmissions
-from artix.io.mjcf.bodies import is_free
+from artix.io.mjcf.bodies import geom_type, is_free
 from artix.io.mjcf.couplings import check_equalities
-from artix.io.mjcf.geometries import geom_type, ground_geoms
+from artix.io.mjcf.friction import ground_geoms
 from artix.io.mjcf.source import MjcfSource
 
-#: Attributes of geoms and pairs that artix's contacts do not have, with the values that say nothing.
+#: Attributes of geoms and pairs that artix's contacts do not have, with the largest values that say nothing. Contacts
+#: with a ``condim`` of 1 are read as frictionless; 4 and 6 add torsional and rolling friction.
 _CONTACT_PARAMETERS = {"condim": 3, "margin": 0.0, "gap": 0.0, "adhesion": 0.0, "surfacevel": 0.0}
 
 
@@ -61,11 +62,11 @@ def _check_contact_parameters(source: MjcfSource) -> None:
     collides = (np.asarray(model.geom_contype) | np.asarray(model.geom_conaffinity)) != 0
     collides[[*model.pair_geom1, *model.pair_geom2]] = True
     used = []
-    for name, default in _CONTACT_PARAMETERS.items():
+    for name, largest in _CONTACT_PARAMETERS.items():
         # Some of them do not exist in earlier versions of MuJoCo.
         of_geoms = np.asarray(getattr(model, f"geom_{name}", ()))
         of_pairs = np.asarray(getattr(model, f"pair_{'dim' if name == 'condim' else name}", ()))
-        if (of_geoms.size and np.any(of_geoms[collides] != default)) or np.any(of_pairs != default):
+        if (of_geoms.size and np.any(np.abs(of_geoms[collides]) > largest)) or np.any(np.abs(of_pairs) > largest):
             used.append(name)
     if used:
         message = f"{', '.join(used)} of geoms and pairs: artix's contacts do not have these, and they are not read"
