@@ -74,7 +74,7 @@ def describe_bodies(
       names: names of its bodies and joints.
       bodies: the bodies, parents first.
       root: the root body, one of ``bodies``.
-      options: further options of :class:`~artix.Joint`, by joint.
+      options: further options of :class:`~artix.Joint`, by joint; ``limits`` replace those of the model.
       shapes: named shapes, by body.
     """
     chain_names, fixed_names = Names(source.names.bodies), Names(source.names.joints)
@@ -146,7 +146,7 @@ def _joint(source: MjcfSource, number: int, options: Mapping[str, Any]) -> Joint
     merged |= {
         "parent_pose": compose(frame, zero),
         "child_pose": frame,
-        "limits": [tuple(map(float, model.jnt_range[number])) if limited else None],
+        "limits": merged.get("limits", [tuple(map(float, model.jnt_range[number])) if limited else None]),
     }
     if kind == SLIDE:
         return Joint.prismatic(TRANSLATIONS[coordinate], **merged)

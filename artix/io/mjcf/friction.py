@@ -1,4 +1,4 @@
-"""The friction of contacts of a compiled MJCF, by MuJoCo's rules, and the coefficients of surfaces that give the same."""
+"""The friction of contacts of a compiled MJCF, by MuJoCo's rules, and the coefficients that give the same in artix."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def excluded_bodies(model: mujoco.MjModel) -> set[frozenset[int]]:
 
 
 def pair_frictions(model: mujoco.MjModel) -> dict[frozenset[int], float]:
-    """The friction of the geoms of each ``<pair>``; the mean if it is given twice, as each gives contacts of its own."""
+    """The friction of the geoms of each ``<pair>``; the mean of several, each of which has contacts of its own."""
     given: dict[frozenset[int], list[float]] = {}
     for pair in range(model.npair):
         friction = float(model.pair_friction[pair, 0]) if model.pair_dim[pair] > 1 else 0.0

@@ -67,7 +67,8 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]
     if source.meshes is not None:
         summarize_errors(source.report, place, source.meshes, errors)
     for kind, names in missing.items():
-        message = f"{len(names)} geoms of type {kind} are left out and touch nothing (bodies {listed(sorted({*names}))})"
+        which = listed(sorted({*names}))
+        message = f"{len(names)} geoms of type {kind} are left out and touch nothing (bodies {which})"
         message += left_bare([name for name in dict.fromkeys(names) if name not in others], dict.fromkeys(others))
         fix = f"where contact matters, use a primitive, or a mesh of at most {MAX_HULL_POINTS} vertices"
         fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
@@ -91,9 +92,10 @@ def check_friction(source: MjcfSource, bodies: list[int], friction: GroundFricti
     if inexact:
         (shape, surface), (wanted, read) = max(inexact.items(), key=lambda item: abs(item[1][0] - item[1][1]))
         names = " and ".join(repr(source.name("geom", geom)) for geom in (shape, surface))
-        message = "the friction of its geoms with several surfaces has no common rule in artix: "
-        message += f"{len(inexact)} of {len(inside) * len(friction.surfaces)} differ, {names} by {read:g} for {wanted:g}"
-        source.report.warning(place, message, "nothing, unless it matters; else use one priority for all of the ground")
+        message = "artix has no rule that gives all of its geoms MuJoCo's friction with all surfaces of the ground: "
+        message += f"{len(inexact)} differ, {names} have {read:g} instead of {wanted:g}"
+        fix = "nothing, unless it matters; else give the ground's geoms one priority"
+        source.report.warning(place, message, fix)
     if apart:
         message = f"{len(apart)} geoms touch all of the ground, also where contype or <exclude> keep them from it"
         fix = "nothing, if they do not get there; else remove that surface from the ground"

@@ -101,7 +101,9 @@ def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]
         bodies = int(model.geom_bodyid[a]), int(model.geom_bodyid[b])
         first, second = (int(weld[body]) for body in bodies)
         neighbours = first and second and (above[first] == second or above[second] == first)
-        if _moves_as_one(model, a, b) or frozenset(bodies) in excluded or (neighbours and not source.disables("FILTERPARENT")):
+        if _moves_as_one(model, a, b) or frozenset(bodies) in excluded:
+            continue
+        if neighbours and not source.disables("FILTERPARENT"):
             continue
         if may_touch(model, a, b):
             found.append(pair)

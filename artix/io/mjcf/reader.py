@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
@@ -17,23 +16,16 @@ from artix.io.common.names import Names
 from artix.io.common.poses import compose
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
-from artix.io.mjcf.actuators import joint_options
-from artix.io.mjcf.bodies import (
-    WORLD,
-    describe_bodies,
-    has_dofs,
-    is_free,
-    joints_of,
-    pose_from_wxyz,
-    top_bodies,
-)
-from artix.io.mjcf.couplings import Members, add_equalities
+from artix.io.mjcf.actuators import joint_options, springs_beside_drives
+from artix.io.mjcf.bodies import describe_bodies, joints_of, pose_from_wxyz
+from artix.io.mjcf.couplings import Members, add_equalities, held_joints
 from artix.io.mjcf.friction import ground_friction
 from artix.io.mjcf.geometries import check_friction, check_geoms, describe_geoms
 from artix.io.mjcf.pairs import check_pair_friction, geom_names, self_contact_pairs
+from artix.io.mjcf.roots import Root, articulation_name, choose_root, roots_of, with_base
 from artix.io.mjcf.source import SKIPPABLE, MjcfSource, compile_mjcf
-from artix.io.mjcf.tendons import add_tendons
-from artix.io.mjcf.world import check_world
+from artix.io.mjcf.tendons import add_joint_springs, add_tendons
+from artix.io.mjcf.world import check_joints, check_world
 from artix.model.articulation import Articulation
 from artix.model.builder import ArticulationBuilder
 
@@ -60,9 +52,10 @@ def load_mjcf(
     chain with massless links ``<body>:<joint>``) with reference position, range, armature, damping and friction loss;
     gravity and gravity compensation; springs; actuators; joint, connect and weld equalities; tendons; the geoms of
     bodies that may touch the ground; and named sites, which become frames. Joint positions are MuJoCo's ``qpos``, see
-    :class:`~artix.MujocoCoordinates`. :func:`artix.load_mjcf_ground` reads the ground. Large meshes (see ``meshes``),
-    sensors, cameras, lights, keyframes and simulation options are skipped. docs/formats.md describes how each element
-    is read and what is refused; :func:`check_mjcf` lists all warnings.
+    :class:`~artix.MujocoCoordinates`. :func:`artix.load_mjcf_ground` reads the ground. Whatever changes the motion and
+    is left out or read otherwise is said in one :class:`~artix.DescriptionWarning` a kind; :func:`check_mjcf` lists the
+    same. Sensors, cameras, lights and simulation options are skipped. docs/formats.md describes how each element is
+    read.
 
     Args:
       path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). MuJoCo opens the files
@@ -71,13 +64,13 @@ def load_mjcf(
       fixed_base: ``True`` fixes a body with a free joint at its pose in the file, ``False`` frees a body that has no
         joint; ``None`` follows the file.
       merge_fixed_joints: whether bodies without joints become part of their parent; each stays as a named frame.
-      skip: kinds of unsupported elements to skip with a :class:`~artix.DescriptionWarning` each instead of refusing the
-        model: any of ``"actuator"``, ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``,
-        ``"spring"``, ``"tendon"``, or ``"all"``.
+      skip: kinds of elements that a strict reader leaves out with a warning instead of refusing the model: any of
+        ``"actuator"``, ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``, ``"spring"``,
+        ``"tendon"``, or ``"all"``.
       repair: ``("inertia",)`` drops the inertia of bodies without mass. MuJoCo uses such inertias, and so does this
         reader by default, with one :class:`~artix.DescriptionWarning`. MuJoCo's compiler handles all other impossible
         inertias, see its ``balanceinertia``.
-      strict: whether to refuse what ``repair`` would repair.
+      strict: whether to refuse a model that cannot be read completely, and what ``repair`` would repair.
       meshes: replacement for geoms with meshes of more than 16 vertices: a ``"hull"`` of 16 of them or the enclosing
         ``"capsule"``; ``None`` leaves them out. :func:`check_mjcf` reports the distance of these shapes from the mesh.
       self_contact: whether geoms of one articulation touch each other wherever ``contype``, ``conaffinity`` and
@@ -103,6 +96,7 @@ def load_mjcf(
       ...       <geom type="capsule" size="0.03" fromto="0 0 0 0 0 -1" mass="1"/>
       ...     </body>
       ...   </worldbody>
+      ...   <actuator><motor joint="hinge" ctrlrange="-5 5"/></actuator>
       ... </mujoco>'''
       >>> rod = artix.load_mjcf(model)
       >>> print(rod.topology.dof_names, rod.link_mass)
@@ -111,7 +105,7 @@ def load_mjcf(
     report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     report.raise_errors()
     assert source is not None  # An unreadable document is an error.
-    articulation = _articulation(source, _choose(source, body), fixed_base, merge_fixed_joints, dtype)
+    articulation = _articulation(source, choose_root(source, body), fixed_base, merge_fixed_joints, dtype)
     report.finish()
     assert articulation is not None
     return articulation
@@ -142,8 +136,7 @@ def load_mjcf_all(
 
     Returns:
       The articulations by the name of their root: ``"world"`` if anything without a free joint moves, and the bodies
-      with free joints, in the order of the file. Couplings between two of them are refused as ``"equality"`` or
-      ``"tendon"``.
+      with free joints, in the order of the file. Couplings between two of them are left out.
 
     Raises:
       DescriptionError, OSError, ImportError, ValueError, TypeError: as :func:`load_mjcf`.
@@ -162,7 +155,7 @@ def load_mjcf_all(
     report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     report.raise_errors()
     assert source is not None
-    roots = _roots(source)
+    roots = roots_of(source)
     read = {name: _articulation(source, root, None, merge_fixed_joints, dtype) for name, root in roots.items()}
     report.finish()
     return {name: articulation for name, articulation in read.items() if articulation is not None}
@@ -181,7 +174,7 @@ def check_mjcf(
 
     Args:
       path_or_text: as for :func:`load_mjcf`.
-      skip: kinds of elements to skip, as for :func:`load_mjcf`; they give warnings instead of errors.
+      skip: as for :func:`load_mjcf`.
       repair: repairs to apply, as for :func:`load_mjcf`.
       strict: as for :func:`load_mjcf`.
       meshes: as for :func:`load_mjcf`.
@@ -205,24 +198,16 @@ def check_mjcf(
       ...       <geom type="capsule" size="0.03" fromto="0 0 0 0 0 -1"/>
       ...     </body>
       ...   </worldbody>
+      ...   <actuator><motor joint="hinge"/></actuator>
       ... </mujoco>'''
       >>> print([issue.severity for issue in artix.io.check_mjcf(model)])
       []
     """
     report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     if source is not None:
-        for root in _roots(source).values():
+        for root in roots_of(source).values():
             _articulation(source, root, None, False, None)
     return sorted(report.issues, key=lambda issue: issue.line)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Root:
-    """One articulation of a model: its root body (the world, 0, for a fixed base) and its children of the world."""
-
-    name: str
-    body: int
-    tops: tuple[int, ...]
 
 
 def _read(
@@ -249,59 +234,14 @@ def _read(
     return report, source
 
 
-def _roots(source: MjcfSource) -> dict[str, _Root]:
-    """The articulations of a model by name; only the static world if nothing moves."""
-    model, names = source.model, source.names
-    tops = top_bodies(model)
-    fixed = tuple(top for top in tops if not is_free(model, top))
-    free = [_Root(names.bodies[top], top, (top,)) for top in tops if is_free(model, top)]
-    moves = any(has_dofs(model, top) for top in fixed)
-    world = [_Root(WORLD, 0, fixed)] if moves or not free else []
-    return {root.name: root for root in [*world, *free]}
-
-
-def _choose(source: MjcfSource, body: str | None) -> _Root:
-    roots = _roots(source)
-    if body is None:
-        if len(roots) > 1:
-            listed = ", ".join(map(repr, roots))
-            raise ValueError(
-                f"{source.report.file}: the model has {len(roots)} articulations ({listed}); choose one with "
-                "body=..., or read all with load_mjcf_all"
-            )
-        return next(iter(roots.values()))
-    tops = {source.names.bodies[top]: top for top in top_bodies(source.model)}
-    if body in roots:
-        return roots[body]
-    if body == WORLD:
-        return _Root(WORLD, 0, tuple(top for top in tops.values() if not is_free(source.model, top)))
-    if body not in tops:
-        known = ", ".join(map(repr, [WORLD, *tops]))
-        raise ValueError(f"{source.report.file}: no child of the world is called {body!r}; choose from: {known}")
-    return _Root(body, 0, (tops[body],))
-
-
-def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Root:
-    """The root with its base fixed or freed as requested."""
-    if fixed_base is True:
-        return dataclasses.replace(root, body=0)
-    if fixed_base is False and root.body == 0:
-        if len(root.tops) != 1 or source.model.body_jntnum[root.tops[0]]:
-            raise ValueError(
-                f"{source.report.file}: {root.name!r} cannot float: only a single body without a joint to the world "
-                "can; choose it with body=..."
-            )
-        return dataclasses.replace(root, body=root.tops[0])
-    return root
-
-
 def _articulation(
-    source: MjcfSource, root: _Root, fixed_base: bool | None, merge_fixed_joints: bool, dtype: Any
+    source: MjcfSource, root: Root, fixed_base: bool | None, merge_fixed_joints: bool, dtype: Any
 ) -> Articulation | None:
     """Builds one articulation; ``None`` if the report has errors."""
-    root = _with_base(source, root, fixed_base)
+    root = with_base(source, root, fixed_base)
     gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(source.model.opt.gravity)
-    builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=_name(source, root), strict=False)
+    name = articulation_name(source, root)
+    builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=name, strict=False)
     try:
         _fill(builder, source, root, merge_fixed_joints)
         if source.report.num_errors:
@@ -314,11 +254,15 @@ def _articulation(
         return None
 
 
-def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_fixed_joints: bool) -> None:
+def _fill(builder: ArticulationBuilder, source: MjcfSource, root: Root, merge_fixed_joints: bool) -> None:
     """Adds the links, frames and couplings of an articulation to a builder."""
     model, names = source.model, source.names
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
+    check_joints(source, options)
+    for joint, position in held_joints(source).items():
+        if joint in options:
+            options[joint]["limits"] = [(position, position)]
     friction = ground_friction(model)
     check_geoms(source, bodies, friction.shapes)
     check_friction(source, bodies, friction)
@@ -341,9 +285,4 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
     members = Members(frozenset(bodies), frozenset(options), places, {link.name: link for link in links})
     add_equalities(builder, source, members)
     add_tendons(builder, source, members)
-
-
-def _name(source: MjcfSource, root: _Root) -> str:
-    """The model's name if it has a single articulation, else the root's."""
-    model_name = source.model.names.split(b"\0", 1)[0].decode("utf-8", "replace")
-    return model_name or "articulation" if len(_roots(source)) == 1 else root.name
+    add_joint_springs(builder, source, members, springs_beside_drives(source, options))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from artix.io.common.diagnostics import Location
+from artix.io.common.names import listed
 from artix.io.mjcf.actuators import check_transmissions
-from artix.io.mjcf.bodies import geom_type, is_free
+from artix.io.mjcf.bodies import BALL, geom_type, is_free
 from artix.io.mjcf.couplings import check_equalities
 from artix.io.mjcf.friction import ground_geoms
-from artix.io.mjcf.source import MjcfSource
+from artix.io.mjcf.source import MjcfSource, import_mujoco
 
 #: Attributes of geoms and pairs that artix's contacts do not have, with the largest values that say nothing. Contacts
 #: with a ``condim`` of 1 are read as frictionless; 4 and 6 add torsional and rolling friction.
@@ -37,6 +41,43 @@ def check_world(source: MjcfSource) -> None:
     if model.nkey:
         message = f"{model.nkey} keyframes are states, which an articulation does not contain"
         source.report.warning(Location("<keyframe>"), message, "convert their qpos with MujocoCoordinates")
+
+
+def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -> None:
+    """Reports joints that nothing drives, and those whose reference position is not zero.
+
+    Args:
+      source: the model.
+      options: drive, limits and armature of the joints of one articulation, as for :class:`~artix.Joint`.
+    """
+    model, driven = source.model, _driven_joints(source)
+    if options and not driven.intersection(options) and not any(one["drive"].stiffness for one in options.values()):
+        lacking = ["their drives have no gains"]
+        if all(np.all(np.isinf(one["max_force"])) for one in options.values()):
+            lacking += ["efforts are unlimited"]
+        if not any(one["armature"] for one in options.values()):
+            lacking += ["armature is zero"]
+        message = f"no actuator acts on the {len(options)} joints: {', '.join(lacking)}"
+        fix = "nothing for passive joints; else set articulation.drive, max_joint_force and armature"
+        source.report.warning(Location("<actuator>"), message, fix)
+    moved = [joint for joint in options if model.jnt_type[joint] != BALL and model.qpos0[model.jnt_qposadr[joint]]]
+    if moved:
+        names = listed(source.names.joints[joint] for joint in moved)
+        message = f"the neutral state, with all joints at zero, is not MuJoCo's qpos0 (ref of {names})"
+        fix = "start from MujocoCoordinates(articulation, model).state(model.qpos0, np.zeros(model.nv))"
+        source.report.warning(Location("<joint>"), message, fix)
+
+
+def _driven_joints(source: MjcfSource) -> set[int]:
+    """The joints on which actuators act, by themselves or through tendons."""
+    model, transmissions = source.model, import_mujoco().mjtTrn
+    driven: set[int] = set()
+    for kind, target in zip(model.actuator_trntype, np.asarray(model.actuator_trnid)[:, 0].tolist(), strict=True):
+        if kind in (transmissions.mjTRN_JOINT, transmissions.mjTRN_JOINTINPARENT):
+            driven.add(target)
+        elif kind == transmissions.mjTRN_TENDON:
+            driven |= {joint for what, joint, _ in source.tendon_path(target) if what == "joint"}
+    return driven
 
 
 def _check_obstacles(source: MjcfSource) -> None:
