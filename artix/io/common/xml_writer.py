@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -10,10 +9,9 @@ import numpy as np
 
 from artix.io.common.diagnostics import Location, Report
 from artix.io.common.unsupported import unsupported_features, writable_topology
+from artix.io.common.xml_tree import NOT_XML
 from artix.math.arrays import host_arrays
 from artix.model.articulation import Articulation
-
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class XmlWriter:
@@ -57,7 +55,7 @@ class XmlWriter:
         topology = self.topology
         names = (topology.name, *topology.link_names, *topology.joint_names, *topology.frame_names)
         for name in (*names, *(shape.name for shape in topology.geometries)):
-            if _NOT_XML.search(name):
+            if NOT_XML.search(name):
                 fix = "rename it, or write an .npz archive instead"
                 self.refuse(repr(name)[:60], "its name has characters that XML does not allow", fix)
         self.report.raise_errors()
