@@ -16,7 +16,9 @@ from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.model.articulation import Articulation
 
 #: Options that only readers take, not checkers.
-_READER_OPTIONS = ("fixed_base", "body", "merge_fixed_joints")
+_READER_OPTIONS = ("body", "merge_fixed_joints")
+#: Suffixes of formats whose checkers do not take ``fixed_base``.
+_OTHERS = tuple(suffix for suffix in SUFFIXES if suffix not in (".urdf", ".xacro"))
 
 
 def description_path(robot: str) -> Path:
@@ -59,7 +61,8 @@ def check_robot(robot: str, **options: Any) -> list[Issue]:
       CommandFailure: as :func:`description_path`, an option does not fit the format, or its package is missing.
     """
     path = description_path(robot)
-    options = {name: value for name, value in options.items() if name not in _READER_OPTIONS}
+    left = (*_READER_OPTIONS, "fixed_base") if path.suffix.lower() in _OTHERS else _READER_OPTIONS
+    options = {name: value for name, value in options.items() if name not in left}
     return _explained(path, check if path.suffix.lower() in SUFFIXES else check_urdf, options)
 
 

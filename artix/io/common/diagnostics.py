@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import types
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from artix.io.common.names import listed
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "note"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +19,9 @@ class Issue:
     """One error or warning about a description; ``str(issue)`` is a single line in the style of a compiler message.
 
     Attributes:
-      severity: ``"error"`` if the description is refused, ``"warning"`` if it is read but deserves a look.
+      severity: ``"error"`` if the description is refused, ``"warning"`` if something is read otherwise than it is
+        written or deserves a look, ``"note"`` if it is only worth knowing. Checkers list all, and readers raise the
+        warnings.
       file: the file's name as passed by the caller, ``"<text>"`` for a description passed as text.
       line: line in the file, counted from 1; also 1 where the line is not known.
       element: the element concerned, such as ``<link name="forearm">``.
@@ -109,13 +112,14 @@ class Report:
 
     Args:
       file: the file's name.
+      strict: whether :meth:`changed` records errors.
     """
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, strict: bool = False) -> None:
         self.file = file
+        self.strict = strict
         self._issues: list[Issue] = []
-        self._summarized: list[Issue] = []
-        self._summaries: list[Issue] = []
+        self._several: dict[Issue, str] = {}
         self.num_errors = 0
 
     def error(self, place: Place, message: str, fix: str) -> None:
@@ -123,33 +127,46 @@ class Report:
         self.num_errors += 1
         self._issues.append(self._issue("error", place, message, fix))
 
-    def warning(self, place: Place, message: str, fix: str) -> None:
-        """Records something that is read but deserves a look; those that differ in their element only become one."""
-        self._issues.append(self._issue("warning", place, message, fix))
+    def warning(self, place: Place, message: str, fix: str, several: str | None = None) -> None:
+        """Records something that is read but deserves a look; those that differ in their element only become one.
+
+        Args:
+          place: the element.
+          message: what is wrong with it.
+          fix: what to do about it.
+          several: what to say of several such elements if ``message`` differs among them; ``{count}`` is their number.
+        """
+        self._add("warning", place, message, fix, several)
+
+    def note(self, place: Place, message: str, fix: str, several: str | None = None) -> None:
+        """Records what is only worth knowing, and no reader raises; the arguments are those of :meth:`warning`."""
+        self._add("note", place, message, fix, several)
+
+    def changed(self, place: Place, message: str, fix: str, several: str | None = None) -> None:
+        """Records what is read otherwise than it is written: a warning, or an error if the report is ``strict``."""
+        if self.strict:
+            self.error(place, message, fix)
+        else:
+            self.warning(place, message, fix, several)
 
     def left_out(self, place: Place, message: str, fix: str) -> None:
         """Records something that is not read."""
         self.warning(place, f"left out: {message}", fix)
 
-    def repaired(self, place: Place, message: str, fix: str) -> None:
+    def repaired(self, place: Place, message: str, fix: str, several: str | None = None) -> None:
         """Records a mistake that was repaired."""
-        self.warning(place, f"repaired: {message}", fix)
-
-    def summarized(self, place: Place, message: str, fix: str) -> None:
-        """Records a warning that checkers list by itself, and of which readers raise only a summary."""
-        self.warning(place, message, fix)
-        self._summarized.append(self._issues[-1])
-
-    def summary(self, place: Place, message: str, fix: str) -> None:
-        """The summary of warnings that readers raise in their place; it is not an issue of its own."""
-        self._summaries.append(self._issue("warning", place, message, fix))
+        self.warning(place, f"repaired: {message}", fix, several and f"repaired: {several}")
 
     def include(self, other: Report) -> None:
         """Adds the issues of another report."""
         self._issues += other._issues
-        self._summarized += other._summarized
-        self._summaries += other._summaries
+        self._several |= other._several
         self.num_errors += other.num_errors
+
+    def _add(self, severity: Severity, place: Place, message: str, fix: str, several: str | None) -> None:
+        self._issues.append(self._issue(severity, place, message, fix))
+        if several is not None:
+            self._several[self._issues[-1]] = several
 
     def _issue(self, severity: Severity, place: Place, message: str, fix: str) -> Issue:
         file = getattr(place, "file", None) or self.file  # Some descriptions are made of several files.
@@ -157,8 +174,8 @@ class Report:
 
     @property
     def issues(self) -> list[Issue]:
-        """All errors, and one warning for all elements of which the same is said."""
-        return grouped(self._issues)
+        """All errors, and one warning or note for all elements of which the same is said."""
+        return grouped(self._issues, self._several)
 
     @property
     def errors(self) -> list[Issue]:
@@ -177,13 +194,17 @@ class Report:
           stacklevel: as for :func:`warnings.warn`; 3 is the caller's caller.
         """
         self.raise_errors()
-        raised = [issue for issue in self._issues if not any(issue is one for one in self._summarized)]
-        for issue in sorted([*grouped(raised), *self._summaries], key=lambda issue: issue.line):
-            warnings.warn(str(issue), DescriptionWarning, stacklevel=stacklevel)
+        for issue in sorted(self.issues, key=lambda issue: issue.line):
+            if issue.severity == "warning":
+                warnings.warn(str(issue), DescriptionWarning, stacklevel=stacklevel)
 
 
-def grouped(issues: Sequence[Issue]) -> list[Issue]:
-    """The issues with one warning for all elements of a kind of which a file's reader or writer says the same.
+def grouped(issues: Sequence[Issue], several: Mapping[Issue, str] = types.MappingProxyType({})) -> list[Issue]:
+    """The issues with one warning or note for all elements of a kind of which a file's reader or writer says the same.
+
+    Args:
+      issues: the issues.
+      several: what to say of several issues of a kind whose messages differ, by the issue.
 
     Examples:
       >>> from artix.io.common.diagnostics import grouped
@@ -194,19 +215,21 @@ def grouped(issues: Sequence[Issue]) -> list[Issue]:
     """
     kinds: dict[Any, list[Issue]] = {}
     for number, issue in enumerate(issues):
-        alike = (issue.file, _noun_and_name(issue.element)[0], issue.message, issue.fix)
+        said = several.get(issue, issue.message)
+        alike = (issue.severity, issue.file, _noun_and_name(issue.element)[0], said, issue.fix)
         kinds.setdefault(number if issue.severity == "error" else alike, []).append(issue)
-    return [_joined(kind) for kind in kinds.values()]
+    return [_joined(kind, several.get(kind[0], kind[0].message)) for kind in kinds.values()]
 
 
-def _joined(alike: Sequence[Issue]) -> Issue:
+def _joined(alike: Sequence[Issue], message: str) -> Issue:
     names = dict.fromkeys(_noun_and_name(issue.element) for issue in alike)
     first = min(alike, key=lambda issue: issue.line)
     if len(names) == 1:
         return first
     (noun, _), *_ = names
     nouns = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return dataclasses.replace(first, element=f"{len(names)} {nouns} ({listed(name for _, name in names)})")
+    element = f"{len(names)} {nouns} ({listed(name for _, name in names)})"
+    return dataclasses.replace(first, element=element, message=message.replace("{count}", str(len(names))))
 
 
 #: Elements as messages name them: of XML, of an articulation, and prims of USD or their properties.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.collision_meshes import MeshShape, left_bare, mesh_shape, summarize_errors
+from artix.io.common.collision_meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
 from artix.io.common.diagnostics import Location
 from artix.io.common.names import listed
 from artix.io.mjcf.bodies import geom_type, pose_from_wxyz
@@ -66,10 +66,13 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]
             errors[name] = max(errors.get(name, 0.0), shape.error)
     if source.meshes is not None:
         summarize_errors(source.report, place, source.meshes, errors)
+    bare = [name for name in dict.fromkeys(missing.get("mesh", ())) if name not in others]
+    if bare and others:
+        report_missing_meshes(source.report, place, bare, list(dict.fromkeys(others)))
+        del missing["mesh"]
     for kind, names in missing.items():
         which = listed(sorted({*names}))
         message = f"{len(names)} geoms of type {kind} are left out and touch nothing (bodies {which})"
-        message += left_bare([name for name in dict.fromkeys(names) if name not in others], dict.fromkeys(others))
         fix = f"where contact matters, use a primitive, or a mesh of at most {MAX_HULL_POINTS} vertices"
         fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
         source.report.warning(place, message, fix)

@@ -225,7 +225,7 @@ def _read(
         raise ValueError(f"nothing called {unknown[0]!r} can be skipped; choose from: {', '.join(SKIPPABLE)}, or 'all'")
     kinds = SKIPPABLE if "all" in kinds else kinds
     repairs = bool(chosen_repairs(repair))
-    report = Report(origin(path_or_text)[0])
+    report = Report(origin(path_or_text)[0], strict=strict)
     source = compile_mjcf(path_or_text, report)
     if source is not None:
         source.skip, source.repair, source.strict = frozenset(kinds), repairs, strict

@@ -175,7 +175,7 @@ def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
         source.report_unsupported("tendon", place, "its stiffness or damping is negative")
         return None
     if stiffness == 0.0 and damping == 0.0 and not limited:
-        source.report.warning(place, "it exerts no force of its own and is not read", "nothing")
+        source.report.note(place, "it exerts no force of its own and is not read", "nothing")
         return None
     low, high = map(float, model.tendon_lengthspring[tendon])
     if low < high and stiffness:

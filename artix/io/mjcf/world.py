@@ -40,7 +40,7 @@ def check_world(source: MjcfSource) -> None:
     _check_contact_parameters(source)
     if model.nkey:
         message = f"{model.nkey} keyframes are states, which an articulation does not contain"
-        source.report.warning(Location("<keyframe>"), message, "convert their qpos with MujocoCoordinates")
+        source.report.note(Location("<keyframe>"), message, "convert their qpos with MujocoCoordinates")
 
 
 def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial, struct
+from artix.math.arrays import is_known
 from artix.model.articulation import Articulation
 from artix.model.checks import check_type, check_vector
 from artix.model.padded_topology import Tree
@@ -59,6 +62,22 @@ def check_control(articulation: Articulation, control: Control, called: str = "c
         value = getattr(control, name)
         if value is not None:
             check_vector(f"{called}.{name}", value, shape, articulation.dtype, meaning)
+    for name in ("drive_target", "drive_target_velocity"):
+        if getattr(control, name) is not None:
+            _warn_without_gains(articulation, f"{called}.{name}")
+
+
+def _warn_without_gains(articulation: Articulation, name: str) -> None:
+    """Warns of targets for drives that exert no force, as those of every robot from a URDF do, unless they are traced."""
+    drive = articulation.drive
+    if articulation.topology.num_dofs and is_known(drive.stiffness, drive.damping):
+        if not (np.any(np.asarray(drive.stiffness)) or np.any(np.asarray(drive.damping))):
+            warnings.warn(
+                f"{name} has no effect: all drives have stiffness 0 and damping 0 (a URDF has no gains); set them with "
+                "articulation.replace(drive=articulation.drive.replace(stiffness=..., damping=...))",
+                UserWarning,
+                stacklevel=4,
+            )
 
 
 class Commands(NamedTuple):
