@@ -155,7 +155,7 @@ def _check_free_joint(source: MjcfSource, joint: int) -> None:
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
     """Adds an actuator to the entry of its joint in ``actuations``; ignores actuators of other joints."""
     model, place = source.model, source.place("actuator", actuator)
-    if _is_off(source, actuator) or not _acts_on_joint(source, actuator) or _is_plugin(source, actuator):
+    if _is_off(source, actuator) or not acts_on_joint(source, actuator) or _is_plugin(source, actuator):
         return
     joint = int(model.actuator_trnid[actuator, 0])
     if joint not in actuations:
@@ -200,7 +200,8 @@ def _is_plugin(source: MjcfSource, actuator: int) -> bool:
     return bool(source.model.actuator_plugin[actuator] >= 0)
 
 
-def _acts_on_joint(source: MjcfSource, actuator: int) -> bool:
+def acts_on_joint(source: MjcfSource, actuator: int) -> bool:
+    """Whether an actuator acts on a joint, rather than on a tendon, site or body."""
     kinds = import_mujoco().mjtTrn
     return int(source.model.actuator_trntype[actuator]) in (int(kinds.mjTRN_JOINT), int(kinds.mjTRN_JOINTINPARENT))
 
@@ -219,7 +220,7 @@ def check_transmissions(source: MjcfSource) -> None:
         if _is_plugin(source, actuator):
             source.report_unsupported("actuator", source.place("actuator", actuator), "a plugin computes its force")
             continue
-        if _acts_on_joint(source, actuator):
+        if acts_on_joint(source, actuator):
             continue
         place, kind = source.place("actuator", actuator), mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
         laws = [int(getattr(model, f"actuator_{field}")[actuator]) for field in ("dyntype", "gaintype", "biastype")]

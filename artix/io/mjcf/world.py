@@ -9,7 +9,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import Location
 from artix.io.common.names import listed
-from artix.io.mjcf.actuators import check_transmissions
+from artix.io.mjcf.actuators import acts_on_joint, check_transmissions
 from artix.io.mjcf.bodies import BALL, geom_type, is_free
 from artix.io.mjcf.couplings import check_equalities
 from artix.io.mjcf.friction import ground_geoms
@@ -57,7 +57,8 @@ def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -
             lacking += ["efforts are unlimited"]
         if not any(one["armature"] for one in options.values()):
             lacking += ["armature is zero"]
-        message = f"no actuator acts on the {len(options)} joints: {', '.join(lacking)}"
+        joints = "its joint" if len(options) == 1 else f"its {len(options)} joints"
+        message = f"no actuator acts on {joints}: {', '.join(lacking)}"
         fix = "nothing for passive joints; else set articulation.drive, max_joint_force and armature"
         source.report.warning(Location("<actuator>"), message, fix)
     moved = [joint for joint in options if model.jnt_type[joint] != BALL and model.qpos0[model.jnt_qposadr[joint]]]
@@ -70,12 +71,11 @@ def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -
 
 def _driven_joints(source: MjcfSource) -> set[int]:
     """The joints on which actuators act, by themselves or through tendons."""
-    model, transmissions = source.model, import_mujoco().mjtTrn
-    driven: set[int] = set()
-    for kind, target in zip(model.actuator_trntype, np.asarray(model.actuator_trnid)[:, 0].tolist(), strict=True):
-        if kind in (transmissions.mjTRN_JOINT, transmissions.mjTRN_JOINTINPARENT):
+    model, transmissions, driven = source.model, import_mujoco().mjtTrn, set[int]()
+    for actuator, target in enumerate(np.asarray(model.actuator_trnid)[:, 0].tolist()):
+        if acts_on_joint(source, actuator):
             driven.add(target)
-        elif kind == transmissions.mjTRN_TENDON:
+        elif int(model.actuator_trntype[actuator]) == int(transmissions.mjTRN_TENDON):
             driven |= {joint for what, joint, _ in source.tendon_path(target) if what == "joint"}
     return driven
 
