@@ -40,7 +40,7 @@ def not_converted(path: Path) -> list[str]:
 
 
 def _of_urdf(robot: Element) -> Iterator[str]:
-    for element in [*robot.children, *(part for link in robot.all("link") for part in link.children)]:
+    for element in [*(part for link in robot.all("link") for part in link.children), *robot.children]:
         if element.tag in _URDF:
             yield _URDF[element.tag]
 
@@ -62,10 +62,12 @@ def _of_usd(path: Path) -> Iterator[str]:
     if stage is None:
         return
     pxr = import_pxr()
+    from pxr import UsdLux
+
     for prim in stage.Traverse(pxr.Usd.TraverseInstanceProxies()):
         if prim.IsA(pxr.UsdGeom.Gprim) and not prim.HasAPI(pxr.UsdPhysics.CollisionAPI):
             yield "visual"
         elif prim.IsA(pxr.UsdGeom.Camera):
             yield "camera"
-        elif prim.HasAPI(pxr.UsdLux.LightAPI):
+        elif prim.HasAPI(UsdLux.LightAPI):
             yield "light"

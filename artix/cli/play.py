@@ -10,7 +10,7 @@ import numpy as np
 from artix import envs
 from artix.cli.recordings import save_episode
 from artix.cli.text import CommandFailure, quantity, table
-from artix.cli.training_files import LEARNED, TrainingFiles, config_of, load_header, load_policy
+from artix.cli.training_files import TrainingFiles, load_header, load_policy
 from artix.examples import policies
 
 
@@ -34,7 +34,7 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
     if header["task"] not in envs.NAMES:
         raise CommandFailure(f"{str(path)!r} is for the task {header['task']!r}, which this version does not have")
     environment = envs.make(header["task"])
-    policy = load_policy(path, environment, config_of(header))
+    policy = load_policy(path, environment)
     found = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
     print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
     print(_statistics({name: np.asarray(value) for name, value in found.items()}))
@@ -44,14 +44,15 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
 
 
 def _file_of(checkpoint: str) -> Path:
+    """The file of a policy; the name of a task stands for its built-in one."""
     path = Path(checkpoint)
-    if not path.exists():
-        own = LEARNED / f"{_task(checkpoint)}.npz"
-        if not own.exists():
-            known = ", ".join(sorted(file.stem for file in LEARNED.glob("*.npz")))
-            raise CommandFailure(f"there is no checkpoint {checkpoint!r}; artix has built-in policies for: {known}")
-        return own
-    return TrainingFiles(path).policy if path.is_dir() else path
+    if path.exists():
+        return TrainingFiles(path).policy if path.is_dir() else path
+    task = _task(checkpoint)
+    if task not in policies.built_in():
+        known = ", ".join(policies.built_in())
+        raise CommandFailure(f"there is no checkpoint {checkpoint!r}; artix has built-in policies for: {known}")
+    return Path(task)
 
 
 def _task(name: str) -> str:

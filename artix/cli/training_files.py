@@ -17,9 +17,6 @@ from artix.cli.text import CommandFailure
 from artix.examples import policies, ppo
 from artix.io.common.atomic_file import write_atomically
 
-#: Folder of the built-in policies.
-LEARNED = Path(policies.__file__).parent / "checkpoints"
-
 #: Columns of the learning curve.
 COLUMNS = ("steps", "seconds", "return", "fall", "noise")
 
@@ -93,11 +90,23 @@ def load_training(files: TrainingFiles, environment: envs.Environment, config: p
 
 
 def load_rows(files: TrainingFiles, before: float) -> list[list[float]]:
-    """Loads the learning curve up to a number of steps; empty if there is none."""
+    """Loads the learning curve up to a number of steps; empty if there is none.
+
+    Raises:
+      CommandFailure: the table is damaged.
+    """
     if not files.rows.exists():
         return []
-    with files.rows.open(newline="") as file:
-        rows = [[float(x) for x in row] for row in list(csv.reader(file))[1:]]
+    try:
+        with files.rows.open(newline="") as file:
+            header, *lines = csv.reader(file)
+        rows = [[float(x) for x in row] for row in lines]
+    except (OSError, ValueError) as error:
+        raise CommandFailure(f"cannot resume: {str(files.rows)!r} is damaged: {error}; move it away") from error
+    if tuple(header) != COLUMNS or any(len(row) != len(COLUMNS) for row in rows):
+        raise CommandFailure(
+            f"cannot resume: {str(files.rows)!r} is damaged: expected the columns {', '.join(COLUMNS)}; move it away"
+        )
     return [row for row in rows if row[0] <= before]
 
 
@@ -118,17 +127,24 @@ def load_header(path: Path) -> dict[str, Any]:
     return header
 
 
-def load_policy(path: Path, environment: envs.Environment, config: ppo.Config) -> policies.Policy:
-    """Loads the policy from a checkpoint or from a policy file.
+def load_policy(path: Path | str, environment: envs.Environment) -> policies.Policy:
+    """Loads the policy from a checkpoint, from a policy file, or by the name of a task with a built-in one.
 
     Raises:
-      CommandFailure: the file is damaged or for another task.
+      CommandFailure: the file is damaged, or its policy has other observations or actions than the environment.
     """
-    like = jax.eval_shape(lambda: ppo.policy_of(ppo.start(environment, config, 1), config))
     try:
-        return policies.load(path, {"policy": like})["policy"]
+        policy = policies.load(path)
     except (OSError, ValueError) as error:
         raise CommandFailure(str(error)) from error
+    obs = jax.eval_shape(environment.reset, jax.random.key(0)).obs
+    expected = ((obs["state"] if isinstance(obs, dict) else obs).shape, environment.action_size)
+    if (policy.observed.mean.shape, policy.action_size) != expected:
+        raise CommandFailure(
+            f"the policy in {str(path)!r} does not fit {environment.name}: it takes {policy.observed.mean.size} "
+            f"observations and returns {policy.action_size} actions, the task has {expected[0][0]} and {expected[1]}"
+        )
+    return policy
 
 
 def config_of(header: dict[str, Any]) -> ppo.Config:

@@ -32,7 +32,9 @@ def check_floating(dtype: Any) -> None:
 def unmasked(x: Any) -> Any:
     """The argument; raises ``TypeError`` if it is a masked array of NumPy, whose mask every conversion drops."""
     if isinstance(x, np.ma.MaskedArray):
-        raise TypeError("masked arrays are refused, as their masks would be lost; convert them with array.filled(value)")
+        raise TypeError(
+            "masked arrays are refused, as their masks would be lost; convert them with array.filled(value)"
+        )
     return x
 
 

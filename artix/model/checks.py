@@ -25,8 +25,8 @@ _BATCH = "the function takes one articulation and one state; use jax.vmap over b
 
 
 _BASE = (
-    "; the base of this robot floats, and the first six numbers are the base's; if it should be fixed, read the robot with "
-    "fixed_base=True"
+    "; the base of this robot floats, and the first six numbers are the base's; if it should be fixed, read the robot "
+    "with fixed_base=True"
 )
 
 

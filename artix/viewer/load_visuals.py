@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from artix import Articulation, Topology, robots
+from artix.io.common.mesh_files import Packages
 from artix.io.load import MJCF_SUFFIXES, SUFFIXES, USD_SUFFIXES
 from artix.io.urdf.xacro import expand_xacro
 from artix.viewer.link_shapes import link_visuals
@@ -69,6 +70,7 @@ def load_visuals(
     articulation: Articulation,
     *,
     package_dirs: Sequence[str | os.PathLike[str]] = (),
+    packages: Packages | None = None,
     root: str | None = None,
     max_triangles: int | None = MAX_TRIANGLES,
 ) -> tuple[Visual, ...]:
@@ -81,6 +83,7 @@ def load_visuals(
       path: the description that ``articulation`` was loaded from, or one of the same robot in another format.
       articulation: the robot; its links, and the frames of merged links, are matched by name.
       package_dirs: folders to search for packages of ``package://`` URLs, before the folders above ``path``.
+      packages: folders of ROS packages by name, as for :func:`artix.load_urdf` and :func:`artix.load_xacro`.
       root: path of the articulation root prim, for a USD stage with several.
       max_triangles: the most triangles for all meshes together; meshes beyond it are simplified. ``None`` keeps all.
 
@@ -100,7 +103,7 @@ def load_visuals(
       True
     """
     topology = static_topology(articulation)
-    drawn = _read(Path(path), package_dirs, root)
+    drawn = _read(Path(path), package_dirs, packages, root)
     if not drawn:
         return visuals_of(articulation)
     visuals = _on_links(drawn, articulation)
@@ -113,12 +116,14 @@ def load_visuals(
     return _completed(_finished(visuals, raw, max_triangles), articulation)
 
 
-def _read(path: Path, package_dirs: Sequence[str | os.PathLike[str]], root: str | None) -> list[Drawn]:
+def _read(
+    path: Path, package_dirs: Sequence[str | os.PathLike[str]], packages: Packages | None, root: str | None
+) -> list[Drawn]:
     suffix = path.suffix.lower()
     if suffix == ".urdf":
-        return urdf_visuals(path, package_dirs)
+        return urdf_visuals(path, package_dirs, packages)
     if suffix == ".xacro":
-        return urdf_visuals(expand_xacro(path), package_dirs)
+        return urdf_visuals(expand_xacro(path, packages=packages), package_dirs, packages)
     if suffix in MJCF_SUFFIXES:
         return mjcf_visuals(path)
     if suffix in USD_SUFFIXES:

@@ -34,9 +34,7 @@ def read_mesh_file(path: Path) -> list[Part]:
       ValueError: the file cannot be read, or a vertex is not finite.
     """
     trimesh = import_trimesh()
-    parts = [
-        _part(one) for one in read_meshes(path, "viewer") if isinstance(one, trimesh.Trimesh) and len(one.faces)
-    ]
+    parts = [_part(one) for one in read_meshes(path, "viewer") if isinstance(one, trimesh.Trimesh) and len(one.faces)]
     if not parts:
         raise ValueError(f"{path}: contains no triangles")
     return parts

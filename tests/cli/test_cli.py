@@ -280,3 +280,69 @@ def test_without_xacrodoc_the_extra_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "xacrodoc", None)
     assert main(["info", str(path)]) == 1
     assert "pip install 'artix[xacro]'" in capsys.readouterr().err
+
+
+ARM = """<robot name="arm">
+<link name="base"/><link name="upper">{inner}</link><link name="lower">{inner}</link>
+<joint name="a" type="continuous"><parent link="base"/><child link="upper"/></joint>
+<joint name="b" type="continuous"><parent link="upper"/><child link="lower"/></joint>
+<transmission name="t"/><gazebo/><gazebo reference="base"/>
+</robot>"""
+INNER = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial><visual/>'
+
+
+def test_an_arm_whose_base_floats_gets_a_hint(urdf, capsys):
+    arm = urdf(ARM.format(inner=INNER))
+    hint = "its base, 'base', floats; read an arm on a table with fixed_base=True (--fixed-base)"
+    for command in ("info", "check"):
+        assert main([command, arm]) == 0
+        assert hint in capsys.readouterr().out
+    assert main(["info", arm, "--fixed-base"]) == 0
+    assert "floats" not in capsys.readouterr().out
+    assert main(["info", "quadruped"]) == 0
+    assert "floats" not in capsys.readouterr().out
+
+
+def test_info_says_that_a_robot_has_neither_drives_nor_armature(urdf, capsys):
+    assert main(["info", urdf(ARM.format(inner=INNER))]) == 0
+    assert "no drive gains, no armature" in capsys.readouterr().out
+
+
+def test_the_base_counts_for_what_is_said_of_meshes(urdf, capsys):
+    mesh = '<collision><geometry><mesh filename="mesh.obj"/></geometry></collision>'
+    arm = urdf(ARM.format(inner=INNER + mesh))
+    assert main(["info", arm]) == 0
+    assert "warning: <robot" in capsys.readouterr().out
+    assert main(["info", arm, "--fixed-base"]) == 0
+    out = capsys.readouterr().out
+    assert "note: <robot" in out
+    assert "warning" not in out
+
+
+def test_convert_says_what_it_leaves_behind(urdf, tmp_path, capsys):
+    pytest.importorskip("mujoco")
+    arm, xml = urdf(ARM.format(inner=INNER)), str(tmp_path / "arm.xml")
+    assert main(["convert", arm, xml, "--fixed-base"]) == 0
+    said = "3 links, 2 DOFs; 2 features cannot be expressed in .xml; not converted: 2 visuals, 1 transmission, 2 gazebo"
+    assert said in capsys.readouterr().out
+    path = tmp_path / "seen.xml"
+    path.write_text("""<mujoco><worldbody><light/><body name="a"><freejoint/><geom size="0.1"/>
+      <geom size="0.2" contype="0" conaffinity="0"/><camera/><site name="s"/></body></worldbody>
+      <sensor><gyro site="s"/><accelerometer site="s"/></sensor></mujoco>""")
+    assert main(["convert", str(path), str(tmp_path / "seen.npz")]) == 0
+    assert "not converted: 1 visual, 2 sensors, 1 camera, 1 light" in capsys.readouterr().out
+    assert main(["convert", str(tmp_path / "seen.npz"), str(tmp_path / "again.npz")]) == 0
+    assert "nothing lost" in capsys.readouterr().out
+
+
+def test_convert_of_a_stage_counts_what_only_looks(tmp_path, capsys):
+    pytest.importorskip("pxr")
+    stage, npz = str(tmp_path / "arm.usda"), str(tmp_path / "arm.npz")
+    assert main(["convert", "arm7", stage]) == 0
+    path = tmp_path / "arm.usda"
+    text = path.read_text().rstrip()
+    assert text.endswith("}")
+    path.write_text(f'{text[:-1]}def Sphere "eye" {{}}\ndef Camera "camera" {{}}\ndef SphereLight "sun" {{}}\n}}\n')
+    capsys.readouterr()
+    assert main(["convert", stage, npz]) == 0
+    assert "not converted: 1 visual, 1 camera, 1 light" in capsys.readouterr().out

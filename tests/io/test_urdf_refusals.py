@@ -131,9 +131,10 @@ CHANGES = {
     "neither lower nor upper": ('lower="-1" upper="1" ', "", 21, "neither lower nor upper is given"),
     "a fixed joint that mimics": (TYPE, 'name="elbow" type="fixed"', 28, "a fixed joint cannot follow another"),
     "two axes": ('<axis xyz="0 1 0"/>', '<axis xyz="0 1 0"/><axis xyz="1 0 0"/>', 20, "a second <axis>; the first is on line 20"),
+    "an axis without numbers": ('<axis xyz="0 1 0"/>', "<axis/>", 20, "'xyz' is missing: read as the x axis"),
     "two origins": ('<parent link="base"/>', '<origin/><parent link="base"/>', 18, "a second <origin>; the first is on line 17"),
-    "no effort": ('effort="10"', 'effort="0"', 21, "effort is 0; read as no limit"),
-    "no velocity": ('velocity="3"', 'velocity="0.0"', 21, "velocity is 0; read as no limit"),
+    "no effort": ('effort="10" velocity="3"', 'effort="0"', 21, "effort is 0, and so is velocity or it is missing; read as no"),
+    "no velocity": ('velocity="3"', 'velocity="0.0"', 21, "velocity is 0, which would lock the joint; read as no limit"),
     "a malformed shape": ('<link name="base"/>', '<link name="base"><collision><geometry><box size="1 1"/></geometry></collision></link>', 2, "left out: size='1 1' is"),
 }  # fmt: skip
 
@@ -257,6 +258,20 @@ def test_what_is_only_worth_knowing_is_said_by_the_checker_alone(note):
         assert load_urdf(text, strict=True).topology.num_links == 3
 
 
+def test_a_joint_with_a_velocity_and_without_effort_is_passive():
+    """As the pole of a cart: it moves, and no force is commanded."""
+    text = ARM.replace('effort="10"', 'effort="0"', 1)
+    assert check_urdf(text) == []
+    robot = load_urdf(text, strict=True)
+    np.testing.assert_array_equal(robot.max_joint_force, [0.0, 10.0])
+    np.testing.assert_array_equal(robot.max_joint_velocity, [3.0, 3.0])
+    for zeros in ('effort="0" velocity="0"', 'effort="0"'):
+        with pytest.warns(DescriptionWarning):
+            robot = load_urdf(ARM.replace('effort="10" velocity="3"', zeros, 1))
+        np.testing.assert_array_equal(robot.max_joint_force, [np.inf, 10.0])
+        np.testing.assert_array_equal(robot.max_joint_velocity, [np.inf, 3.0])
+
+
 def test_warnings_of_one_kind_are_one_and_name_all():
     """At most ten names, and their number."""
     joint = '<joint name="j{k}" type="revolute"><parent link="l0"/><child link="l{k}"/><limit lower="-1" upper="1" '
@@ -268,8 +283,8 @@ def test_warnings_of_one_kind_are_one_and_name_all():
         issues = check_urdf(f'<robot name="many">{links}{joints}</robot>')
         issues = [issue for issue in issues if issue.severity == "warning"]
         effort, inertia, velocity = sorted(issues, key=lambda issue: issue.message)
-        assert effort.message == "effort is 0; read as no limit, as in MuJoCo"
-        assert velocity.message == "velocity is 0; read as no limit, as in MuJoCo"
+        assert effort.message.startswith("effort is 0, and so is velocity or it is missing; read as no limit")
+        assert velocity.message.startswith("velocity is 0, which would lock the joint; read as no limit")
         assert inertia.message == "it has no <inertia>: read without rotational inertia, as Pinocchio does"
         names = "'j1', 'j2'" if count == 2 else ", ".join(f"'j{k}'" for k in range(1, 11)) + ", ..."
         assert effort.element == velocity.element == f"{count} <limit> elements ({names})"

@@ -95,12 +95,16 @@ def read_meshes(path: Path, extra: str) -> list[Any]:
         import trimesh
     except ImportError as error:
         raise ImportError(f"reading mesh files requires trimesh: pip install 'artix[{extra}]'") from error
-    with path.open("rb") as file:
-        if is_lfs_pointer(file.read(64)):
-            raise ValueError(f"{path}: {LFS_POINTER}; {LFS_FIX}")
+    try:
+        with path.open("rb") as file:
+            is_pointer = is_lfs_pointer(file.read(64))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
+    if is_pointer:
+        raise ValueError(f"{path}: {LFS_POINTER}; {LFS_FIX}")
     try:
         # By default trimesh drops vertices that are not finite, without a word.
-        parts = list(trimesh.load_scene(path, process=False).dump())
+        parts: list[Any] = list(trimesh.load_scene(path, process=False).dump())
         finite = all(np.isfinite(part.vertices).all() for part in parts)
     except ImportError as error:
         raise ImportError(f"{path}: cannot be read: {error}; pip install 'artix[{extra}]'") from error

@@ -253,6 +253,8 @@ def _joint_type(element: Element, report: Report) -> str:
 def _axis(element: Element, report: Report) -> np.ndarray:
     axis_element = read_child(report, element, "axis")
     axis = np.array(read_numbers(report, axis_element, "xyz", (1.0, 0.0, 0.0)))
+    if axis_element is not None and "xyz" not in axis_element.attributes:
+        report.changed(axis_element, "the attribute 'xyz' is missing: read as the x axis", 'write xyz="..."')
     length = float(np.linalg.norm(axis))
     if axis_element is not None and length < 1e-9:
         report.error(axis_element, "the joint axis has length zero", 'give the axis a direction, such as xyz="0 0 1"')
@@ -267,7 +269,7 @@ def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, fl
         if kind != "continuous":
             report.changed(element, f"a {kind} joint without <limit> is read as unlimited", "add its <limit>")
         return None, np.inf, np.inf
-    max_force, max_velocity = _bound(limit, "effort", report), _bound(limit, "velocity", report)
+    max_force, max_velocity = _bounds(limit, report)
     if kind == "continuous":
         if "lower" in limit.attributes or "upper" in limit.attributes:
             message = "a continuous joint has no position limits; lower and upper are ignored"
@@ -292,14 +294,20 @@ def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, fl
     return (lower, upper), max_force, max_velocity
 
 
-def _bound(limit: Element, attribute: str, report: Report) -> float:
-    """The effort or velocity of a ``<limit>``; infinite if it is zero, which exporters write for an unknown one."""
-    value = _not_negative(report, limit, attribute, np.inf)
-    if value == 0.0:
-        message = f"{attribute} is 0; read as no limit, as in MuJoCo"
-        report.changed(limit, message, f"write the joint's {attribute}, or remove the attribute")
-        return np.inf
-    return value
+def _bounds(limit: Element, report: Report) -> tuple[float, float]:
+    """The limits of effort and velocity. Zeros that exporters write for unknown limits are none.
+
+    With a velocity, an effort of zero makes sense: the joint is passive.
+    """
+    effort, velocity = (_not_negative(report, limit, name, np.inf) for name in ("effort", "velocity"))
+    if velocity == 0.0:
+        fix = "write the joint's velocity, or remove the attribute"
+        report.changed(limit, "velocity is 0, which would lock the joint; read as no limit, as in MuJoCo", fix)
+    if effort == 0.0 and velocity in (0.0, np.inf):
+        fix = "write the joint's effort, or remove the attribute"
+        report.changed(limit, "effort is 0, and so is velocity or it is missing; read as no limit, as in MuJoCo", fix)
+        effort = np.inf
+    return effort, velocity or np.inf
 
 
 def _not_negative(report: Report, element: Element | None, attribute: str, fallback: float) -> float:

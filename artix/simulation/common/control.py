@@ -62,22 +62,20 @@ def check_control(articulation: Articulation, control: Control, called: str = "c
         value = getattr(control, name)
         if value is not None:
             check_vector(f"{called}.{name}", value, shape, articulation.dtype, meaning)
-    for name in ("drive_target", "drive_target_velocity"):
-        if getattr(control, name) is not None:
-            _warn_without_gains(articulation, f"{called}.{name}")
 
 
-def _warn_without_gains(articulation: Articulation, name: str) -> None:
-    """Warns of targets for drives that exert no force, as those of every robot from a URDF do, unless they are traced."""
-    drive = articulation.drive
-    if articulation.topology.num_dofs and is_known(drive.stiffness, drive.damping):
-        if not (np.any(np.asarray(drive.stiffness)) or np.any(np.asarray(drive.damping))):
-            warnings.warn(
-                f"{name} has no effect: all drives have stiffness 0 and damping 0 (a URDF has no gains); set them with "
-                "articulation.replace(drive=articulation.drive.replace(stiffness=..., damping=...))",
-                UserWarning,
-                stacklevel=4,
-            )
+def warn_of_missing_gains(articulation: Articulation, control: Control | None) -> None:
+    """Warns of targets for drives that exert no force, like those of robots from URDF, unless the gains are traced."""
+    targets = None if not isinstance(control, Control) else (control.drive_target, control.drive_target_velocity)
+    if targets is None or all(target is None for target in targets) or not isinstance(articulation, Articulation):
+        return
+    gains = articulation.drive.stiffness, articulation.drive.damping
+    if articulation.topology.num_dofs and is_known(*gains) and not any(np.any(np.asarray(gain)) for gain in gains):
+        warnings.warn(
+            "the targets in control have no effect, as all drives have stiffness 0 and damping 0 (a URDF has no "
+            "gains); set them with articulation.replace(drive=articulation.drive.replace(stiffness=..., damping=...))",
+            stacklevel=4,
+        )
 
 
 class Commands(NamedTuple):
