@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from artix.io.mjcf.bodies import geom_type
 
 if TYPE_CHECKING:
     import mujoco
+
+
+Combination: TypeAlias = Literal["max", "ground", "robot"]
 
 
 def ground_geoms(model: mujoco.MjModel) -> list[int]:
@@ -65,7 +68,7 @@ class GroundFriction:
       apart: geoms that MuJoCo keeps apart from some of the ground's surfaces, but not from all.
     """
 
-    combination: Literal["max", "ground", "robot"]
+    combination: Combination
     shapes: dict[int, float]
     surfaces: dict[int, float]
     outranks: bool
@@ -109,7 +112,7 @@ def ground_friction(model: mujoco.MjModel) -> GroundFriction:
 
 def _coefficients(
     model: mujoco.MjModel, touching: list[int], ground: list[int], frictions: Mapping[tuple[int, int], float]
-) -> tuple[Literal["max", "ground", "robot"], dict[int, float], dict[int, float]]:
+) -> tuple[Combination, dict[int, float], dict[int, float]]:
     """The combination and the coefficients of shapes and surfaces that come closest to the friction of all pairs.
 
     The coefficients of the file come first, as ``max`` or, where the ground has the higher priority, as ``ground``. A
@@ -121,7 +124,7 @@ def _coefficients(
     of_surface = {geom: [mu for (_, one), mu in frictions.items() if one == geom] or [own[geom]] for geom in ground}
     largest = {geom: max(values) for geom, values in of_shape.items()}
     smallest = {geom: min(values) for geom, values in of_shape.items()}
-    choices = (
+    choices: tuple[tuple[Combination, dict[int, float], dict[int, float]], ...] = (
         ("max", shapes, surfaces),
         ("ground", shapes, surfaces),
         ("robot", largest, surfaces),
@@ -138,5 +141,5 @@ def _coefficients(
     return min(choices, key=error)  # The first of the best.
 
 
-def _combined(combination: str, shape: float, surface: float) -> float:
+def _combined(combination: Combination, shape: float, surface: float) -> float:
     return {"max": max(shape, surface), "ground": surface, "robot": shape}[combination]
