@@ -289,6 +289,29 @@ def test_colliders_below_a_disabled_body_belong_to_the_body_above(enabled):
     assert float(artix.load_usd(text, dtype="float32").link_mass[0]) == pytest.approx(wanted, rel=1e-6)
 
 
+@pytest.mark.parametrize("scale", [(1, 1, 1), (2, 2, 2)])
+def test_instanced_colliders_weigh_what_their_copies_weigh(scale):
+    inner = f"""def "copy" (
+        instanceable = true
+        prepend references = </prototype>
+    )
+    {{
+        double3 xformOp:translate = (0.1, 0.2, 0.3)
+        double3 xformOp:scale = {scale}
+        uniform token[] xformOpOrder = ["xformOp:translate", "xformOp:scale"]
+    }}"""
+    content = "float physics:density = 500"
+    prototype = f'def Xform "prototype"\n{{\n{BALL.replace("CONTENT", "")}\n}}\n'
+    instanced = lone_body(content, inner).replace('def Xform "body"', prototype + 'def Xform "body"')
+    stage = Usd.Stage.CreateInMemory()
+    stage.GetRootLayer().ImportFromString(instanced.replace("instanceable = true", ""))
+    body = stage.GetPrimAtPath("/body")
+    wanted = UsdPhysics.RigidBodyAPI(body).ComputeMassProperties(shape_information(body))
+    articulation = artix.load_usd(instanced, dtype="float32")
+    assert float(articulation.link_mass[0]) == pytest.approx(wanted[0], rel=1e-6)
+    assert np.allclose(articulation.link_com_pose[0, :3], np.array(wanted[2]), atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["Capsule_1", "Cylinder_1"])
 def test_ends_of_different_radii(kind):
     bottom, top, height = 0.3, 0.1, 0.5

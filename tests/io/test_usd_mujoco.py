@@ -188,6 +188,14 @@ def test_a_relation_of_joints_has_mujocos_units():
     assert float(arm.mimic.offset[0]) == -0.5
 
 
+def test_a_gear_of_zero_does_nothing():
+    motor = actuator("idle", "/World/robot/j", "uniform double[] mjc:gear = [0, 0, 0, 0, 0, 0]")
+    arm = artix.load_usd(
+        robot(body("a"), body("b"), joint("fix", None, "a", kind="Fixed"), joint("j", "a", "b"), motor)
+    )
+    assert np.isinf(arm.max_joint_force[0])
+
+
 LEFT_OUT = {
     "site": (
         [body("b", inner='def Sphere "tip" (prepend apiSchemas = ["MjcSiteAPI"]) {\n}')],
@@ -243,11 +251,35 @@ def test_springs_beside_drives_and_options_of_the_scene_are_said():
     with pytest.warns(artix.DescriptionWarning) as caught:
         arm = artix.load_usd(robot(*prims, before=scene(None, flags)))
     said = " ".join(str(warning.message) for warning in caught)
-    for words in ("has a PhysicsDriveAPI, which is read instead", "time constant and damping ratio is not read",
+    for words in ("because its PhysicsDriveAPI is read", "time constant and damping ratio is not read",
                   "mjc:flag:damper>: left out: what the flag switches off", "the drag of a medium is not read"):  # fmt: skip
         assert words in said
     assert float(arm.drive.stiffness[0]) == pytest.approx(2 * 180 / np.pi)
     assert not np.any(arm.gravity)
+
+
+def test_torsional_friction_is_said_to_be_left_out():
+    shape = """def Sphere "ball" (prepend apiSchemas = ["PhysicsCollisionAPI", "MjcCollisionAPI"])
+        {
+            rel material:binding:physics = </rubber>
+            uniform int mjc:condim = DIMENSION
+        }"""
+    material = """def Material "rubber" (prepend apiSchemas = ["PhysicsMaterialAPI"])
+{
+    float physics:dynamicFriction = 0.8
+}
+"""
+
+    def friction(dimension: int) -> float:
+        ball = body("a", inner=shape.replace("DIMENSION", str(dimension)))
+        return float(artix.load_usd(robot(ball, before=material)).geometry.friction[0])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert friction(1) == pytest.approx(0.8)
+        assert friction(3) == pytest.approx(0.8)
+    with pytest.warns(artix.DescriptionWarning, match="no torsional and rolling friction"):
+        assert friction(4) == pytest.approx(0.8)
 
 
 def test_contact_parameters_and_solver_settings_are_one_warning_a_kind():

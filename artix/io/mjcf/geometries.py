@@ -12,7 +12,6 @@ from artix.io.common.collision_meshes import MeshShape, mesh_shape, report_missi
 from artix.io.common.diagnostics import Location
 from artix.io.common.names import listed
 from artix.io.mjcf.bodies import geom_type, pose_from_wxyz
-from artix.io.mjcf.friction import GroundFriction
 from artix.io.mjcf.source import MjcfSource
 from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
 
@@ -75,33 +74,6 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]
         message = f"{len(names)} geoms of type {kind} are left out and touch nothing (bodies {which})"
         fix = f"where contact matters, use a primitive, or a mesh of at most {MAX_HULL_POINTS} vertices"
         fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
-        source.report.warning(place, message, fix)
-
-
-def check_friction(source: MjcfSource, bodies: list[int], friction: GroundFriction) -> None:
-    """Reports what artix's contacts with the ground have otherwise than MuJoCo's."""
-    model, place = source.model, Location("<contact>")
-    inside = [geom for geom in friction.shapes if model.geom_bodyid[geom] in bodies]
-    inexact = {pair: values for pair, values in friction.inexact.items() if pair[0] in inside}
-    apart = [geom for geom in friction.apart if geom in inside]
-    if not inside or not np.any(np.asarray(model.body_weldid)[model.geom_bodyid[inside]]):
-        return  # Shapes on a fixed root touch nothing.
-    if friction.combination != "max" or (friction.outranks and not friction.surfaces):
-        rule = "ground" if friction.combination == "ground" else "robot"
-        whose = "the ground's friction" if rule == "ground" else "their own friction"
-        message = f"by priority, condim or <pair>, contacts of its geoms with the ground have {whose} only"
-        fix = f"use load_mjcf_ground, or another ground with friction_combination={rule!r}"
-        source.report.warning(place, message, fix)
-    if inexact:
-        (shape, surface), (wanted, read) = max(inexact.items(), key=lambda item: abs(item[1][0] - item[1][1]))
-        names = " and ".join(repr(source.name("geom", geom)) for geom in (shape, surface))
-        message = "artix has no rule that gives all of its geoms MuJoCo's friction with all surfaces of the ground: "
-        message += f"{len(inexact)} differ, {names} have {read:g} instead of {wanted:g}"
-        fix = "nothing, unless it matters; else give the ground's geoms one priority"
-        source.report.warning(place, message, fix)
-    if apart:
-        message = f"{len(apart)} geoms touch all of the ground, also where contype or <exclude> keep them from it"
-        fix = "nothing, if they do not get there; else remove that surface from the ground"
         source.report.warning(place, message, fix)
 
 

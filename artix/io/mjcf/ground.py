@@ -14,7 +14,7 @@ from artix.io.common.diagnostics import Report
 from artix.io.common.poses import compose, rotation_matrix
 from artix.io.common.xml_tree import origin
 from artix.io.mjcf.bodies import geom_type, pose_from_wxyz
-from artix.io.mjcf.friction import ground_friction
+from artix.io.mjcf.contacts import ground_friction
 from artix.io.mjcf.source import MjcfSource, compile_mjcf
 
 _TOLERANCE = 1e-9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
@@ -17,12 +18,24 @@ from artix.io.common.poses import compose
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
 from artix.io.mjcf.actuators import joint_options, springs_beside_drives
-from artix.io.mjcf.bodies import describe_bodies, joints_of, pose_from_wxyz
+from artix.io.mjcf.bodies import (
+    WORLD,
+    describe_bodies,
+    has_dofs,
+    is_free,
+    joints_of,
+    pose_from_wxyz,
+    top_bodies,
+)
+from artix.io.mjcf.contacts import (
+    check_friction,
+    check_pair_friction,
+    geom_names,
+    ground_friction,
+    self_contact_pairs,
+)
 from artix.io.mjcf.couplings import Members, add_equalities, held_joints
-from artix.io.mjcf.friction import ground_friction
-from artix.io.mjcf.geometries import check_friction, check_geoms, describe_geoms
-from artix.io.mjcf.pairs import check_pair_friction, geom_names, self_contact_pairs
-from artix.io.mjcf.roots import Root, articulation_name, choose_root, roots_of, with_base
+from artix.io.mjcf.geometries import check_geoms, describe_geoms
 from artix.io.mjcf.source import SKIPPABLE, MjcfSource, compile_mjcf
 from artix.io.mjcf.tendons import add_joint_springs, add_tendons
 from artix.io.mjcf.world import check_joints, check_world
@@ -105,7 +118,7 @@ def load_mjcf(
     report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     report.raise_errors()
     assert source is not None  # An unreadable document is an error.
-    articulation = _articulation(source, choose_root(source, body), fixed_base, merge_fixed_joints, dtype)
+    articulation = _articulation(source, _choose_root(source, body), fixed_base, merge_fixed_joints, dtype)
     report.finish()
     assert articulation is not None
     return articulation
@@ -155,7 +168,7 @@ def load_mjcf_all(
     report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     report.raise_errors()
     assert source is not None
-    roots = roots_of(source)
+    roots = _roots(source)
     read = {name: _articulation(source, root, None, merge_fixed_joints, dtype) for name, root in roots.items()}
     report.finish()
     return {name: articulation for name, articulation in read.items() if articulation is not None}
@@ -205,9 +218,18 @@ def check_mjcf(
     """
     report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     if source is not None:
-        for root in roots_of(source).values():
+        for root in _roots(source).values():
             _articulation(source, root, None, False, None)
     return sorted(report.issues, key=lambda issue: issue.line)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Root:
+    """One articulation of a model: its root body (the world, 0, for a fixed base) and its children of the world."""
+
+    name: str
+    body: int
+    tops: tuple[int, ...]
 
 
 def _read(
@@ -234,13 +256,68 @@ def _read(
     return report, source
 
 
+def _roots(source: MjcfSource) -> dict[str, _Root]:
+    """The articulations of a model by name; only the static world if nothing moves."""
+    model, names = source.model, source.names
+    tops = top_bodies(model)
+    fixed = tuple(top for top in tops if not is_free(model, top))
+    free = [_Root(names.bodies[top], top, (top,)) for top in tops if is_free(model, top)]
+    moves = any(has_dofs(model, top) for top in fixed)
+    world = [_Root(WORLD, 0, fixed)] if moves or not free else []
+    return {root.name: root for root in [*world, *free]}
+
+
+def _choose_root(source: MjcfSource, body: str | None) -> _Root:
+    """The articulation of this name, or the only one.
+
+    Raises:
+      ValueError: there is none of this name, or several and no name.
+    """
+    roots = _roots(source)
+    if body is None:
+        if len(roots) > 1:
+            listed = ", ".join(map(repr, roots))
+            raise ValueError(
+                f"{source.report.file}: the model has {len(roots)} articulations ({listed}); choose one with "
+                "body=..., or read all with load_mjcf_all"
+            )
+        return next(iter(roots.values()))
+    tops = {source.names.bodies[top]: top for top in top_bodies(source.model)}
+    if body in roots:
+        return roots[body]
+    if body == WORLD:
+        return _Root(WORLD, 0, tuple(top for top in tops.values() if not is_free(source.model, top)))
+    if body not in tops:
+        known = ", ".join(map(repr, [WORLD, *tops]))
+        raise ValueError(f"{source.report.file}: no child of the world is called {body!r}; choose from: {known}")
+    return _Root(body, 0, (tops[body],))
+
+
+def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Root:
+    """The root with its base fixed or freed as requested.
+
+    Raises:
+      ValueError: it cannot float.
+    """
+    if fixed_base is True:
+        return dataclasses.replace(root, body=0)
+    if fixed_base is False and root.body == 0:
+        if len(root.tops) != 1 or source.model.body_jntnum[root.tops[0]]:
+            raise ValueError(
+                f"{source.report.file}: {root.name!r} cannot float: only a single body without a joint to the world "
+                "can; choose it with body=..."
+            )
+        return dataclasses.replace(root, body=root.tops[0])
+    return root
+
+
 def _articulation(
-    source: MjcfSource, root: Root, fixed_base: bool | None, merge_fixed_joints: bool, dtype: Any
+    source: MjcfSource, root: _Root, fixed_base: bool | None, merge_fixed_joints: bool, dtype: Any
 ) -> Articulation | None:
     """Builds one articulation; ``None`` if the report has errors."""
-    root = with_base(source, root, fixed_base)
+    root = _with_base(source, root, fixed_base)
     gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(source.model.opt.gravity)
-    name = articulation_name(source, root)
+    name = _articulation_name(source, root)
     builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=name, strict=False)
     try:
         _fill(builder, source, root, merge_fixed_joints)
@@ -254,7 +331,7 @@ def _articulation(
         return None
 
 
-def _fill(builder: ArticulationBuilder, source: MjcfSource, root: Root, merge_fixed_joints: bool) -> None:
+def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_fixed_joints: bool) -> None:
     """Adds the links, frames and couplings of an articulation to a builder."""
     model, names = source.model, source.names
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
@@ -286,3 +363,9 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: Root, merge_fi
     add_equalities(builder, source, members)
     add_tendons(builder, source, members)
     add_joint_springs(builder, source, members, springs_beside_drives(source, options))
+
+
+def _articulation_name(source: MjcfSource, root: _Root) -> str:
+    """The model's name if it has a single articulation, else the root's."""
+    model_name = source.model.names.split(b"\0", 1)[0].decode("utf-8", "replace")
+    return model_name or "articulation" if len(_roots(source)) == 1 else root.name

@@ -11,8 +11,8 @@ from artix.io.common.diagnostics import Location
 from artix.io.common.names import listed
 from artix.io.mjcf.actuators import acts_on_joint, check_transmissions
 from artix.io.mjcf.bodies import BALL, geom_type, is_free
+from artix.io.mjcf.contacts import ground_geoms
 from artix.io.mjcf.couplings import check_equalities
-from artix.io.mjcf.friction import ground_geoms
 from artix.io.mjcf.source import MjcfSource, import_mujoco
 
 #: Attributes of geoms and pairs that artix's contacts do not have, with the largest values that say nothing. Contacts

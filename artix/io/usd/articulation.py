@@ -166,23 +166,26 @@ class UsdArticulation:
         """Reports properties of the prims that the reader does not use, at once for all prims of a kind."""
         joints = [joint.prim for _, joint, _ in self.tree.edges] + [joint.prim for joint in self.tree.loops]
         for prims in ([self.root], self._bodies(), joints):
-            self._note_unread({prim.path: prim.unread() for prim in prims})
+            self._note_unread({prim.path: prim for prim in prims}, "")
         shapes = [prim for prims in self.shapes.values() for prim in prims]
         materials = [material for prim in shapes if (material := physics_material(self.scene, prim)) is not None]
         for prims in (shapes, materials):
-            names = {prim.path: [name for name in prim.unread() if name.startswith("mjc:")] for prim in prims}
-            self._note_unread(names)
+            self._note_unread({prim.path: prim for prim in prims}, "mjc:")
 
-    def _note_unread(self, names_by_path: dict[str, list[str]]) -> None:
-        names = sorted({name for names in names_by_path.values() for name in names})
-        settings = [name for name in names if not mujoco.affects_motion(name)]
-        others = [name for name in names if mujoco.affects_motion(name)]
-        for path, unread in names_by_path.items():
-            prim = self.scene.prims[path]
-            if not set(unread).isdisjoint(settings):
-                self.scene.report.note(prim, f"not read: {', '.join(settings)}", "nothing, if they do not matter")
-            if not set(unread).isdisjoint(others):
-                self.scene.left_out(prim, ", ".join(others), "nothing, if they do not matter")
+    def _note_unread(self, prims: dict[str, UsdPrim], space: str) -> None:
+        """Reports unread properties in a namespace: those that affect the motion as left out, others as notes."""
+        settings: dict[str, list[UsdPrim]] = {}
+        others: dict[str, list[UsdPrim]] = {}
+        for prim in prims.values():
+            for name in prim.unread():
+                if name.startswith(space):
+                    names = others if mujoco.affects_motion(prim, name) else settings
+                    names.setdefault(name, []).append(prim)
+        for prim in {prim.path: prim for unread in settings.values() for prim in unread}.values():
+            message = f"not read: {', '.join(sorted(settings))}"
+            self.scene.report.note(prim, message, "nothing, if they do not matter")
+        for prim in {prim.path: prim for unread in others.values() for prim in unread}.values():
+            self.scene.left_out(prim, ", ".join(sorted(others)), "nothing, if they do not matter")
 
     def _bodies(self) -> list[UsdPrim]:
         return [self.scene.prims[path] for path in self.tree.bodies]

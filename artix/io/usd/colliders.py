@@ -59,6 +59,9 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
     pose = scene.relative_pose(collider.path, body.path)
     scale, kind = np.abs(scene.scale(collider.path)), str(collider.prim.GetTypeName())
     material: dict[str, Any] = {**_material(scene, collider), "sensor": collider.has(TRIGGER_SCHEMA)}
+    # Against a ground of MuJoCo's default condim 3, a shape of condim 1 has its friction.
+    if collider.has("MjcCollisionAPI") and collider.read_number("mjc:condim", 3.0) > 3.0:
+        collider.left_out("mjc:condim", "contacts have no torsional and rolling friction", "use condim 3")
     if kind == "Mesh":
         return _mesh(scene, collider, scale, pose, material)
     if kind == "Cube":

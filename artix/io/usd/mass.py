@@ -1,8 +1,8 @@
 """Mass properties of rigid bodies from ``PhysicsMassAPI`` and colliders, by the rules of UsdPhysics.
 
-The rules are those of ``UsdPhysics.RigidBodyAPI.ComputeMassProperties``. We do not call it: it computes in float32, takes
-moments of inertia below 1e-5 for missing, and leaves the axes of a body without ``physics:principalAxes`` uninitialized
-where it needs no collider. There we do what the schema says and PhysX's own reader does.
+The rules are those of ``UsdPhysics.RigidBodyAPI.ComputeMassProperties``. We do not call it: it computes in float32,
+takes moments of inertia below 1e-5 for missing, and leaves the axes of a body without ``physics:principalAxes``
+uninitialized where it needs no collider. There we do what the schema says and PhysX's own reader does.
 """
 
 from __future__ import annotations

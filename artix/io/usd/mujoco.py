@@ -27,6 +27,13 @@ _FLAGS = (
     *("passive", "spring", "damper", "actuation"),
 )
 
+#: Beginnings of the names of properties without effect: settings of the solver and of the compiler, friction of
+#: contacts that have none by default, and what other modules read.
+_HARMLESS = (
+    *("mjc:sol", "mjc:group", "mjc:maxhullvert", "mjc:rollingfriction", "mjc:torsionalfriction"),
+    *("mjc:condim", "mjc:shellinertia", "mjc:inertia"),
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class _Law:
@@ -66,9 +73,9 @@ class _Units:
         )
 
 
-def affects_motion(name: str) -> bool:
-    """Whether a property that is not read is one of MuJoCo's and more than a setting of its solver."""
-    return name.startswith("mjc:") and not name.startswith("mjc:sol")
+def affects_motion(prim: UsdPrim, name: str) -> bool:
+    """Whether an unread property is one of MuJoCo's, is not zero, and is more than a setting of its solver."""
+    return name.startswith("mjc:") and not name.startswith(_HARMLESS) and bool(np.any(prim.read(name)))
 
 
 def reference(joint: UsdJoint, axis: UsdAxis) -> float:
@@ -99,14 +106,14 @@ def axis_options(
     """
     if joint.prim.has(JOINT_SCHEMA):
         options = options | _resistance(joint, axis, options)
-    limit = _joint_limit(joint.prim) * _Units.of(joint, axis).effort
+    limit = _joint_limit(joint) * _Units.of(joint, axis).effort
     laws = [law for prim in actuators if (law := _law(joint, axis, prim)) is not None]
     motors = sum(law.limit for law in laws if law.is_motor) or np.inf
     options = options | {"max_force": min(limit, motors)}
     drive = _drive(joint, axis, sign, [law for law in laws if not law.is_motor], limit)
     if drive is not None and options["drive"] is not None:
-        message = "the joint has a PhysicsDriveAPI, which is read instead of its spring or servo in MuJoCo"
-        joint.prim.left_out("mjc:stiffness", message, "keep one of them")
+        message = "its spring or servo of MuJoCo, because its PhysicsDriveAPI is read"
+        joint.scene.left_out(joint.prim, message, "keep one of them")
     elif drive is not None:
         options = options | {"drive": drive}
     return options
@@ -136,10 +143,10 @@ def _drive(joint: UsdJoint, axis: UsdAxis, sign: float, servos: list[_Law], limi
     prim, units, offset = joint.prim, _Units.of(joint, axis), reference(joint, axis)
     stiffness = prim.read_number("mjc:stiffness", low=0.0) * units.gain if prim.has(JOINT_SCHEMA) else 0.0
     if len(servos) > 1:
-        prim.left_out("mjc:target", "all servos of the joint but one: a joint has only one drive", "join them")
+        joint.scene.left_out(prim, "all its servos but one: a joint has only one drive", "join them")
     if servos:
         if stiffness:
-            prim.left_out("mjc:stiffness", "it has a spring and a servo, but only one drive", "remove one of them")
+            prim.left_out("mjc:stiffness", "the joint has a spring and a servo, but only one drive", "keep one of them")
         servo = servos[0]
         held = servo.constant / servo.stiffness - offset if servo.stiffness else 0.0
         speed = 0.0 if servo.stiffness or not servo.constant else servo.constant / servo.damping
@@ -157,9 +164,10 @@ def _drive(joint: UsdJoint, axis: UsdAxis, sign: float, servos: list[_Law], limi
     return Drive(stiffness=stiffness, target=sign * rest)
 
 
-def _joint_limit(prim: UsdPrim) -> float:
-    """The limit on the total effort of all actuators of a joint, in MuJoCo's unit."""
-    bounds = _range(prim, "mjc:actuatorfrc") if prim.has(JOINT_SCHEMA) else None
+def _joint_limit(joint: UsdJoint) -> float:
+    """The limit on the total effort of all actuators of a joint, in MuJoCo's unit; ball joints have none."""
+    prim = joint.prim
+    bounds = _range(prim, "mjc:actuatorfrc") if prim.has(JOINT_SCHEMA) and len(joint.axes) == 1 else None
     if bounds is None:
         return np.inf
     if bounds[0] != -bounds[1]:
@@ -197,6 +205,8 @@ def _law(joint: UsdJoint, axis: UsdAxis, prim: UsdPrim) -> _Law | None:
             return None
     gear = _numbers(prim, "mjc:gear", (1.0,))[0]
     gain = _numbers(prim, "mjc:gainPrm", (1.0,))[0]
+    if gear == 0.0:
+        return None  # It does nothing.
     bias = np.zeros(3)
     if prim.read_token("mjc:biasType", "none") == "affine":
         authored = _numbers(prim, "mjc:biasPrm", (0.0, 0.0, 0.0))[:3]

@@ -43,7 +43,8 @@ def load_usd(
     from colliders), joints of all types, limits, drives, friction, mimic joints, tendons and loop joints. It follows
     PhysX's rules for the choice of the root body, the joint that fixes it, and the order of links. Units are converted
     to SI and radians, with z up. What affects the motion and is not supported raises a
-    :class:`~artix.DescriptionWarning`, one of a kind. :func:`check_usd` lists these and, as notes, what else was not read.
+    :class:`~artix.DescriptionWarning`, one of a kind. :func:`check_usd` lists these and, as notes, what else was not
+    read.
 
     A joint whose ``physics:body1`` is the parent has PhysX's coordinates, whose sign is opposite to USD's. A property
     that is not authored has PhysX's default if its schema is applied, and no effect otherwise.
