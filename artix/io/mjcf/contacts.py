@@ -104,10 +104,11 @@ def ground_friction(model: mujoco.MjModel) -> GroundFriction:
         collides = bool(model.geom_contype[geom] or model.geom_conaffinity[geom])
         if mine or (not ground and collides and frozenset((0, body)) not in excluded):
             touching.append(geom)
-    combination, shapes, surfaces = _coefficients(model, touching, ground, frictions)
+    moving = {pair: mu for pair, mu in frictions.items() if model.body_weldid[model.geom_bodyid[pair[0]]]}
+    combination, shapes, surfaces = _coefficients(model, touching, ground, moving or frictions)
     inexact = {
         pair: (wanted, read)
-        for pair, wanted in frictions.items()
+        for pair, wanted in moving.items()
         if (read := _combined(combination, shapes[pair[0]], surfaces[pair[1]])) != wanted
     }
     ranks = {int(model.geom_priority[geom]) for geom in [*touching, *ground]}
