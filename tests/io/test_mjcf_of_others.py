@@ -367,3 +367,12 @@ def test_numbers_are_the_shortest_that_read_back(suffix, tmp_path):
     double = artix.load(path, dtype="float64", **({"fixed_base": True} if suffix == ".urdf" else {}))
     artix.save(double.replace(link_mass=double.link_mass + 1e-12), path)
     assert "0.020000000001" in path.read_text()
+
+
+def test_doubles_of_usd_are_the_shortest_that_read_back(tmp_path):
+    path, robot = tmp_path / "robot.usda", build({}, hinge(0, 0.02, 0.1), welded(1, 0.3, 0.7))
+    artix.save(robot, path)
+    assert "double3 xformOp:translate = (0.02, 0.3, 0.1)" in path.read_text()
+    again = artix.load(path, dtype="float32")
+    link = again.topology.link_names.index("link1")
+    np.testing.assert_array_equal(again.joint_parent_pose[link], robot.joint_parent_pose[2])

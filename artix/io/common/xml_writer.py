@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from artix.io.common.diagnostics import Location, Report
 from artix.io.common.unsupported import unsupported_features, writable_topology
+from artix.io.common.values import shortest
 from artix.io.common.xml_tree import NOT_XML
 from artix.math.arrays import host_arrays
 from artix.model.articulation import Articulation
@@ -58,8 +59,8 @@ class XmlWriter:
 
     def number(self, value: npt.ArrayLike) -> str:
         """The shortest number that reads back as this one in the articulation's dtype; never ``-0.0``."""
-        dtype = np.promote_types(self.articulation.dtype, np.float32).type
-        return repr(float(str(dtype(value))) + 0.0).removesuffix(".0")
+        dtype = np.promote_types(self.articulation.dtype, np.float32)
+        return repr(float(shortest(np.asarray(value, dtype))) + 0.0).removesuffix(".0")
 
     def _refuse_names(self) -> None:
         topology = self.topology
