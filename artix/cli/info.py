@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from artix.cli.robot_source import check_robot, load_robot
-from artix.cli.text import counted, quantity, refused, table
+from artix.cli.text import counted, printable, quantity, refused, table
 from artix.model.articulation import Articulation
 from artix.model.joints import Axis, JointType
 from artix.model.topology import Topology
@@ -55,7 +55,7 @@ def summary(articulation: Articulation) -> str:
     )
     extras = [counted(len(names), noun) for names, noun in parts if names] + _joint_features(articulation)
     total = quantity(float(np.sum(np.asarray(articulation.link_mass, float))))
-    return f"{topology.name}: {', '.join([base, sizes, *extras])}\ntotal mass {total} kg"
+    return f"{printable(topology.name)}: {', '.join([base, sizes, *extras])}\ntotal mass {total} kg"
 
 
 def base_hint(articulation: Articulation) -> str | None:
@@ -116,7 +116,14 @@ def dof_table(articulation: Articulation) -> str:
         )
         for dof, numbers in enumerate(limits)
     ]
-    heading = ("DOF", "name", "type", "axis", "lower", "upper", "effort", "velocity")
+    kinds = sorted(set(np.asarray(topology.dof_is_linear).tolist()))  # Turning before sliding.
+
+    def unit(turning: str, sliding: str) -> str:
+        return f"[{' or '.join((turning, sliding)[kind] for kind in kinds)}]"
+
+    angle, torque, speed = unit("rad", "m"), unit("N m", "N"), unit("rad/s", "m/s")
+    limits_of = (f"lower {angle}", f"upper {angle}", f"effort {torque}", f"velocity {speed}")
+    heading = ("DOF", "name", "type", "axis", *(limits_of if kinds else ()))
     return table(heading, rows, align="rlll")
 
 

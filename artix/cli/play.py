@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from artix import envs
+from artix.cli.names import did_you_mean, naming
 from artix.cli.recordings import save_episode
 from artix.cli.text import CommandFailure, quantity, table
 from artix.cli.training_files import TrainingFiles, load_header, load_policy
@@ -35,6 +36,8 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
         raise CommandFailure(f"{str(path)!r} is for the task {header['task']!r}, which this version does not have")
     environment = envs.make(header["task"])
     policy = load_policy(path, environment)
+    if not all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(policy)):
+        raise CommandFailure(f"{str(path)!r} holds numbers that are not finite: its training diverged; train again")
     found = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
     print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
     print(_statistics({name: np.asarray(value) for name, value in found.items()}))
@@ -50,8 +53,11 @@ def _file_of(checkpoint: str) -> Path:
         return TrainingFiles(path).policy if path.is_dir() else path
     task = _task(checkpoint)
     if task not in policies.built_in():
-        known = ", ".join(policies.built_in())
-        raise CommandFailure(f"there is no checkpoint {checkpoint!r}; artix has built-in policies for: {known}")
+        known = policies.built_in()
+        raise CommandFailure(
+            f"there is no checkpoint {checkpoint!r}{did_you_mean(checkpoint, known)}; artix has built-in policies for: "
+            f"{', '.join(known)}"
+        )
     return Path(task)
 
 
@@ -75,9 +81,8 @@ def _statistics(found: dict[str, np.ndarray]) -> str:
 
 def _save_html(path: str, environment: envs.Environment, policy: policies.Policy, seed: int) -> None:
     try:
-        save_episode(path, environment, policy, seed)
+        with naming(path):
+            save_episode(path, environment, policy, seed)
     except ImportError as error:
         raise CommandFailure(f"no animation: {error}") from error
-    except OSError as error:
-        raise CommandFailure(f"{path!r} cannot be written: {error.strerror or error}") from error
     print(f"\nanimation saved to {path}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import logging
 import os
 import stat
 import sys
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
+
+_log = logging.getLogger("artix")
 
 _MAGIC = b"artix kernel 1\n"
 _MAX_BYTES = 512 * 2**20
@@ -67,10 +71,12 @@ class KernelFiles:
             return None
         try:
             if not _is_private(folder):
+                _say_refused(folder)
                 return None
             descriptor = os.open(folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
             with os.fdopen(descriptor, "rb") as file:
                 if not _is_own(os.fstat(file.fileno())):
+                    _say_refused(folder)
                     return None
                 content = file.read()
         except OSError:
@@ -89,6 +95,7 @@ class KernelFiles:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not _is_private(folder):
+                _say_refused(folder)
                 return
             descriptor, path = tempfile.mkstemp(dir=folder)
             try:
@@ -112,6 +119,15 @@ def _is_own(status: os.stat_result) -> bool:
 
 def _is_private(folder: Path) -> bool:
     return _is_own(folder.lstat()) and stat.S_ISDIR(folder.lstat().st_mode)
+
+
+@functools.cache  # Once, and not for every kernel.
+def _say_refused(folder: Path) -> None:
+    _log.warning(
+        "kernels in %s are not used, so each process compiles its own: the folder or a file in it belongs to another "
+        "user, or others may write to it; remove the folder or set ARTIX_CACHE to one of your own",
+        folder,
+    )
 
 
 def _forget_oldest(folder: Path) -> None:

@@ -20,7 +20,7 @@ from artix.viewer.mjcf import mjcf_visuals
 from artix.viewer.transforms import compose
 from artix.viewer.urdf import urdf_visuals
 from artix.viewer.usd import usd_visuals
-from artix.viewer.visuals import Drawn, Visual, collision_visuals, static_topology
+from artix.viewer.visuals import Drawn, Visual, collision_visuals, shape_visuals, static_topology
 
 #: With this many triangles a robot looks smooth, and its recording stays small.
 MAX_TRIANGLES = 40_000
@@ -52,7 +52,9 @@ def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
         drawn = urdf_visuals(robots.path(topology.name), ())
         if {one.link for one in drawn} <= {*topology.link_names, *topology.frame_names}:
             return _on_links(drawn, articulation)
-    shapes = tuple(dataclasses.replace(shape, color=None) for shape in collision_visuals(articulation))
+    # Shapes that were left out of contact are drawn all the same.
+    shapes = shape_visuals(topology, topology.drawn_shapes) or collision_visuals(articulation)
+    shapes = tuple(dataclasses.replace(shape, color=None) for shape in shapes)
     return _completed(shapes, articulation)
 
 

@@ -139,3 +139,18 @@ def test_switched_off_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     files.write("one", b"code")
     assert files.folder is None
     assert files.read("one") is None
+
+
+def test_a_folder_that_others_may_write_to_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("ARTIX_CACHE", str(tmp_path / "shared"))
+    files = KernelFiles()
+    files.write("one", b"code")
+    assert files.read("one") == b"code" and not caplog.records
+    (tmp_path / "shared").chmod(0o777)
+    for _ in range(3):
+        assert files.read("one") is None
+        files.write("two", b"code")
+    (record,) = caplog.records
+    assert f"kernels in {tmp_path / 'shared'} are not used" in record.getMessage()
