@@ -175,13 +175,24 @@ def test_a_limited_tendon_gives_way_as_in_mujoco(law):
     assert -2e-2 < beyond < -1e-4
 
 
-def test_the_humanoid_of_mujoco_with_its_limited_hamstrings_loads():
-    path = SITE_PACKAGES / "mujoco" / "mjx" / "test_data" / "humanoid" / "humanoid.xml"
-    if not path.exists():
-        pytest.skip("this version of mujoco-mjx has no humanoid")
-    model = mujoco.MjModel.from_xml_path(str(path))
-    robot = artix.load_mjcf_all(path)
-    assert sum(one.topology.nv for one in robot.values()) == model.nv
+def test_a_hamstring_as_in_the_humanoid_of_mujoco_is_read():
+    text = """<mujoco><worldbody><body><joint name="hip" axis="0 1 0"/><geom size="0.1" pos="0 0 -0.2"/>
+    <body pos="0 0 -0.4"><joint name="knee" axis="0 -1 0"/><geom size="0.1" pos="0 0 -0.2"/></body></body></worldbody>
+    <tendon><fixed name="hamstring" limited="true" range="-0.3 2"><joint joint="hip" coef="0.5"/>
+    <joint joint="knee" coef="-0.5"/></fixed></tendon></mujoco>"""
+    tendons = artix.load_mjcf(text).fixed_tendons
+    np.testing.assert_allclose([tendons.lower_limit[0], tendons.upper_limit[0]], [-0.3, 2.0], rtol=1e-6)
+    assert tendons.stiffness[0] == 0.0 and tendons.limit_stiffness[0] > 1e3
+
+
+def test_a_pair_of_links_given_twice_touches_once():
+    text = """<mujoco><worldbody><body><joint axis="0 1 0"/><geom name="a" size="0.1"/><body pos="0 0 0.3">
+    <joint axis="0 1 0"/><geom name="b" size="0.1"/><body pos="0 0 0.3"><joint axis="0 1 0"/><geom name="c" size="0.1"/>
+    </body></body></body></worldbody><contact><pair geom1="a" geom2="c"/><pair geom1="c" geom2="a" friction="0.5"/>
+    </contact></mujoco>"""
+    ((first, second),) = artix.load_mjcf(text).topology.geometry_pairs
+    assert {first, second} == {"a", "c"}
+    assert count(said(text), "the friction of the <pair> of 'a' and 'c', 0.75, is not the larger") == 1
 
 
 HELD = """<mujoco><worldbody><body><joint name="a" axis="0 1 0" ref="10"/>
