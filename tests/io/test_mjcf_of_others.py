@@ -175,6 +175,13 @@ def test_a_limited_tendon_gives_way_as_in_mujoco(law):
     assert -2e-2 < beyond < -1e-4
 
 
+def test_a_limit_of_a_tendon_that_no_joint_stretches_is_left_out():
+    text = """<mujoco><worldbody><body><joint axis="0 0 1"/><geom size="0.1"/><site name="a"/></body><site name="b"/>
+    </worldbody><tendon><spatial name="t" limited="true" range="0 1"><site site="a"/><site site="b"/></spatial></tendon>
+    </mujoco>"""
+    assert count(said(text), "left out: its range: no joint changes its length at qpos0") == 1
+
+
 def test_a_hamstring_as_in_the_humanoid_of_mujoco_is_read():
     text = """<mujoco><worldbody><body><joint name="hip" axis="0 1 0"/><geom size="0.1" pos="0 0 -0.2"/>
     <body pos="0 0 -0.4"><joint name="knee" axis="0 -1 0"/><geom size="0.1" pos="0 0 -0.2"/></body></body></worldbody>

@@ -169,6 +169,9 @@ def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
         if np.any(getattr(model, f"tendon_{field}", np.zeros(model.ntendon))[tendon]):
             source.report_unsupported("tendon", place, f"its {field}, which tendons of artix do not have")
     limited = bool(model.tendon_limited[tendon]) and not source.disables("LIMIT")
+    if limited and model.tendon_invweight0[tendon] < 1e-9:
+        source.report_unsupported("limit", place, "its range: no joint changes its length at qpos0")
+        limited = False
     stiffness = 0.0 if source.disables("SPRING") else float(model.tendon_stiffness[tendon])
     damping = 0.0 if source.disables("DAMPER") else float(model.tendon_damping[tendon])
     if min(stiffness, damping) < 0.0:
@@ -204,4 +207,4 @@ def _limit_stiffness(source: MjcfSource, tendon: int) -> float:
         stiffness = 1.0 / (impedance * time * ratio) ** 2
     else:
         stiffness = -time / impedance**2
-    return impedance**2 * stiffness / ((1.0 - impedance) * max(float(model.tendon_invweight0[tendon]), 1e-15))
+    return impedance**2 * stiffness / ((1.0 - impedance) * float(model.tendon_invweight0[tendon]))
