@@ -11,16 +11,17 @@ from artix.contact.ground import Ground
 from artix.evaluation.devices import scan
 from artix.math.tangents import without_derivatives
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_count, check_type
+from artix.model.checks import check_count, check_known_state, check_type
 from artix.model.scene import Scene
 from artix.simulation.common.contact_memory import ContactMemory
-from artix.simulation.common.control import Control
+from artix.simulation.common.control import Control, check_known_control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.contacts import no_memory
 from artix.simulation.scene import (
     Controls,
     States,
     by_member,
+    check_known_members,
     check_scene_solver,
     scene_step,
     scene_step_with_contact_memory,
@@ -73,6 +74,8 @@ def rollout(
     """
     if num_steps is None and not jax.tree.leaves(control):
         raise ValueError("give num_steps, or a control with a leading axis over the steps")
+    check_known_state("state", state)
+    check_known_control(control)
     steps = (step, step_with_contact_memory)
     return _rollout(steps, articulation, state, control, dt, options, num_steps, ground)
 
@@ -122,7 +125,9 @@ def scene_rollout(
     check_type("scene", scene, Scene)
     check_scene_solver(options)
     steps = (scene_step, scene_step_with_contact_memory)
-    return _rollout(steps, scene, by_member("states", states), controls, dt, options, num_steps, ground)
+    starts = by_member("states", states)
+    check_known_members(starts, controls)
+    return _rollout(steps, scene, starts, controls, dt, options, num_steps, ground)
 
 
 def _rollout(

@@ -16,7 +16,7 @@ from artix.model.checks import as_time, check_state, check_type
 from artix.model.scene import Scene
 from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
-from artix.simulation.common.control import Control, check_control
+from artix.simulation.common.control import Control, check_control, check_known_control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import StepReport
 from artix.simulation.contacts import Memory, check_memory, has_pairs, held_by, touching_of
@@ -77,7 +77,7 @@ def step(
       >>> print(jnp.abs(artix.step(pendulum, level, holding, 0.01).joint_velocity).max() < 1e-4)
       True
     """
-    return _step(articulation, state, control, _time(articulation, dt, options, ground), options, ground)
+    return _step(articulation, state, control, _time(articulation, control, dt, options, ground), options, ground)
 
 
 @quantity
@@ -116,7 +116,7 @@ def step_and_report(
       >>> print(report.link_acceleration[0, :3], report.contacts.gap)
       [ 0.    0.   -9.81] [0.9]
     """
-    time = _time(articulation, dt, options, ground)
+    time = _time(articulation, control, dt, options, ground)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
     return _step_and_report(articulation, state, control, time, options, ground)
@@ -183,7 +183,7 @@ def step_with_contact_memory(
       >>> print(memory.impulse)  # 9.81 N for 0.005 s
       [[0.    0.    0.049]]
     """
-    time = _time(articulation, dt, options, ground)
+    time = _time(articulation, control, dt, options, ground)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no contacts: use artix.step, or solver='implicit', 'pgs' or 'tgs'")
     check_memory(memory, options)
@@ -282,9 +282,16 @@ def in_parts(
     return end, jax.tree.map(lambda each: each[-1], reports)
 
 
-def _time(articulation: Articulation, dt: float | Array, options: SolverOptions, ground: Ground | None) -> Array:
+def _time(
+    articulation: Articulation,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions,
+    ground: Ground | None,
+) -> Array:
     """Checks what must be known outside of the program, and returns the length of the step."""
     check_type("options", options, SolverOptions)
+    check_known_control(control)
     if ground is not None:
         check_ground(ground)
         check_rigid(articulation, ground, options)

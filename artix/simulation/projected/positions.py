@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.kinematics.angles import wrap_angles
 from artix.kinematics.bodies import joint_geometry, link_placements
-from artix.kinematics.configuration import wrap_angles
 from artix.kinematics.solve import joint_transforms
 from artix.kinematics.tree import by_body, joint_quaternions, where_spherical
 from artix.math import spatial
@@ -63,7 +63,7 @@ def advance(
 
 def to_state(articulation: Articulation, topology: Topology, configuration: Configuration, state: State) -> State:
     """The state with the configuration's positions and the velocities of ``state``, from which the step started."""
-    q = wrap_angles(topology, configuration.joint_position)
+    q = wrap_angles(articulation, configuration.joint_position)
     if topology.has_spherical:
         turned = spatial.quaternion_log(_joint_rotations(articulation, topology, configuration))
         q = where_spherical(topology, turned, q)
