@@ -41,7 +41,7 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t.
+    Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t, but for spherical joints of two axes.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")  # floating: six more numbers than joints
@@ -102,7 +102,8 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations of less than a half turn.
+    Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations of less than a half turn, but for spherical
+    joints of two axes.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")

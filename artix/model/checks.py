@@ -131,9 +131,10 @@ def check_quaternion(name: str, poses: Any, *, any_length: bool = False) -> None
     if values is None or values.shape[-1:] != (7,):
         return
     quaternions = values[..., 3:]
-    squares = np.einsum("...i,...i", quaternions, quaternions)
-    if (np.abs(squares - 1) < _QUATERNION_TOLERANCE).all():
+    # One quaternion is the common case, and the product of two vectors is faster than other sums.
+    if values.ndim == 1 and abs(quaternions.dot(quaternions) - 1) < _QUATERNION_TOLERANCE:
         return
+    squares = np.einsum("...i,...i", quaternions, quaternions)
     lengths = np.sqrt(squares).ravel()
     for wrong, fix in (
         (lengths == 0, "no rotation is (0, 0, 0, 1)"),
@@ -161,8 +162,10 @@ def check_known_state(name: str, state: State, *, any_length: bool = False) -> N
       state: the state, or several with leading axes.
       any_length: as for :func:`check_quaternion`.
     """
-    for field in ("root_pose", "root_velocity", "joint_position", "joint_velocity"):
-        check_finite(f"{name}.{field}", getattr(state, field), _DIVERGED)
+    check_finite(f"{name}.root_pose", state.root_pose, _DIVERGED)
+    check_finite(f"{name}.root_velocity", state.root_velocity, _DIVERGED)
+    check_finite(f"{name}.joint_position", state.joint_position, _DIVERGED)
+    check_finite(f"{name}.joint_velocity", state.joint_velocity, _DIVERGED)
     check_quaternion(f"{name}.root_pose", state.root_pose, any_length=any_length)
 
 
