@@ -86,6 +86,11 @@ def quantity(function: _Function) -> _Function:
       function: a function of pytrees whose results are arrays; the only errors it raises concern shapes and dtypes.
         Its arguments cannot be random keys.
 
+    Raises:
+      ValueError: from the decorated function, an argument is a :class:`~artix.State` whose values are known, and it has
+        a number that is not finite or a quaternion not of length 1. Within ``jax.jit``, ``jax.vmap`` and ``jax.grad``
+        values are not known, and what follows from a NaN is NaN.
+
     Examples:
       >>> @artix.quantity
       ... def height(articulation, state):
