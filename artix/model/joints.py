@@ -26,8 +26,8 @@ class JointType(enum.IntEnum):
     FIX = 0
     PRISMATIC = 1
     REVOLUTE = 2
-    """One rotation. While nothing counts its turns (no drive stiffness, limit, mimic joint or fixed tendon), the angle is
-    that of a wheel: steps keep it within [-2 pi, 2 pi] by steps of 4 pi, as PhysX does."""
+    """One rotation, which is that of a wheel while nothing counts its turns: no drive stiffness, limit,
+    mimic joint or fixed tendon. Its angle is kept within [-2 pi, 2 pi] by steps of 4 pi, as in PhysX."""
     REVOLUTE_UNWRAPPED = 3
     """One rotation, whose angle always counts turns."""
     SPHERICAL = 4
@@ -147,7 +147,10 @@ class Joint:
 
     @classmethod
     def revolute(cls, axis: Axis = Axis.TWIST, *, wrapped: bool = True, **options) -> Joint:
-        """One rotation about ``axis``; ``wrapped=False`` makes the angle count turns always (see :class:`JointType`)."""
+        """One rotation about ``axis``; ``wrapped=False`` makes its angle count turns always.
+
+        See *Angles* in the conventions.
+        """
         kind = JointType.REVOLUTE if wrapped else JointType.REVOLUTE_UNWRAPPED
         return cls(type=kind, axes=(axis,), **options)
 
