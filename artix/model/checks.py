@@ -112,7 +112,9 @@ def check_finite(name: str, value: Any, fix: str = "", *, infinite: bool = False
     if values is None or np.vdot(values, values) < np.inf:
         return
     wrong = np.isnan(values) if infinite else ~np.isfinite(values)
-    if not wrong.any():
+    config: Any = jax.config  # JAX declares its options from 0.12 on.
+    # There JAX calls the functions inside of a compiled one with values, and reports NaNs itself.
+    if not wrong.any() or config.jax_debug_nans or config.jax_disable_jit:
         return
     where = tuple(int(index) for index in np.argwhere(wrong)[0])
     at = f" at [{', '.join(map(str, where))}]" if where else ""
