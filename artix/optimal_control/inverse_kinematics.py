@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -165,7 +165,8 @@ def _warn_of_seeds_beyond_limits(articulation: artix.Articulation, positions: Ar
     beyond = (seeds < lower) | (seeds > upper)
     if beyond.any():
         seed, dof = np.argwhere(beyond)[0]
-        joint = articulation.topology.dof_names[dof]
+        topology: Any = articulation.topology
+        joint = topology.dof_names[dof]
         warnings.warn(
             f"seeds.joint_position: {beyond.any(axis=1).sum()} of {len(seeds)} seeds lie outside the joint limits and "
             f"start from the nearest position within them; seed {seed} has {joint!r} at {seeds[seed, dof]:.6g}, "

@@ -248,7 +248,7 @@ def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Proble
 
     Raises:
       TypeError: an argument is not an array, or has another dtype than the articulation.
-      ValueError: an array has the wrong shape, a known start is not finite, or bounds are wrong.
+      ValueError: an array has the wrong shape, a known start or guess is not finite, or bounds are wrong.
     """
     dynamics, nu, dtype = problem.dynamics, problem.dynamics.num_controls, problem.dynamics.articulation.dtype
     if isinstance(problem.start, artix.State):

@@ -61,8 +61,9 @@ def step(
       The state after the step.
 
     Raises:
-      ValueError: an array has the wrong shape; ``dt`` is negative; the solver is ``"rk4"`` and there are mimic joints,
-        loop joints or a ground; no shape can touch the ground; there are pairs of shapes and the solver is not
+      ValueError: an array has the wrong shape; a known state or control has a number that is not finite, or a
+        quaternion not of length 1; ``dt`` is negative; the solver is ``"rk4"`` and there are mimic joints, loop joints
+        or a ground; no shape can touch the ground; there are pairs of shapes and the solver is not
         ``"implicit"``; or the solver is ``"pgs"`` or ``"tgs"``, and a surface is not a plane, a shape is not a sphere,
         capsule or box, or one of them is compliant.
       TypeError: an array has another dtype than the articulation, or the articulation is padded but the solver or one

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import artix
 from artix import Control, FixedTendon, Joint, SolverOptions, TendonJoint, optimal_control
 from artix.kinematics.angles import wrap_angles
-from tests.support.usd_stages import body, joint, robot
+from tests.support import usd_stages
 
 INERTIA = 0.04
 STIFFNESS, DAMPING, DT = 40.0, 4.0, 2e-3
@@ -33,9 +33,9 @@ def wheels(count: int = 1, *, wrapped: bool = True, couple=None, dtype="float64"
     return builder.build(dtype)
 
 
-def at(robot_: artix.Articulation, position, velocity=0.0) -> artix.State:
-    state, n = artix.neutral_state(robot_), robot_.topology.num_dofs
-    position, velocity = (np.broadcast_to(np.asarray(x, robot_.dtype), (n,)) for x in (position, velocity))
+def at(robot: artix.Articulation, position, velocity=0.0) -> artix.State:
+    state, n = artix.neutral_state(robot), robot.topology.num_dofs
+    position, velocity = (np.broadcast_to(np.asarray(x, robot.dtype), (n,)) for x in (position, velocity))
     return state.replace(joint_position=jnp.asarray(position), joint_velocity=jnp.asarray(velocity))
 
 
@@ -80,12 +80,6 @@ def test_servos_follow_targets_through_many_turns(solver, start, ahead, speed, r
 SERVO = servo()
 
 
-def coupled(kind: str) -> artix.Articulation:
-    """Two wheels, the second of which follows the first by a mimic joint."""
-    compliant = {"natural_frequency": 30.0, "damping_ratio": 0.7} if kind == "compliant" else {}
-    return wheels(2, couple=lambda builder: builder.add_mimic("j1", "j0", gear_ratio=1.0, **compliant))
-
-
 @pytest.mark.parametrize("solver", ["implicit", "pgs"])
 @settings(max_examples=40)
 @given(
@@ -106,7 +100,7 @@ def test_followers_turn_with_their_reference(solver, multiplier, offset, start, 
     np.testing.assert_allclose(path.joint_velocity, [[speed, multiplier * speed]] * 400, atol=1e-9)
 
 
-MIMIC = coupled("hard")
+MIMIC = wheels(2, couple=lambda builder: builder.add_mimic("j1", "j0", gear_ratio=1.0))
 
 
 def tendon(builder: artix.ArticulationBuilder) -> None:
@@ -229,10 +223,10 @@ def test_joint_drift_counts_turns():
 def test_revolute_joints_of_usd_without_limits():
     """A drive in degrees; PhysX would turn back by two turns at 360 degrees."""
     drive = "float drive:angular:physics:stiffness = 2\nfloat drive:angular:physics:damping = 0.2\n"
-    stage = robot(
-        *(body("a"), body("b")),
-        joint("fix", None, "a", kind="Fixed"),
-        joint("j", "a", "b", drive, "Revolute", '"PhysicsDriveAPI:angular"'),
+    stage = usd_stages.robot(
+        *(usd_stages.body("a"), usd_stages.body("b")),
+        usd_stages.joint("fix", None, "a", kind="Fixed"),
+        usd_stages.joint("j", "a", "b", drive, "Revolute", '"PhysicsDriveAPI:angular"'),
     )
     hinge = artix.load_usd(stage, dtype="float64")
     assert hinge.topology.joint_types[1] is artix.JointType.REVOLUTE
@@ -246,8 +240,8 @@ def test_a_spherical_joint_of_one_axis_takes_the_shortest_way():
     """Its position is a rotation, at most half a turn: 3.2 rad is -3.08 rad."""
     builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0.0, 0.0, 0.0))
     builder.add_link(name="base")
-    joint_ = Joint.spherical((artix.Axis.SWING2,), drive=artix.Drive(stiffness=STIFFNESS, damping=DAMPING))
-    builder.add_link(0, joint_, mass=1.0, inertia=[INERTIA] * 3)
+    joint = Joint.spherical((artix.Axis.SWING2,), drive=artix.Drive(stiffness=STIFFNESS, damping=DAMPING))
+    builder.add_link(0, joint, mass=1.0, inertia=[INERTIA] * 3)
     ball = builder.build("float64")
     for solver in ("implicit", "pgs"):
         control = Control(drive_target=jnp.array([3.2]))
@@ -257,8 +251,8 @@ def test_a_spherical_joint_of_one_axis_takes_the_shortest_way():
 
 
 def test_which_joints_are_wheels():
-    def wraps(robot_: artix.Articulation) -> list[bool]:
-        return (wrap_angles(robot_, jnp.full(robot_.topology.num_dofs, 7.0)) != 7.0).tolist()
+    def wraps(robot: artix.Articulation) -> list[bool]:
+        return (wrap_angles(robot, jnp.full(robot.topology.num_dofs, 7.0)) != 7.0).tolist()
 
     assert wraps(WHEEL) == [True]
     assert wraps(wheels(wrapped=False)) == wraps(SERVO) == wraps(wheels(limits=[(-np.inf, 8.0)])) == [False]
@@ -267,11 +261,11 @@ def test_which_joints_are_wheels():
 
 
 def test_the_manifold_counts_what_steps_count():
-    for robot_, moved, apart in ((SERVO, 6.4, 14.0), (WHEEL, 6.4 - 2 * TURN, 14.0 - 2 * TURN)):
-        end = artix.integrate(robot_, at(robot_, 6.2), jnp.array([0.2]))
+    for robot, moved, apart in ((SERVO, 6.4, 14.0), (WHEEL, 6.4 - 2 * TURN, 14.0 - 2 * TURN)):
+        end = artix.integrate(robot, at(robot, 6.2), jnp.array([0.2]))
         np.testing.assert_allclose(end.joint_position, [moved], atol=1e-14)
-        np.testing.assert_allclose(artix.difference(robot_, at(robot_, 0.0), at(robot_, 14.0)), [apart], atol=1e-14)
-        half = artix.interpolate(robot_, at(robot_, 0.0), at(robot_, 14.0), 0.5)
+        np.testing.assert_allclose(artix.difference(robot, at(robot, 0.0), at(robot, 14.0)), [apart], atol=1e-14)
+        half = artix.interpolate(robot, at(robot, 0.0), at(robot, 14.0), 0.5)
         np.testing.assert_allclose(half.joint_position, [apart / 2], atol=1e-14)
 
 
