@@ -126,8 +126,9 @@ def scene_rollout(
     check_scene_solver(options)
     steps = (scene_step, scene_step_with_contact_memory)
     starts = by_member("states", states)
-    check_known_members(starts, controls)
-    return _rollout(steps, scene, starts, controls, dt, options, num_steps, ground)
+    forces = None if controls is None else by_member("controls", controls)
+    check_known_members(starts, forces or {})
+    return _rollout(steps, scene, starts, forces, dt, options, num_steps, ground)
 
 
 def _rollout(

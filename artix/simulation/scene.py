@@ -239,16 +239,17 @@ def _arguments(
     check_type("options", options, SolverOptions)
     if ground is not None:
         check_ground(ground)
-    starts, given = by_member("states", states), {} if controls is None else by_member("controls", controls)
-    check_known_members(starts, given)
-    return scene, starts, given, as_time(scene.articulations[0], dt), options, ground
+    starts = by_member("states", states)
+    forces = {} if controls is None else by_member("controls", controls)
+    check_known_members(starts, forces)
+    return scene, starts, forces, as_time(scene.articulations[0], dt), options, ground
 
 
-def check_known_members(states: States, controls: Mapping[str, Control] | None) -> None:
+def check_known_members(states: States, controls: Controls) -> None:
     """Refuses states and controls of members that are known and are nonsense."""
     for name, state in states.items():
         check_known_state(f"states[{name!r}]", state)
-    for name, control in (controls or {}).items():
+    for name, control in controls.items():
         check_known_control(control, f"controls[{name!r}]")
 
 
