@@ -26,6 +26,9 @@ os.environ.setdefault(
 # Kernels likewise; tests of kernels ask for the default.
 os.environ.setdefault("ARTIX_KERNEL_LEVEL", "0")
 
+# What a test compiles does not depend on what earlier runs have compiled; tests of kernels on disk name folders of their own.
+os.environ["ARTIX_CACHE"] = "0"
+
 import hypothesis
 import jax
 import numpy as np

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import artix
 from artix import envs, optimal_control, viewer
 from artix.cli.recordings import episode
-from artix.cli.training_files import LEARNED, config_of, load_header, load_policy
 from artix.envs.tasks.humanoid import HumanoidStand
+from artix.examples import policies
 
 #: The largest recording, with the player [bytes].
 MAX_BYTES = 2_000_000
@@ -41,9 +41,7 @@ def walk() -> Recording:
     one core. The arrows are its commands. Make your own with `artix play quadruped_velocity --html walk.html`.
     """
     task = envs.make("quadruped_velocity", episode_length=400)
-    path = LEARNED / "quadruped_velocity.npz"
-    policy = load_policy(path, task, config_of(load_header(path)))
-    states, options = episode(task, policy, seed=3)
+    states, options = episode(task, policies.load("quadruped_velocity"), seed=3)
     return Recording(task.articulation, states, task.dt, options, frames=(0, 130, 260, -1))
 
 

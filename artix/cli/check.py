@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from artix.cli.robot_source import check_robot
+from artix.cli.info import base_hint
+from artix.cli.robot_source import check_robot, load_robot
 from artix.cli.text import counted
 
 
@@ -22,9 +23,15 @@ def run_check(robot: str, **options: Any) -> int:
     for issue in issues:
         print(issue)
     errors = sum(issue.severity == "error" for issue in issues)
-    warnings = len(issues) - errors
+    warnings = sum(issue.severity == "warning" for issue in issues)
+    notes = len(issues) - errors - warnings
+    if not errors and robot.lower().endswith((".urdf", ".xacro")):  # Other formats say whether the base is fixed.
+        hint = base_hint(load_robot(robot, **{name: value for name, value in options.items() if name != "meshes"}))
+        if hint:
+            print(f"{robot}: {hint}")
     if not issues:
         print(f"{robot}: no problems found")
         return 0
-    print(f"{robot}: {counted(errors, 'error')}, {counted(warnings, 'warning')}")
+    also = f", {counted(notes, 'note')}" if notes else ""
+    print(f"{robot}: {counted(errors, 'error')}, {counted(warnings, 'warning')}{also}")
     return 1 if errors else 0

@@ -9,14 +9,16 @@ from typing import Any
 
 import jax
 
-from artix.cli.robot_source import check_robot, load_robot
-from artix.cli.text import CommandFailure, refused
+from artix.cli.names import did_you_mean, naming
+from artix.cli.not_converted import not_converted
+from artix.cli.robot_source import check_robot, description_path, load_robot
+from artix.cli.text import CommandFailure, counted, refused
 from artix.io.common.diagnostics import DescriptionError
-from artix.io.load import save
+from artix.io.load import SUFFIXES, save
 
 
 def run_convert(robot: str, output: str, **options: Any) -> int:
-    """Reads a robot in double precision, writes it, and prints all warnings and what the new format cannot express.
+    """Reads a robot in double precision, writes it, and prints all warnings and what is lost.
 
     Args:
       robot: path of a robot description, or the name of a built-in robot.
@@ -29,23 +31,32 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
     Raises:
       CommandFailure: the robot cannot be read, or the output cannot be written.
     """
+    suffix = Path(output).suffix.lower()
+    if suffix not in SUFFIXES:
+        known = [one for one in SUFFIXES if one != ".xacro"]
+        raise CommandFailure(
+            f"{output}: no writer for the suffix {suffix!r}{did_you_mean(suffix, known)}; choose from: "
+            f"{', '.join(known)}"
+        )
     issues = check_robot(robot, **options)
     if any(issue.severity == "error" for issue in issues):
         return refused(issues, f"{robot!r} has errors and was not converted")
+    left = not_converted(description_path(robot))  # Before the output may replace it.
     with _double_precision():
         articulation = load_robot(robot, **options)
         try:
-            warnings = save(articulation, output)
+            with naming(output):
+                warnings = save(articulation, output)
         except DescriptionError as error:
             return refused(error.issues, f"{robot!r} was not written")
         except (ValueError, ImportError) as error:
             raise CommandFailure(str(error)) from error
-        except OSError as error:
-            raise CommandFailure(f"{output!r} cannot be written: {error.strerror}") from error
     for issue in [*issues, *warnings]:
         print(issue)
     print(f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs", end="")
-    print(f"; {len(warnings)} features cannot be expressed in {Path(output).suffix}" if warnings else ", nothing lost")
+    lost = [f"{counted(len(warnings), 'feature')} cannot be expressed in {suffix}"] if warnings else []
+    lost += [f"not converted: {', '.join(left)}"] if left else []
+    print("; ".join(["", *lost]) if lost else ", nothing lost")
     return 0
 
 

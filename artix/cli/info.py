@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from artix.cli.robot_source import check_robot, load_robot
-from artix.cli.text import counted, quantity, refused, table
+from artix.cli.text import counted, printable, quantity, refused, table
 from artix.model.articulation import Articulation
 from artix.model.joints import Axis, JointType
 from artix.model.topology import Topology
@@ -27,7 +27,10 @@ def run_info(robot: str, **options: Any) -> int:
     if any(issue.severity == "error" for issue in issues):
         return refused(issues, f"{robot!r} has errors and was not loaded")
     articulation = load_robot(robot, **options)
+    hint = base_hint(articulation)
     print("\n\n".join([summary(articulation), tree_drawing(articulation), dof_table(articulation)]))
+    if hint:
+        print(f"\n{hint}")
     if issues:
         print("\n" + "\n".join(str(issue) for issue in issues))
     return 0
@@ -52,7 +55,20 @@ def summary(articulation: Articulation) -> str:
     )
     extras = [counted(len(names), noun) for names, noun in parts if names] + _joint_features(articulation)
     total = quantity(float(np.sum(np.asarray(articulation.link_mass, float))))
-    return f"{topology.name}: {', '.join([base, sizes, *extras])}\ntotal mass {total} kg"
+    return f"{printable(topology.name)}: {', '.join([base, sizes, *extras])}\ntotal mass {total} kg"
+
+
+def base_hint(articulation: Articulation) -> str | None:
+    """What to do if the base of an arm floats: of a robot with a single limb of several joints."""
+    topology = _static(articulation)
+    root = {0}
+    for link, above in enumerate(topology.parent):
+        if above in root and not topology.joint_axes[link]:
+            root.add(link)
+    limbs = sum(above in root and link not in root for link, above in enumerate(topology.parent))
+    if topology.fixed_base or limbs != 1 or topology.num_dofs < 2:
+        return None
+    return f"its base, {topology.link_names[0]!r}, floats; read an arm on a table with fixed_base=True (--fixed-base)"
 
 
 def tree_drawing(articulation: Articulation) -> str:
@@ -100,12 +116,19 @@ def dof_table(articulation: Articulation) -> str:
         )
         for dof, numbers in enumerate(limits)
     ]
-    heading = ("DOF", "name", "type", "axis", "lower", "upper", "effort", "velocity")
+    kinds = sorted(set(np.asarray(topology.dof_is_linear).tolist()))  # Turning before sliding.
+
+    def unit(turning: str, sliding: str) -> str:
+        return f"[{' or '.join((turning, sliding)[kind] for kind in kinds)}]"
+
+    angle, torque, speed = unit("rad", "m"), unit("N m", "N"), unit("rad/s", "m/s")
+    limits_of = (f"lower {angle}", f"upper {angle}", f"effort {torque}", f"velocity {speed}")
+    heading = ("DOF", "name", "type", "axis", *(limits_of if kinds else ()))
     return table(heading, rows, align="rlll")
 
 
 def _joint_features(articulation: Articulation) -> list[str]:
-    """How many DOFs have a drive, an envelope and friction."""
+    """How many DOFs have a drive, an envelope and friction; also that none has a drive or armature."""
     drive, friction = articulation.drive, articulation.friction
     active = (
         ((drive.stiffness > 0) | (drive.damping > 0), "driven DOF"),
@@ -113,7 +136,10 @@ def _joint_features(articulation: Articulation) -> list[str]:
         ((friction.static > 0) | (friction.viscous > 0), "DOF with friction"),
     )
     counts = [(int(np.sum(np.asarray(where))), noun) for where, noun in active]
-    return [counted(number, noun) for number, noun in counts if number]
+    without = ["no drive gains"] if articulation.topology.num_dofs and not counts[0][0] else []
+    if articulation.topology.num_dofs and not np.any(np.asarray(articulation.armature)):
+        without.append("no armature")
+    return [*without, *(counted(number, noun) for number, noun in counts if number)]
 
 
 def _static(articulation: Articulation) -> Topology:

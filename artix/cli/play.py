@@ -8,9 +8,10 @@ import jax
 import numpy as np
 
 from artix import envs
+from artix.cli.names import did_you_mean, naming
 from artix.cli.recordings import save_episode
 from artix.cli.text import CommandFailure, quantity, table
-from artix.cli.training_files import LEARNED, TrainingFiles, config_of, load_header, load_policy
+from artix.cli.training_files import TrainingFiles, load_header, load_policy
 from artix.examples import policies
 
 
@@ -34,7 +35,9 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
     if header["task"] not in envs.NAMES:
         raise CommandFailure(f"{str(path)!r} is for the task {header['task']!r}, which this version does not have")
     environment = envs.make(header["task"])
-    policy = load_policy(path, environment, config_of(header))
+    policy = load_policy(path, environment)
+    if not all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(policy)):
+        raise CommandFailure(f"{str(path)!r} holds numbers that are not finite: its training diverged; train again")
     found = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
     print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
     print(_statistics({name: np.asarray(value) for name, value in found.items()}))
@@ -44,14 +47,18 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
 
 
 def _file_of(checkpoint: str) -> Path:
+    """The file of a policy; the name of a task stands for its built-in one."""
     path = Path(checkpoint)
-    if not path.exists():
-        own = LEARNED / f"{_task(checkpoint)}.npz"
-        if not own.exists():
-            known = ", ".join(sorted(file.stem for file in LEARNED.glob("*.npz")))
-            raise CommandFailure(f"there is no checkpoint {checkpoint!r}; artix has built-in policies for: {known}")
-        return own
-    return TrainingFiles(path).policy if path.is_dir() else path
+    if path.exists():
+        return TrainingFiles(path).policy if path.is_dir() else path
+    task = _task(checkpoint)
+    if task not in policies.built_in():
+        known = policies.built_in()
+        raise CommandFailure(
+            f"there is no checkpoint {checkpoint!r}{did_you_mean(checkpoint, known)}; artix has built-in policies for: "
+            f"{', '.join(known)}"
+        )
+    return Path(task)
 
 
 def _task(name: str) -> str:
@@ -74,9 +81,8 @@ def _statistics(found: dict[str, np.ndarray]) -> str:
 
 def _save_html(path: str, environment: envs.Environment, policy: policies.Policy, seed: int) -> None:
     try:
-        save_episode(path, environment, policy, seed)
+        with naming(path):
+            save_episode(path, environment, policy, seed)
     except ImportError as error:
         raise CommandFailure(f"no animation: {error}") from error
-    except OSError as error:
-        raise CommandFailure(f"{path!r} cannot be written: {error.strerror or error}") from error
     print(f"\nanimation saved to {path}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from artix import robots
+from artix.cli.names import is_built_in, robot_file
 from artix.cli.text import CommandFailure
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.load import BINARY_SUFFIXES, SUFFIXES, check, load
@@ -16,7 +17,9 @@ from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.model.articulation import Articulation
 
 #: Options that only readers take, not checkers.
-_READER_OPTIONS = ("fixed_base", "body", "merge_fixed_joints")
+_READER_OPTIONS = ("body", "merge_fixed_joints")
+#: Suffixes of formats whose checkers do not take ``fixed_base``.
+_OTHERS = tuple(suffix for suffix in SUFFIXES if suffix not in (".urdf", ".xacro"))
 
 
 def description_path(robot: str) -> Path:
@@ -25,16 +28,7 @@ def description_path(robot: str) -> Path:
     Raises:
       CommandFailure: there is no such file, it is a directory, it is not text, or it cannot be read.
     """
-    if _is_built_in(robot):
-        return robots.path(robot)
-    path = Path(robot)
-    if not path.exists():
-        raise CommandFailure(
-            f"there is no file {robot!r} and no built-in robot of that name; choose from: {', '.join(robots.names())}"
-        )
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "no regular file"
-        raise CommandFailure(f"{robot!r} is {what}; give the path of a robot description")
+    path = robot_file(robot)
     if path.suffix.lower() in BINARY_SUFFIXES:
         return path
     try:
@@ -59,7 +53,8 @@ def check_robot(robot: str, **options: Any) -> list[Issue]:
       CommandFailure: as :func:`description_path`, an option does not fit the format, or its package is missing.
     """
     path = description_path(robot)
-    options = {name: value for name, value in options.items() if name not in _READER_OPTIONS}
+    left = (*_READER_OPTIONS, "fixed_base") if path.suffix.lower() in _OTHERS else _READER_OPTIONS
+    options = {name: value for name, value in options.items() if name not in left}
     return _explained(path, check if path.suffix.lower() in SUFFIXES else check_urdf, options)
 
 
@@ -72,7 +67,7 @@ def load_robot(robot: str, **options: Any) -> Articulation:
     """
     path = description_path(robot)
     reader: Callable[..., Articulation] = load if path.suffix.lower() in SUFFIXES else load_urdf
-    if _is_built_in(robot):
+    if is_built_in(robot):
         path, reader = Path(robot), robots.load
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DescriptionWarning)  # The command prints the issues themselves.
@@ -96,7 +91,3 @@ def _explained(path: Path, reader: Callable[..., _Result], options: dict[str, An
             raise
         option = unknown[1].replace("_", "-")
         raise CommandFailure(f"--{option} does not apply to the format of {str(path)!r}") from error
-
-
-def _is_built_in(robot: str) -> bool:
-    return robot in robots.names() and not Path(robot).exists()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import signal
 import sys
+import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -15,7 +19,6 @@ from artix import envs
 from artix.cli.recordings import save_episode
 from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
-    LEARNED,
     TrainingFiles,
     config_of,
     export_results,
@@ -30,6 +33,8 @@ from artix.cli.training_files import (
 from artix.examples import policies, ppo
 from artix.examples.ppo_settings import settings
 from artix.examples.warm_start import start_from
+
+_Item = TypeVar("_Item")
 
 #: Time between checkpoints, and between progress lines if the output is not a terminal [s].
 CHECKPOINT_PERIOD, LINE_PERIOD = 60.0, 10.0
@@ -49,7 +54,7 @@ def run_train(
       resume: whether to continue from the checkpoint in the folder.
 
     Returns:
-      0 if all steps were taken, 130 if training was interrupted and a checkpoint saved.
+      0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a checkpoint was saved.
 
     Raises:
       CommandFailure: the task is unknown, the checkpoint cannot be used, or the results cannot be written.
@@ -96,8 +101,7 @@ def run_train(
 def _started(begins_with: str, environment: envs.Environment, config: ppo.Config) -> ppo.Training:
     """A training run that starts from a built-in policy."""
     print(f"starting from the built-in policy for {begins_with} ...")
-    path = LEARNED / f"{begins_with}.npz"
-    policy = load_policy(path, envs.make(begins_with), config_of(load_header(path)))
+    policy = load_policy(begins_with, envs.make(begins_with))
     return start_from(policy, environment, config, jax.device_count())
 
 
@@ -112,34 +116,75 @@ def _train(
 ) -> int:
     before = rows[-1][1] if rows else 0.0
     print(f"{task}: {rate(steps)} steps in {config.num_envs} environments, saved in {files.folder}/; compiling ...")
-    progress, last_saved, report, interrupted = _Progress(steps), time.perf_counter(), None, False
+    progress, last_saved, report, status = _Progress(steps), time.perf_counter(), None, 0
     try:
-        for now, report in ppo.train(environment, config, steps=steps, training=training):
-            training = now
+        iterations = ppo.train(environment, config, steps=steps, training=training)
+        for training, report in _until_terminated(iterations):
             report["seconds"] += before
             rows.append([report[name] for name in ("steps", "seconds", "return", "fall", "noise")])
             progress.show(report)
             if time.perf_counter() - last_saved > CHECKPOINT_PERIOD:
                 _save_or_say(files, training, header_of(task, config, report), rows, progress)
                 last_saved = time.perf_counter()
-    except KeyboardInterrupt:
-        interrupted = True
+    except KeyboardInterrupt as interrupt:
+        status = 143 if isinstance(interrupt, _Terminated) else 130
     except FloatingPointError as error:
         raise CommandFailure(str(error)) from error
     progress.end()
     if training is None or report is None:
-        print("interrupted before the first iteration" if interrupted else "nothing left to do")
-        return 130 if interrupted else 0
-    try:
-        _save_all(files, training, header_of(task, config, report), rows)
-        is_recorded = not interrupted and _record(files, environment, ppo.policy_of(training, config), config.seed)
-    except OSError as error:
-        raise CommandFailure(f"{str(files.folder)!r} cannot be written: {error.strerror or error}") from error
-    if interrupted:
-        print(f"interrupted; continue with: artix train {task} --resume --output {files.folder}")
-        return 130
+        print("interrupted before the first iteration" if status else "nothing left to do")
+        return status
+    files = _save_somewhere(files, training, header_of(task, config, report), rows)
+    if status:
+        print(f"interrupted; continue with: artix train {task} --resume --steps {steps} --output {files.folder}")
+        return status
+    is_recorded = _record(files, environment, ppo.policy_of(training, config), config.seed)
     print(f"to see the result: {f'open {files.recording}' if is_recorded else f'artix play {files.policy}'}")
     return 0
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, by which batch systems and containers end a process, asks for the same as Ctrl-C."""
+
+
+def _until_terminated(iterations: Iterator[_Item]) -> Iterator[_Item]:
+    """The items, until SIGTERM raises :class:`_Terminated`. Only the main thread may handle signals."""
+
+    def terminate(*_: Any) -> None:
+        raise _Terminated
+
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, terminate) if is_main else None
+    try:
+        yield from iterations
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _save_somewhere(
+    files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: list[list[float]]
+) -> TrainingFiles:
+    """Saves the results of a training run. If its folder cannot be written, a new temporary one takes its place.
+
+    Returns:
+      The files that were written.
+
+    Raises:
+      CommandFailure: neither folder can be written.
+    """
+    try:
+        _save_all(files, training, header, rows)
+        return files
+    except OSError as error:
+        print(f"artix: {str(files.folder)!r} cannot be written: {error.strerror or error}", file=sys.stderr)
+    try:
+        files = TrainingFiles(Path(tempfile.mkdtemp(prefix=f"artix-{header['task']}-")))
+        _save_all(files, training, header, rows)
+        return files
+    except OSError as error:
+        where = f"the temporary folder {tempfile.gettempdir()!r} cannot be written either"
+        raise CommandFailure(f"{where}: {error.strerror or error}; TMPDIR names another") from error
 
 
 def _save_all(files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: list[list[float]]) -> None:
@@ -153,8 +198,8 @@ def _record(files: TrainingFiles, environment: envs.Environment, policy: policie
     """Records an episode of the policy, if the viewer is installed."""
     try:
         save_episode(files.recording, environment, policy, seed + 1)
-    except ImportError as error:
-        print(f"no {files.recording.name}: {error}")
+    except (ImportError, OSError) as error:
+        print(f"no {files.recording.name}: {getattr(error, 'strerror', None) or error}")
         return False
     return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,7 @@ import jax
 from artix import envs
 from artix.cli.text import CommandFailure
 from artix.examples import policies, ppo
-
-#: Folder of the built-in policies.
-LEARNED = Path(policies.__file__).parent / "checkpoints"
+from artix.io.common.atomic_file import write_atomically
 
 #: Columns of the learning curve.
 COLUMNS = ("steps", "seconds", "return", "fall", "noise")
@@ -72,8 +71,9 @@ def save_checkpoint(files: TrainingFiles, training: ppo.Training, header: dict[s
     """
     config = config_of(header)
     policies.save(files.checkpoint, {"training": training, "policy": ppo.policy_of(training, config)}, **header)
-    with files.rows.open("w", newline="") as file:
-        csv.writer(file).writerows([COLUMNS, *rows])
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows([COLUMNS, *rows])
+    write_atomically(files.rows, lambda part: part.write_text(table.getvalue(), newline=""))
 
 
 def load_training(files: TrainingFiles, environment: envs.Environment, config: ppo.Config) -> ppo.Training:
@@ -90,11 +90,23 @@ def load_training(files: TrainingFiles, environment: envs.Environment, config: p
 
 
 def load_rows(files: TrainingFiles, before: float) -> list[list[float]]:
-    """Loads the learning curve up to a number of steps; empty if there is none."""
+    """Loads the learning curve up to a number of steps; empty if there is none.
+
+    Raises:
+      CommandFailure: the table is damaged.
+    """
     if not files.rows.exists():
         return []
-    with files.rows.open(newline="") as file:
-        rows = [[float(x) for x in row] for row in list(csv.reader(file))[1:]]
+    try:
+        with files.rows.open(newline="") as file:
+            header, *lines = csv.reader(file)
+        rows = [[float(x) for x in row] for row in lines]
+    except (OSError, ValueError) as error:
+        raise CommandFailure(f"cannot resume: {str(files.rows)!r} is damaged: {error}; move it away") from error
+    if tuple(header) != COLUMNS or any(len(row) != len(COLUMNS) for row in rows):
+        raise CommandFailure(
+            f"cannot resume: {str(files.rows)!r} is damaged: expected the columns {', '.join(COLUMNS)}; move it away"
+        )
     return [row for row in rows if row[0] <= before]
 
 
@@ -115,17 +127,24 @@ def load_header(path: Path) -> dict[str, Any]:
     return header
 
 
-def load_policy(path: Path, environment: envs.Environment, config: ppo.Config) -> policies.Policy:
-    """Loads the policy from a checkpoint or from a policy file.
+def load_policy(path: Path | str, environment: envs.Environment) -> policies.Policy:
+    """Loads the policy from a checkpoint, from a policy file, or by the name of a task with a built-in one.
 
     Raises:
-      CommandFailure: the file is damaged or for another task.
+      CommandFailure: the file is damaged, or its policy has other observations or actions than the environment.
     """
-    like = jax.eval_shape(lambda: ppo.policy_of(ppo.start(environment, config, 1), config))
     try:
-        return policies.load(path, {"policy": like})["policy"]
+        policy = policies.load(path)
     except (OSError, ValueError) as error:
         raise CommandFailure(str(error)) from error
+    obs = jax.eval_shape(environment.reset, jax.random.key(0)).obs
+    expected = ((obs["state"] if isinstance(obs, dict) else obs).shape, environment.action_size)
+    if (policy.observed.mean.shape, policy.action_size) != expected:
+        raise CommandFailure(
+            f"the policy in {str(path)!r} does not fit {environment.name}: it takes {policy.observed.mean.size} "
+            f"observations and returns {policy.action_size} actions, the task has {expected[0][0]} and {expected[1]}"
+        )
+    return policy
 
 
 def config_of(header: dict[str, Any]) -> ppo.Config:
@@ -147,9 +166,11 @@ def export_results(files: TrainingFiles, training: ppo.Training, header: dict[st
     policy = jax.device_get(ppo.policy_of(training, config_of(header)))
     policies.save(files.policy, {"policy": policy}, **header)
     try:
-        files.exported.write_bytes(policies.export(policy))
+        exported = policies.export(policy)
     except ImportError as error:
         print(f"no {files.exported.name}: {error}")
+        return
+    write_atomically(files.exported, lambda part: part.write_bytes(exported))
 
 
 def save_curve(files: TrainingFiles, rows: Sequence[Sequence[float]], title: str) -> None:
@@ -168,4 +189,4 @@ def save_curve(files: TrainingFiles, rows: Sequence[Sequence[float]], title: str
     axes.plot([row[0] / 1e6 for row in shown], [row[2] for row in shown], color="tab:blue")
     axes.set(xlabel="environment steps [million]", ylabel="mean return of episodes", title=title)
     axes.grid(alpha=0.3)
-    figure.savefig(files.curve, dpi=120)
+    write_atomically(files.curve, lambda part: figure.savefig(part, dpi=120))

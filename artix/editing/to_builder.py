@@ -70,7 +70,7 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
         builder.add_frame(name, topology.creation_index[link], pose)
     _add_couplings(builder, topology, arrays)
     for k, shape in enumerate(topology.geometries):
-        geometry = _geometry(topology.geometries, arrays.geometry, k)
+        geometry = geometry_at(topology.geometries, arrays.geometry, k)
         builder.add_geometry(topology.creation_index[shape.link], geometry, shape.name)
     for pair in topology.geometry_pairs:
         builder.add_geometry_pair(*pair)
@@ -184,7 +184,8 @@ def _loop_joint(topology: Topology, arrays: LoopJoints, number: int) -> LoopJoin
     )
 
 
-def _geometry(structures: tuple[GeometryStructure, ...], arrays: Geometries, number: int) -> Geometry:
+def geometry_at(structures: tuple[GeometryStructure, ...], arrays: Geometries, number: int) -> Geometry:
+    """The description of one shape, from its structure and the arrays of all."""
     shape = structures[number]
     first = sum(other.num_points for other in structures[:number])
     return Geometry(

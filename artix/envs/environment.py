@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
 from artix.envs import random_numbers
@@ -219,6 +220,8 @@ class Environment:
         end = evaluated(self._static, step, state.articulation_state, is_finite, steps)
         info = {"truncation": end.truncation, "steps": end.steps, "key": key, "randomized": randomized}
         info["contact_memory"] = end.contact_memory
+        if "final_obs" in state.info:  # A state of an environment with automatic resets keeps its structure.
+            info["final_obs"] = end.obs
         return EnvState(end.state, end.obs, end.reward, end.done, end.metrics, info | end.memory)
 
     def model(
@@ -250,7 +253,7 @@ class Environment:
                 "environment is one robot: use jax.vmap over batches"
             )
         action = jnp.asarray(action, self.articulation.dtype)
-        if not isinstance(action, jax.core.Tracer) and not bool(jnp.all(jnp.isfinite(action))):
+        if not isinstance(action, jax.core.Tracer) and not np.isfinite(np.asarray(action)).all():
             raise ValueError(f"{self.name}: the action must be finite; found {action}")
         return action
 

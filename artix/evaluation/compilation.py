@@ -246,6 +246,8 @@ def refuse(what: str, why: str) -> None:
         why += (
             "; smaller ones have kernels: leave loops over steps to jax.lax.scan, and contacts out that do not matter"
         )
+    elif "random_" in why or why.endswith("scalars of uint32"):
+        why += "; random numbers have no kernel: draw them outside of the function, and pass them as an argument"
     if why and what not in _refused:
         _refused.add(what)
         _log.warning("artix: %s is evaluated by XLA, not by a kernel: %s", what, why)

@@ -1,10 +1,13 @@
-"""Compiled kernels on disk, next to JAX's persistent compilation cache, for other processes to use."""
+"""Compiled kernels on disk, in the user's cache folder, for other processes to use."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import logging
 import os
 import stat
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -12,23 +15,54 @@ from typing import Any
 
 import jax
 
+_log = logging.getLogger("artix")
+
 _MAGIC = b"artix kernel 1\n"
 _MAX_BYTES = 512 * 2**20
+
+
+def cache_folder() -> Path | None:
+    """The folder of what artix keeps between processes; ``None`` if it keeps nothing.
+
+    The environment variable ``ARTIX_CACHE`` names it, or turns it off with ``0``. Otherwise it is ``artix-kernels``
+    beside JAX's compiled programs if ``jax.config.jax_compilation_cache_dir`` is set, else ``artix`` in the user's
+    cache folder.
+    """
+    name = os.environ.get("ARTIX_CACHE", "")
+    if name:
+        return None if name == "0" else Path(name).expanduser()
+    config: Any = jax.config  # JAX declares its options from 0.12 on.
+    if not config.jax_enable_compilation_cache:
+        return None
+    if config.jax_compilation_cache_dir and "://" not in str(config.jax_compilation_cache_dir):
+        return Path(config.jax_compilation_cache_dir) / "artix-kernels"
+    try:
+        return _user_cache() / "artix"
+    except RuntimeError:  # The user has no home.
+        return None
+
+
+def _user_cache() -> Path:
+    """Where programs of this platform keep what they can make again."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(folder) if os.path.isabs(folder) else Path.home() / ".cache"
 
 
 class KernelFiles:
     """Files of object code by name, each with a digest of its content, readable by their owner only.
 
-    They are in ``artix-kernels`` inside ``jax.config.jax_compilation_cache_dir``; if that is not set, nothing is
-    stored. Files that are corrupt, or that another user owns or could have written, are never read.
+    They are in :func:`cache_folder`. Files that are corrupt, or that another user owns or could have written, are never
+    read.
     """
 
     @property
     def folder(self) -> Path | None:
         """The folder of the files; ``None`` if nothing is stored."""
-        config: Any = jax.config  # JAX declares its options from 0.12 on.
-        cache, enabled = config.jax_compilation_cache_dir, config.jax_enable_compilation_cache
-        return Path(cache) / "artix-kernels" if cache and enabled and "://" not in str(cache) else None
+        return cache_folder()
 
     def read(self, name: str) -> bytes | None:
         """The object code of that name, or ``None``."""
@@ -37,10 +71,12 @@ class KernelFiles:
             return None
         try:
             if not _is_private(folder):
+                _say_refused(folder)
                 return None
             descriptor = os.open(folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
             with os.fdopen(descriptor, "rb") as file:
                 if not _is_own(os.fstat(file.fileno())):
+                    _say_refused(folder)
                     return None
                 content = file.read()
         except OSError:
@@ -59,6 +95,7 @@ class KernelFiles:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not _is_private(folder):
+                _say_refused(folder)
                 return
             descriptor, path = tempfile.mkstemp(dir=folder)
             try:
@@ -82,6 +119,15 @@ def _is_own(status: os.stat_result) -> bool:
 
 def _is_private(folder: Path) -> bool:
     return _is_own(folder.lstat()) and stat.S_ISDIR(folder.lstat().st_mode)
+
+
+@functools.cache  # Once, and not for every kernel.
+def _say_refused(folder: Path) -> None:
+    _log.warning(
+        "kernels in %s are not used, so each process compiles its own: the folder or a file in it belongs to another "
+        "user, or others may write to it; remove the folder or set ARTIX_CACHE to one of your own",
+        folder,
+    )
 
 
 def _forget_oldest(folder: Path) -> None:

@@ -13,7 +13,7 @@ import os
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import flax
 import jax
@@ -22,10 +22,12 @@ import numpy as np
 from flax import linen
 
 from artix.envs import Environment, EnvState, autoreset
+from artix.io.common.atomic_file import write_atomically
 
 Array = jax.Array
 Tree = TypeVar("Tree")
 _HEADER = "header.json"
+_BUILT_IN = Path(__file__).parent / "checkpoints"
 
 
 class Network(linen.Module):
@@ -108,14 +110,23 @@ class Observed(flax.struct.PyTreeNode):
         return Observed(count, mean, variance)
 
 
-class Policy(flax.struct.PyTreeNode):
+class Policy(flax.struct.PyTreeNode, eq=False):
     """A trained policy, which maps an observation to an action.
+
+    ``jax.jit(policy)`` compiles its numbers in. To change them without compiling again, pass the policy as an argument:
+    ``jax.jit(Policy.__call__)(policy, obs)``. Two policies are equal only if they are the same object.
 
     Attributes:
       parameters: parameters of its network.
       observed: statistics that normalise the policy's observations.
       layers: sizes of the hidden layers.
       action_size: the number of actions.
+
+    Example:
+      >>> from artix.examples import policies
+      >>> policy = policies.load("arm_reach")
+      >>> jax.jit(policy)(jnp.zeros((3, 43), "float32")).shape
+      (3, 7)
     """
 
     parameters: Any
@@ -197,40 +208,52 @@ def save(path: str | os.PathLike[str], tree: Any, **header: Any) -> None:
     named[_HEADER] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     content = io.BytesIO()
     np.savez_compressed(content, **named)
-    part = Path(f"{os.fspath(path)}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    write_atomically(path, lambda part: part.write_bytes(content.getbuffer()))
 
 
-def load(path: str | os.PathLike[str], like: Tree) -> Tree:
-    """Loads a tree from a file. The file may hold more.
+@overload
+def load(path: str | os.PathLike[str]) -> Policy: ...
+
+
+@overload
+def load(path: str | os.PathLike[str], like: Tree) -> Tree: ...
+
+
+def load(path: str | os.PathLike[str], like: Any = None) -> Any:
+    """Loads a policy, or another tree of arrays, from a file.
 
     Args:
-      path: a file that :func:`save` wrote.
-      like: a tree of the same structure, with arrays or ``jax.ShapeDtypeStruct`` as leaves.
+      path: a file that :func:`save` wrote, such as ``policy.npz`` or ``checkpoint.npz`` of ``artix train``; or the name
+        of a task with a built-in policy (:func:`built_in`), if there is no such file.
+      like: a tree of the same structure, with arrays or ``jax.ShapeDtypeStruct`` as leaves. The file may hold more.
+        Without it, the file's policy is loaded.
 
     Returns:
-      The tree with the arrays of the file.
+      The policy, or the tree with the arrays of the file.
 
     Raises:
-      ValueError: the file was not written by :func:`save`, is damaged, or has no array of this name and shape.
+      FileNotFoundError: there is neither such a file nor a built-in policy of that name.
+      ValueError: the file was not written by :func:`save`, is damaged, holds no policy, or has no array of a name and
+        shape in ``like``.
+
+    Example:
+      >>> from artix.examples import policies
+      >>> policy = policies.load("quadruped_velocity")
+      >>> policy.action_size
+      12
     """
-    found = _read(path)
+    path = _file_of(path)
+    if like is None:
+        return _policy_in(path)
+    arrays = _read(path)
 
     def one(where: Any, leaf: Any) -> Any:
         name = _name(where)
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         wanted = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
-        if name not in found:
+        if name not in arrays:
             raise ValueError(f"{os.fspath(path)!r} has no array {name!r}; it is from another kind of training or task")
-        value = found[name]
+        value = arrays[name]
         if value.shape != wanted.shape or value.dtype != wanted.dtype:
             expected, was = f"{wanted.dtype}{list(wanted.shape)}", f"{value.dtype}{list(value.shape)}"
             raise ValueError(
@@ -243,7 +266,18 @@ def load(path: str | os.PathLike[str], like: Tree) -> Tree:
 
 def load_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The header that :func:`save` was given. Raises the same errors as :func:`load`."""
-    return json.loads(_read(path)[_HEADER].tobytes())
+    return json.loads(_read(_file_of(path))[_HEADER].tobytes())
+
+
+def built_in() -> tuple[str, ...]:
+    """The tasks whose trained policies come with artix; :func:`load` takes their names.
+
+    Example:
+      >>> from artix.examples import policies
+      >>> "quadruped_velocity" in policies.built_in()
+      True
+    """
+    return tuple(sorted(path.stem for path in _BUILT_IN.glob("*.npz")))
 
 
 def export(policy: Policy) -> bytes:
@@ -269,6 +303,35 @@ def export(policy: Policy) -> bytes:
     return bytes(exported.serialize())
 
 
+def _file_of(path: str | os.PathLike[str]) -> Path:
+    """The file of that path, or of the built-in policy of that name."""
+    file = Path(path)
+    if file.exists() or str(path) not in built_in():
+        return file
+    return _BUILT_IN / f"{path}.npz"
+
+
+def _policy_in(path: Path) -> Policy:
+    """The policy that a file holds, alone or beside a training run. Its shapes follow from its arrays."""
+    arrays = _read(path)
+    prefix = "policy/" if any(name.startswith("policy/") for name in arrays) else ""
+    parameters: dict[str, Any] = {}
+    for name, value in arrays.items():
+        if name.startswith(f"{prefix}parameters/"):
+            *folders, leaf = name.removeprefix(f"{prefix}parameters/").split("/")
+            branch = parameters
+            for folder in folders:
+                branch = branch.setdefault(folder, {})
+            branch[leaf] = jnp.asarray(value)
+    statistics = [arrays.get(f"{prefix}observed/{name}") for name in ("count", "mean", "variance")]
+    layers = parameters.get("params", {})
+    names = [f"Dense_{index}" for index in range(len(layers))]
+    if not layers or set(layers) != set(names) or any(value is None for value in statistics):
+        raise ValueError(f"{os.fspath(path)!r} holds no policy; name the structure of what it holds with like=")
+    sizes = [layers[name]["kernel"].shape[1] for name in names]
+    return Policy(parameters, Observed(*(jnp.asarray(value) for value in statistics)), tuple(sizes[:-1]), sizes[-1])
+
+
 def _name(where: Any) -> str:
     return jax.tree_util.keystr(where, simple=True, separator="/")
 
@@ -284,10 +347,10 @@ def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         raise ValueError(f"{os.fspath(path)!r} is not a checkpoint, or is damaged: it is not a NumPy archive (.npz)")
     try:
         with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
     except (ValueError, EOFError, zipfile.BadZipFile, zipfile.error, KeyError, AttributeError) as error:
         reason = "it holds Python objects" if "allow_pickle" in str(error) else error
         raise ValueError(f"{os.fspath(path)!r} is not a checkpoint, or is damaged: {reason}") from error
-    if not isinstance(found.get(_HEADER), np.ndarray):  # The archive of a robot has one that is text.
+    if not isinstance(arrays.get(_HEADER), np.ndarray):  # The archive of a robot has one that is text.
         raise ValueError(f"{os.fspath(path)!r} is not a checkpoint: it has no array {_HEADER!r}")
-    return found
+    return arrays

@@ -29,6 +29,15 @@ def check_floating(dtype: Any) -> None:
         raise TypeError(f"dtype: expected a floating-point type such as float32, found {dtype}")
 
 
+def unmasked(x: Any) -> Any:
+    """The argument; raises ``TypeError`` if it is a masked array of NumPy, whose mask every conversion drops."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            "masked arrays are refused, as their masks would be lost; convert them with array.filled(value)"
+        )
+    return x
+
+
 def device_array(x: Any, dtype: Any = None) -> Array:
     """``jnp.asarray`` of a copy, without compiling anything for values that are known.
 
@@ -38,8 +47,11 @@ def device_array(x: Any, dtype: Any = None) -> Array:
     Args:
       x: an array of JAX (traced or not) or NumPy, a number, or nested sequences of numbers.
       dtype: as for ``jnp.asarray``.
+
+    Raises:
+      TypeError: it is a masked array of NumPy.
     """
-    if not is_known(x) or (isinstance(x, Array) and dtype in (None, x.dtype)):
+    if not is_known(unmasked(x)) or (isinstance(x, Array) and dtype in (None, x.dtype)):
         return jnp.asarray(x, dtype)
     with np.errstate(over="ignore"):  # What is beyond the range of dtype becomes infinite, as in JAX.
         known = np.array(x, dtype)  # A copy, which JAX may keep without another one.

@@ -24,6 +24,12 @@ _DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _BATCH = "the function takes one articulation and one state; use jax.vmap over batches"
 
 
+_BASE = (
+    "; the base of this robot floats, and the first six numbers are the base's; if it should be fixed, read the robot "
+    "with fixed_base=True"
+)
+
+
 def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, meaning: str) -> None:
     """Raises unless ``value`` is an array of exactly this shape and dtype.
 
@@ -39,6 +45,8 @@ def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, mea
         )
     if found != shape:
         hint = f"; {_BATCH}" if len(found) > len(shape) else ""
+        if meaning == "nv" and len(found) == 1 and found[0] + 6 == shape[0]:
+            hint = _BASE
         raise ValueError(f"{name}: expected shape {shape} ({meaning}), found {found}{hint}")
     if value.dtype != dtype:
         raise TypeError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from artix.model.couplings import LoopJointStructure
 from artix.model.forests import ancestor_mask, read_only
-from artix.model.geometry import GeometryStructure
+from artix.model.geometry import Geometry, GeometryStructure
 from artix.model.joints import Axis, JointType
 from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
 
@@ -35,12 +35,13 @@ class LinkTree:
     geometries: tuple[GeometryStructure, ...] = ()
     geometry_pairs: tuple[tuple[str, str], ...] = ()
     name: str = "articulation"
+    drawn_shapes: tuple[tuple[str, Geometry], ...] = dataclasses.field(default=(), compare=False)
 
     # --- identity -----------------------------------------------------------------------------------------------
 
     @cached_property
     def _content(self) -> tuple:
-        return tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+        return tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.compare)
 
     @cached_property
     def _hash(self) -> int:

@@ -45,6 +45,8 @@ class Topology(LinkTree):
       geometries: static structure of the shapes on links, ordered by the links.
       geometry_pairs: pairs of names of shapes that collide with each other.
       name: the articulation's name.
+      drawn_shapes: names of links and shapes on them, as a viewer draws them where :func:`artix.select_geometry` left
+        some out of contact; not compared, and lost in files.
 
     Examples:
       >>> topology = artix.robots.load("arm7").topology

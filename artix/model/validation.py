@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from artix.math.arrays import unmasked
+
 
 def check_fields(
     owner: object,
@@ -46,7 +48,7 @@ def is_index(value: object) -> bool:
 
 def number(value: object, where: str) -> float:
     """One real number; raises ``ValueError`` for anything else."""
-    array = np.asarray(value)
+    array = np.asarray(unmasked(value))
     if array.shape != () or array.dtype.kind not in "fiub":
         raise ValueError(f"{where} must be one number; found {value!r}")
     return float(array)
@@ -54,7 +56,7 @@ def number(value: object, where: str) -> float:
 
 def finite_array(value: npt.ArrayLike, shape: tuple[int, ...], where: str) -> np.ndarray:
     """An array of exactly this shape with finite numbers only."""
-    array = np.asarray(value, float)
+    array = np.asarray(unmasked(value), float)
     if array.shape != shape:
         raise ValueError(f"{where}: expected shape {shape}, found {array.shape}")
     if not np.all(np.isfinite(array)):
@@ -81,7 +83,7 @@ def rotational_inertia(value: npt.ArrayLike | None, mass: float, where: str) -> 
     """
     if value is None:
         return np.zeros((3, 3))
-    array = np.asarray(value, float)
+    array = np.asarray(unmasked(value), float)
     array = finite_array(np.diag(array) if array.shape == (3,) else array, (3, 3), f"{where}: inertia")
     if np.abs(array - array.T).max() > inertia_rounding(mass, array):
         raise ValueError(f"{where}: the inertia must be symmetric; found {array.tolist()}")

@@ -27,7 +27,7 @@ class InverseKinematics(NamedTuple):
     """The result of :func:`inverse_kinematics`.
 
     Attributes:
-      state: the best configuration found, at rest.
+      state: the configuration, at rest.
       position_error: largest distance of a frame from its target [m], [].
       rotation_error: largest angle of a frame from its target [rad], [].
       solved: whether both are within the tolerances, [] of bool.
@@ -55,6 +55,7 @@ def inverse_kinematics(
     targets: Array,
     seeds: artix.State,
     *,
+    near: artix.State | None = None,
     rotation_weight: float | Array = 0.3,
     iterations: int = 30,
     position_tolerance: float = 1e-4,
@@ -63,7 +64,9 @@ def inverse_kinematics(
     """Finds a configuration within the joint limits by damped least squares, from several seeds at once.
 
     Levenberg-Marquardt on the Gauss-Newton matrix of closed-form Jacobians. A joint at a limit that would leave it is
-    held there. Nakamura and Hanafusa, *Inverse kinematic solutions with singularity robustness for robot manipulator
+    held there. Of the seeds that reach the targets, the one that ends nearest to a posture counts. So a path that
+    starts each search from the last result, as first of the seeds, is followed without jumps to another posture.
+    Nakamura and Hanafusa, *Inverse kinematic solutions with singularity robustness for robot manipulator
     control*, 1986; Marquardt 1963. Use ``jax.vmap`` over targets.
 
     *Derivatives*, in both modes, are implicit: those of the configuration by targets and by the numbers of the
@@ -80,6 +83,8 @@ def inverse_kinematics(
       targets: their world poses, position [m] and quaternion xyzw, shape [F, 7].
       seeds: S configurations to start from, each array with a leading axis [S]; ``jax.vmap`` of
         :func:`artix.random_state` makes random ones within the limits.
+      near: the preferred posture; the first seed if ``None``. Nearness is the length of :func:`artix.difference`, in
+        which a metre counts as a radian.
       rotation_weight: weight of a radian relative to a metre [m], one number for all frames; 0 for positions only,
         which ignores ``rotation_tolerance``.
       iterations: number of iterations; there is no test of convergence.
@@ -87,7 +92,8 @@ def inverse_kinematics(
       rotation_tolerance: angle [rad] below which it does.
 
     Returns:
-      The configuration with the least weighted error, and whether that error is small enough.
+      Of the configurations that reach the targets, the one nearest to ``near``; if there is none, the one with the
+      least weighted error.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -117,8 +123,12 @@ def inverse_kinematics(
         as_array(f"seeds.{field}", value, ("S", size), dtype, "with a leading axis over seeds")
         if len(value) != len(seeds.joint_position) or not len(value):
             raise ValueError(f"seeds.{field}: expected a row for each seed, at least one; found shape {value.shape}")
-    poses = {"targets": targets, "seeds.root_pose": seeds.root_pose}
-    for name, array in (poses | {"seeds.joint_position": seeds.joint_position}).items():
+    near = jax.tree.map(lambda leaf: leaf[0], seeds) if near is None else near
+    for field, size in (("root_pose", 7), ("joint_position", num_dofs)):
+        as_array(f"near.{field}", getattr(near, field), (size,), dtype, "one configuration")
+    poses = {"targets": targets, "seeds.root_pose": seeds.root_pose, "near.root_pose": near.root_pose}
+    positions = {"seeds.joint_position": seeds.joint_position, "near.joint_position": near.joint_position}
+    for name, array in (poses | positions).items():
         check_finite(name, array)
     for name, pose in poses.items():
         check_quaternion(name, pose)
@@ -127,7 +137,7 @@ def inverse_kinematics(
     if weight.ndim:
         raise ValueError(f"rotation_weight: expected one number for all frames; found shape {weight.shape}")
     given, wanted = articulation, targets
-    articulation, targets, seeds = without_derivatives((articulation, targets, seeds))
+    articulation, targets, seeds, near = without_derivatives((articulation, targets, seeds, near))
 
     def from_seed(seed: artix.State) -> tuple[artix.State, Array]:
         position = jnp.clip(seed.joint_position, articulation.joint_lower_limit, articulation.joint_upper_limit)
@@ -148,13 +158,20 @@ def inverse_kinematics(
         (state, _, cost), _ = jax.lax.scan(body, first, length=iterations)
         return state, cost
 
+    def judge(state: artix.State) -> tuple[Array, Array, Array]:
+        errors = _errors(articulation, names, targets, state, jnp.ones_like(weight)).reshape(-1, 2, 3)
+        distance, angle = jnp.max(jnp.linalg.norm(errors, axis=2), axis=0)
+        return distance, angle, jnp.sum(artix.difference(articulation, near, state) ** 2)
+
     states, costs = jax.vmap(from_seed)(seeds)
-    best = jnp.argmin(jnp.where(jnp.isfinite(costs), costs, jnp.inf))
+    distances, angles, away = jax.vmap(judge)(states)
+    solved = (distances <= position_tolerance) & ((angles <= rotation_tolerance) | (weight == 0))
+    # Which seed has the smallest error among those that reach the target is decided by rounding.
+    order = jnp.where(jnp.any(solved), jnp.where(solved, away, jnp.inf), costs)
+    best = jnp.argmin(jnp.where(jnp.isnan(order), jnp.inf, order))
     state = jax.tree.map(lambda leaf: leaf[best], states)
-    errors = _errors(articulation, names, targets, state, jnp.ones_like(weight)).reshape(-1, 2, 3)
-    distance, angle = jnp.max(jnp.linalg.norm(errors, axis=2), axis=0)
-    solved = (distance <= position_tolerance) & ((angle <= rotation_tolerance) | (weight == 0))
-    return InverseKinematics(_implicit(given, names, wanted, state, weight), distance, angle, solved)
+    configuration = _implicit(given, names, wanted, state, weight)
+    return InverseKinematics(configuration, distances[best], angles[best], solved[best])
 
 
 def _warn_of_seeds_beyond_limits(articulation: artix.Articulation, positions: Array) -> None:

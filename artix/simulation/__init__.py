@@ -4,7 +4,7 @@ from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control
 from artix.simulation.common.joint_drift import with_joint_drift
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.report import ContactReport, LinkContactReport, Residual, StepReport
+from artix.simulation.common.report import ContactReport, LinkContactReport, Residual, RolloutReport, StepReport
 from artix.simulation.continuous import vector_field
 from artix.simulation.joint_drift import step_with_joint_drift
 from artix.simulation.projected.friction_anchors import FrictionAnchors
@@ -25,6 +25,7 @@ __all__ = [
     "FrictionAnchors",
     "LinkContactReport",
     "Residual",
+    "RolloutReport",
     "SceneReport",
     "SleepState",
     "SolverOptions",

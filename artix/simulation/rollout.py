@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, NamedTuple, overload
 
 import jax
 
@@ -16,6 +16,7 @@ from artix.model.scene import Scene
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, check_known_control
 from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.report import RolloutReport
 from artix.simulation.contacts import no_memory
 from artix.simulation.scene import (
     Controls,
@@ -24,11 +25,52 @@ from artix.simulation.scene import (
     check_known_members,
     check_scene_solver,
     scene_step,
+    scene_step_and_summary,
     scene_step_with_contact_memory,
 )
-from artix.simulation.step import DEFAULT_OPTIONS, step, step_with_contact_memory
+from artix.simulation.step import DEFAULT_OPTIONS, step, step_and_summary, step_with_contact_memory
 
 Array = jax.Array
+
+
+class _Steps(NamedTuple):
+    """The steps of an articulation or of a scene."""
+
+    plain: Callable[..., Any]
+    with_memory: Callable[..., Any]
+    with_summary: Callable[..., Any]
+
+
+_OF_ARTICULATION = _Steps(step, step_with_contact_memory, step_and_summary)
+_OF_SCENE = _Steps(scene_step, scene_step_with_contact_memory, scene_step_and_summary)
+
+
+@overload
+def rollout(
+    articulation: Articulation,
+    state: State,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions = ...,
+    *,
+    num_steps: int | None = ...,
+    ground: Ground | None = ...,
+    with_report: Literal[False] = ...,
+) -> State: ...
+
+
+@overload
+def rollout(
+    articulation: Articulation,
+    state: State,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions = ...,
+    *,
+    num_steps: int | None = ...,
+    ground: Ground | None = ...,
+    with_report: Literal[True],
+) -> tuple[State, RolloutReport]: ...
 
 
 def rollout(
@@ -40,7 +82,8 @@ def rollout(
     *,
     num_steps: int | None = None,
     ground: Ground | None = None,
-) -> State:
+    with_report: bool = False,
+) -> State | tuple[State, RolloutReport]:
     """Takes many steps of an articulation in one ``jax.lax.scan``.
 
     Args:
@@ -53,9 +96,11 @@ def rollout(
       num_steps: number of steps T under a constant control.
       ground: as for :func:`step`. Each step starts from the contacts of the previous one, and the first from
         :func:`settled_contact_memory`.
+      with_report: whether to return a report as well: which steps diverged, left out contacts or did not converge.
 
     Returns:
-      The states after each step, every array with a leading axis [T].
+      The states after each step, every array with a leading axis [T]; with a report, also a :class:`RolloutReport`. A
+      rollout that diverges ends in states that are not finite.
 
     Raises:
       ValueError: as :func:`step`, ``num_steps`` is negative, or neither it nor an array in ``control`` gives the number
@@ -76,8 +121,35 @@ def rollout(
         raise ValueError("give num_steps, or a control with a leading axis over the steps")
     check_known_state("state", state)
     check_known_control(control)
-    steps = (step, step_with_contact_memory)
-    return _rollout(steps, articulation, state, control, dt, options, num_steps, ground)
+    return _rollout(_OF_ARTICULATION, articulation, state, control, dt, options, num_steps, ground, with_report)
+
+
+@overload
+def scene_rollout(
+    scene: Scene,
+    states: Mapping[str, State],
+    controls: Controls | None,
+    dt: float | Array,
+    options: SolverOptions = ...,
+    *,
+    num_steps: int | None = ...,
+    ground: Ground | None = ...,
+    with_report: Literal[False] = ...,
+) -> States: ...
+
+
+@overload
+def scene_rollout(
+    scene: Scene,
+    states: Mapping[str, State],
+    controls: Controls | None,
+    dt: float | Array,
+    options: SolverOptions = ...,
+    *,
+    num_steps: int | None = ...,
+    ground: Ground | None = ...,
+    with_report: Literal[True],
+) -> tuple[States, RolloutReport]: ...
 
 
 def scene_rollout(
@@ -89,7 +161,8 @@ def scene_rollout(
     *,
     num_steps: int | None = None,
     ground: Ground | None = None,
-) -> States:
+    with_report: bool = False,
+) -> States | tuple[States, RolloutReport]:
     """Takes many steps of a scene in one ``jax.lax.scan``, with contact memory; see :func:`artix.rollout`.
 
     Args:
@@ -101,9 +174,11 @@ def scene_rollout(
       options: as for :func:`scene_step`.
       num_steps: number of steps T under constant controls.
       ground: as for :func:`scene_step`.
+      with_report: whether to return a report of the whole scene as well, as :func:`artix.rollout` does.
 
     Returns:
-      The states after each step by name, every array with a leading axis [T].
+      The states after each step by name, every array with a leading axis [T]; with a report, also a
+      :class:`RolloutReport`.
 
     Raises:
       ValueError: as :func:`scene_step`, ``num_steps`` is negative, or neither it nor an array in ``controls`` gives the
@@ -124,15 +199,14 @@ def scene_rollout(
         raise ValueError("give num_steps, or controls with a leading axis over the steps")
     check_type("scene", scene, Scene)
     check_scene_solver(options)
-    steps = (scene_step, scene_step_with_contact_memory)
     starts = by_member("states", states)
     forces = None if controls is None else by_member("controls", controls)
     check_known_members(starts, forces or {})
-    return _rollout(steps, scene, starts, forces, dt, options, num_steps, ground)
+    return _rollout(_OF_SCENE, scene, starts, forces, dt, options, num_steps, ground, with_report)
 
 
 def _rollout(
-    steps: tuple[Callable[..., Any], Callable[..., Any]],
+    steps: _Steps,
     model: Articulation | Scene,
     start: Any,
     control: Any,
@@ -140,25 +214,28 @@ def _rollout(
     options: SolverOptions,
     num_steps: int | None,
     ground: Ground | None,
+    with_report: bool,
 ) -> Any:
-    """Takes many steps of an articulation or a scene, with one of two ``steps``: without and with contact memory."""
+    """Takes many steps of an articulation or a scene."""
     if num_steps is not None:
         check_count("num_steps", num_steps, 0)
     _check_axes(control, num_steps)
-    take_step, step_with_memory = steps
     memory = no_memory(model, ground, options)
     if isinstance(memory, ContactMemory) and (num_steps is not None or all(map(len, jax.tree.leaves(control)))):
         first = control if num_steps is not None else _first(control)
         memory = settled_contact_memory(model, start, first, dt, options, ground=ground)
 
-    def advance(now: tuple[Any, Any], now_control: Any) -> tuple[tuple[Any, Any], Any]:
-        given = control if num_steps is not None else now_control
-        before, remembered = now
-        if remembered is None:
-            end = take_step(model, before, given, dt, options)
+    def advance(start: tuple[Any, Any], step_control: Any) -> tuple[tuple[Any, Any], Any]:
+        state, memory = start
+        applied = control if num_steps is not None else step_control
+        if with_report:
+            state, memory, report = steps.with_summary(model, state, memory, applied, dt, options, ground=ground)
+            return (state, memory), (state, report)
+        if memory is None:
+            state = steps.plain(model, state, applied, dt, options)
         else:
-            end, remembered = step_with_memory(model, before, remembered, given, dt, options, ground=ground)
-        return (end, remembered), end
+            state, memory = steps.with_memory(model, state, memory, applied, dt, options, ground=ground)
+        return (state, memory), state
 
     return scan(advance, (start, memory), None if num_steps is not None else control, length=num_steps)[1]
 

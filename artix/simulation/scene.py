@@ -16,7 +16,7 @@ from artix.model.scene import Scene
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, check_control, check_known_control
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.report import LinkContactReport, StepReport
+from artix.simulation.common.report import LinkContactReport, RolloutReport, StepReport, summarized
 from artix.simulation.contacts import check_memory
 from artix.simulation.step import DEFAULT_OPTIONS, implicit_substep, in_parts
 
@@ -73,8 +73,8 @@ def scene_step(
       states: the state of each member, by name.
       controls: forces and targets of members, by name. Members that are left out get none; ``None`` for none at all.
       dt: the step [s].
-      options: solver and iterations; static. The solver must be ``"implicit"``, and ``max_link_contacts`` is the number
-        for the whole scene.
+      options: solver and iterations; static. The solver must be ``"implicit"``, and ``max_link_contacts`` is the
+        largest number for the whole scene.
       ground: what the members may touch; ``None`` for nothing.
 
     Returns:
@@ -195,6 +195,34 @@ def _scene_step_with_memory(
     memory: ContactMemory,
 ) -> tuple[States, ContactMemory]:
     return _advance(scene, states, memory, controls, dt, options, ground)[:2]
+
+
+def scene_step_and_summary(
+    scene: Scene,
+    states: Mapping[str, State],
+    memory: ContactMemory | None,
+    controls: Controls | None,
+    dt: float | Array,
+    options: SolverOptions,
+    *,
+    ground: Ground | None,
+) -> tuple[States, ContactMemory | None, RolloutReport]:
+    """A step of a scene, with a contact memory or without, and what a rollout reports of it."""
+    return _scene_step_and_summary(*_arguments(scene, states, controls, dt, options, ground), memory)
+
+
+@quantity
+def _scene_step_and_summary(
+    scene: Scene,
+    states: States,
+    controls: Controls,
+    dt: Array,
+    options: SolverOptions,
+    ground: Ground | None,
+    memory: ContactMemory | None,
+) -> tuple[States, ContactMemory | None, RolloutReport]:
+    ends, memory, reports = _advance(scene, states, memory, controls, dt, options, ground, with_report=True)
+    return ends, memory, summarized(list(ends.values()), reports)
 
 
 def _advance(

@@ -16,9 +16,9 @@ from artix.model.checks import as_time, check_state, check_type
 from artix.model.scene import Scene
 from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
-from artix.simulation.common.control import Control, check_control, check_known_control
+from artix.simulation.common.control import Control, check_control, check_known_control, warn_of_missing_gains
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.report import StepReport
+from artix.simulation.common.report import RolloutReport, StepReport, summarized
 from artix.simulation.contacts import Memory, check_memory, has_pairs, held_by, touching_of
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.step import contact_memory, end_states, solve_step
@@ -78,6 +78,7 @@ def step(
       >>> print(jnp.abs(artix.step(pendulum, level, holding, 0.01).joint_velocity).max() < 1e-4)
       True
     """
+    warn_of_missing_gains(articulation, control)
     return _step(articulation, state, control, _time(articulation, control, dt, options, ground), options, ground)
 
 
@@ -117,6 +118,7 @@ def step_and_report(
       >>> print(report.link_acceleration[0, :3], report.contacts.gap)
       [ 0.    0.   -9.81] [0.9]
     """
+    warn_of_missing_gains(articulation, control)
     time = _time(articulation, control, dt, options, ground)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
@@ -184,6 +186,7 @@ def step_with_contact_memory(
       >>> print(memory.impulse)  # 9.81 N for 0.005 s
       [[0.    0.    0.049]]
     """
+    warn_of_missing_gains(articulation, control)
     time = _time(articulation, control, dt, options, ground)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no contacts: use artix.step, or solver='implicit', 'pgs' or 'tgs'")
@@ -202,6 +205,35 @@ def _step_with_contact_memory(
     ground: Ground | None,
 ) -> tuple[State, Memory]:
     return _advance(articulation, state, memory, control, dt, options, ground)[:2]
+
+
+def step_and_summary(
+    articulation: Articulation,
+    state: State,
+    memory: Memory | None,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions,
+    *,
+    ground: Ground | None,
+) -> tuple[State, Memory | None, RolloutReport]:
+    """A :func:`step_with_contact_memory`, or a :func:`step` without a memory, with what a rollout reports of it."""
+    time = _time(articulation, control, dt, options, ground)
+    return _step_and_summary(articulation, state, memory, control, time, options, ground)
+
+
+@quantity
+def _step_and_summary(
+    articulation: Articulation,
+    state: State,
+    memory: Memory | None,
+    control: Control | None,
+    dt: Array,
+    options: SolverOptions,
+    ground: Ground | None,
+) -> tuple[State, Memory | None, RolloutReport]:
+    end, memory, report = _advance(articulation, state, memory, control, dt, options, ground, with_report=True)
+    return end, memory, summarized([end], [] if report is None else [report])
 
 
 def _advance(

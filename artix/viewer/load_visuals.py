@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from artix import Articulation, Topology, robots
+from artix.io.common.mesh_files import Packages
 from artix.io.load import MJCF_SUFFIXES, SUFFIXES, USD_SUFFIXES
 from artix.io.urdf.xacro import expand_xacro
 from artix.viewer.link_shapes import link_visuals
@@ -19,7 +20,7 @@ from artix.viewer.mjcf import mjcf_visuals
 from artix.viewer.transforms import compose
 from artix.viewer.urdf import urdf_visuals
 from artix.viewer.usd import usd_visuals
-from artix.viewer.visuals import Drawn, Visual, collision_visuals, static_topology
+from artix.viewer.visuals import Drawn, Visual, collision_visuals, shape_visuals, static_topology
 
 #: With this many triangles a robot looks smooth, and its recording stays small.
 MAX_TRIANGLES = 40_000
@@ -51,7 +52,9 @@ def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
         drawn = urdf_visuals(robots.path(topology.name), ())
         if {one.link for one in drawn} <= {*topology.link_names, *topology.frame_names}:
             return _on_links(drawn, articulation)
-    shapes = tuple(dataclasses.replace(shape, color=None) for shape in collision_visuals(articulation))
+    # Shapes that were left out of contact are drawn all the same.
+    shapes = shape_visuals(topology, topology.drawn_shapes) or collision_visuals(articulation)
+    shapes = tuple(dataclasses.replace(shape, color=None) for shape in shapes)
     return _completed(shapes, articulation)
 
 
@@ -69,6 +72,7 @@ def load_visuals(
     articulation: Articulation,
     *,
     package_dirs: Sequence[str | os.PathLike[str]] = (),
+    packages: Packages | None = None,
     root: str | None = None,
     max_triangles: int | None = MAX_TRIANGLES,
 ) -> tuple[Visual, ...]:
@@ -81,6 +85,7 @@ def load_visuals(
       path: the description that ``articulation`` was loaded from, or one of the same robot in another format.
       articulation: the robot; its links, and the frames of merged links, are matched by name.
       package_dirs: folders to search for packages of ``package://`` URLs, before the folders above ``path``.
+      packages: folders of ROS packages by name, as for :func:`artix.load_urdf` and :func:`artix.load_xacro`.
       root: path of the articulation root prim, for a USD stage with several.
       max_triangles: the most triangles for all meshes together; meshes beyond it are simplified. ``None`` keeps all.
 
@@ -100,7 +105,7 @@ def load_visuals(
       True
     """
     topology = static_topology(articulation)
-    drawn = _read(Path(path), package_dirs, root)
+    drawn = _read(Path(path), package_dirs, packages, root)
     if not drawn:
         return visuals_of(articulation)
     visuals = _on_links(drawn, articulation)
@@ -113,12 +118,14 @@ def load_visuals(
     return _completed(_finished(visuals, raw, max_triangles), articulation)
 
 
-def _read(path: Path, package_dirs: Sequence[str | os.PathLike[str]], root: str | None) -> list[Drawn]:
+def _read(
+    path: Path, package_dirs: Sequence[str | os.PathLike[str]], packages: Packages | None, root: str | None
+) -> list[Drawn]:
     suffix = path.suffix.lower()
     if suffix == ".urdf":
-        return urdf_visuals(path, package_dirs)
+        return urdf_visuals(path, package_dirs, packages)
     if suffix == ".xacro":
-        return urdf_visuals(expand_xacro(path), package_dirs)
+        return urdf_visuals(expand_xacro(path, packages=packages), package_dirs, packages)
     if suffix in MJCF_SUFFIXES:
         return mjcf_visuals(path)
     if suffix in USD_SUFFIXES:

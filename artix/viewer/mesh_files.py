@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from artix.io.common.mesh_files import read_meshes
 from artix.viewer.meshes import TriangleMesh
 
 Part = tuple[TriangleMesh, tuple[float, float, float] | None]
@@ -30,17 +31,10 @@ def read_mesh_file(path: Path) -> list[Part]:
 
     Raises:
       ImportError: trimesh, or a package that it needs for this format, is not installed.
-      ValueError: the file cannot be read.
+      ValueError: the file cannot be read, or a vertex is not finite.
     """
     trimesh = import_trimesh()
-    try:
-        scene = trimesh.load_scene(path)
-        found = scene.dump() if hasattr(scene, "dump") else [scene]
-    except ImportError as error:
-        raise ImportError(f"{path}: cannot be read: {error}; pip install 'artix[viewer]'") from error
-    except Exception as error:  # The parsers of a dozen formats raise all kinds of exceptions on broken files.
-        raise ValueError(f"{path}: cannot be read as a mesh: {error}") from error
-    parts = [_part(one) for one in found if isinstance(one, trimesh.Trimesh) and len(one.faces)]
+    parts = [_part(one) for one in read_meshes(path, "viewer") if isinstance(one, trimesh.Trimesh) and len(one.faces)]
     if not parts:
         raise ValueError(f"{path}: contains no triangles")
     return parts

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from artix import HeightField, Plane, State
+from artix.io.common.atomic_file import check_writable, write_atomically
 from artix.viewer.camera import Camera
 from artix.viewer.ground_shapes import height_field_mesh, plane_mesh
 from artix.viewer.meshes import TriangleMesh, cone_mesh, cylinder_mesh, sphere_mesh
@@ -60,10 +61,11 @@ def render_png(
 
     if Path(path).suffix.lower() not in ("", ".png"):
         raise ValueError(f"{os.fspath(path)}: pictures are PNG files; let its name end in .png")
+    check_writable(path)
     options.setdefault("dt", 1.0)
     scene = make_scene(robots, states, **options)
     image = draw_scene(scene, frames=frames, size=size, camera=camera, background=background)
-    imsave(path, np.ascontiguousarray(image), format="png")
+    write_atomically(path, lambda part: imsave(part, np.ascontiguousarray(image), format="png"))
 
 
 def draw_scene(

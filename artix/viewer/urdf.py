@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from artix.io.common.diagnostics import DescriptionWarning, Report
-from artix.io.common.mesh_files import find_file
+from artix.io.common.mesh_files import Packages, find_file
 from artix.io.common.xml_tree import Element, origin, read_child, read_numbers, read_xml
 from artix.io.urdf.collisions import read_origin, read_shape
 from artix.viewer.mesh_files import Part, read_mesh_file
@@ -21,7 +21,9 @@ from artix.viewer.visuals import Drawn
 Color = tuple[float, float, float]
 
 
-def urdf_visuals(path_or_text: str | Path, package_dirs: Sequence[str | os.PathLike[str]]) -> list[Drawn]:
+def urdf_visuals(
+    path_or_text: str | Path, package_dirs: Sequence[str | os.PathLike[str]], packages: Packages | None = None
+) -> list[Drawn]:
     """The visuals of a URDF. If a mesh cannot be read, the link's collision shapes replace it, with a warning.
 
     Raises:
@@ -33,7 +35,7 @@ def urdf_visuals(path_or_text: str | Path, package_dirs: Sequence[str | os.PathL
     robot = read_xml(path_or_text, report)
     report.raise_errors()
     assert robot is not None  # Otherwise there are errors.
-    files = _Files(document, base, package_dirs, {})
+    files = _Files(document, base, package_dirs, packages, {})
     materials = {element.attributes.get("name", ""): _color(element, report) for element in robot.all("material")}
     bare = not any(link.all("visual") for link in robot.all("link"))
     drawn = list[Drawn]()
@@ -52,6 +54,7 @@ class _Files:
     document: str
     base: Path
     package_dirs: Sequence[str | os.PathLike[str]]
+    packages: Packages | None
     known: dict[tuple[str, tuple[float, ...]], list[Part]]
 
     def read(self, link: str, tag: str, name: str, scale: tuple[float, ...]) -> list[Part]:
@@ -64,7 +67,7 @@ class _Files:
         return self.known[name, scale]
 
     def _parts(self, link: str, tag: str, name: str) -> list[Part]:
-        path = find_file(name, self.base, self.package_dirs)
+        path = find_file(name, self.base, self.package_dirs, self.packages)
         if path is None:
             _warn_missing(self.document, link, tag, name, "there is no such file; package_dirs says where to look")
             return []

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from artix import Articulation, Geometry, GeometryType, Topology
+from artix import Articulation, Geometry, Topology
+from artix.editing.to_builder import geometry_at
 from artix.math.arrays import host_arrays
-from artix.model.geometry import SIZE_NUMBERS
 from artix.viewer.meshes import TriangleMesh, geometry_mesh
 
 IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -75,18 +75,20 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
       >>> len(viewer.collision_visuals(quadruped))
       4
     """
-    structures = static_topology(articulation).geometries
-    numbers = host_arrays(articulation.geometry)
-    ends = np.cumsum([0, *(one.num_points for one in structures)])
-    visuals = list[Visual]()
-    for k, one in enumerate(structures):
-        sizes = SIZE_NUMBERS[one.type]
-        points = np.asarray(numbers.point, float)[ends[k] : ends[k + 1]] if one.type is GeometryType.HULL else None
-        shape = Geometry(type=one.type, size=tuple(np.asarray(numbers.size[k], float)[:sizes]), points=points)
-        pose = np.asarray(numbers.pose[k], float)
-        opacity = 0.35 if one.sensor else 1.0
-        visuals.append(Visual(one.link, geometry_mesh(shape), pose, COLLISION_COLOR, opacity))
-    return tuple(visuals)
+    topology, arrays = static_topology(articulation), host_arrays(articulation.geometry)
+    shapes = [geometry_at(topology.geometries, arrays, k) for k in range(len(topology.geometries))]
+    links = [topology.link_names[one.link] for one in topology.geometries]
+    return shape_visuals(topology, list(zip(links, shapes, strict=True)))
+
+
+def shape_visuals(topology: Topology, shapes: Sequence[tuple[str, Geometry]]) -> tuple[Visual, ...]:
+    """Makes visuals of shapes on named links; those on links that are no more are left out."""
+    number = {name: link for link, name in enumerate(topology.link_names)}
+    return tuple(
+        Visual(number[link], geometry_mesh(shape), shape.pose, COLLISION_COLOR, 0.35 if shape.sensor else 1.0)
+        for link, shape in shapes
+        if link in number
+    )
 
 
 def static_topology(articulation: Articulation) -> Topology:

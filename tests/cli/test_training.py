@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 
 import jax
 import jax.numpy as jnp
@@ -66,9 +67,7 @@ def test_without_the_viewer_there_is_no_recording(tmp_path, monkeypatch, capsys)
 
 
 def test_the_exported_policy_is_the_policy(trained):
-    config = ppo.Config(num_envs=8)
-    like = jax.eval_shape(lambda: ppo.policy_of(ppo.start(PointMass(), config, 1), config))
-    policy = policies.load(trained / "policy.npz", {"policy": like})["policy"]
+    policy = policies.load(trained / "policy.npz")
     exported = jax.export.deserialize(bytearray((trained / "policy.stablehlo").read_bytes()))
     obs = jnp.linspace(-1, 1, 10, dtype=jnp.float32).reshape(5, 2)
     np.testing.assert_allclose(exported.call(obs), policy(obs), rtol=1e-6, atol=1e-7)
@@ -93,6 +92,17 @@ def test_play_prints_statistics(trained, capsys):
     assert all(word in out for word in ("4 episodes", "return", "terminated", "final/distance"))
 
 
+def test_a_policy_of_numbers_that_are_not_finite_is_not_played(trained, tmp_path, capsys):
+    with np.load(trained / "policy.npz") as archive:
+        arrays = dict(archive)
+    name = next(name for name, array in arrays.items() if array.dtype.kind == "f" and array.size > 1)
+    arrays[name] = np.full_like(arrays[name], np.nan)
+    np.savez(tmp_path / "policy.npz", **arrays)
+    assert main(["play", str(tmp_path / "policy.npz"), "--episodes", "4"]) == 1
+    captured = capsys.readouterr()
+    assert "holds numbers that are not finite" in captured.err and captured.out == ""
+
+
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_checkpoint(tmp_path, monkeypatch, capsys):
     whole = ppo.train
@@ -103,9 +113,25 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(command.ppo, "train", interrupted)
     assert train(tmp_path / "runs", "--steps", "10k") == 130
-    assert "--resume" in capsys.readouterr().out
+    assert "--resume --steps 10000 --output" in capsys.readouterr().out
     assert not (tmp_path / "runs" / "episode.html").exists()
     assert policies.load_header(tmp_path / "runs" / "checkpoint.npz")["steps"] == 256
+
+
+@pytest.mark.slow
+def test_sigterm_leaves_a_checkpoint(tmp_path, monkeypatch, capsys):
+    whole, before = ppo.train, signal.getsignal(signal.SIGTERM)
+
+    def terminated(*arguments, **options):
+        yield next(whole(*arguments, **options))
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield from whole(*arguments, **options)
+
+    monkeypatch.setattr(command.ppo, "train", terminated)
+    assert train(tmp_path / "runs", "--steps", "10k") == 143
+    assert "--resume --steps 10000 --output" in capsys.readouterr().out
+    assert policies.load_header(tmp_path / "runs" / "checkpoint.npz")["steps"] == 256
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_full_disk_is_said_and_what_was_there_stays(trained, tmp_path, monkeypatch, capsys):
@@ -113,16 +139,64 @@ def test_a_full_disk_is_said_and_what_was_there_stays(trained, tmp_path, monkeyp
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(policies.os, "fsync", full)
-    before = (trained / "checkpoint.npz").read_bytes()
+    before, files = (trained / "checkpoint.npz").read_bytes(), sorted(trained.iterdir())
     with pytest.raises(OSError, match="No space left"):
         policies.save(trained / "checkpoint.npz", {"x": jnp.zeros(3)})
     assert (trained / "checkpoint.npz").read_bytes() == before
-    assert list(trained.glob("*.part")) == []
+    assert sorted(trained.iterdir()) == files  # Nothing unfinished is left.
     monkeypatch.setattr(command, "CHECKPOINT_PERIOD", 0.0)
+    monkeypatch.setattr(command.tempfile, "tempdir", str(tmp_path))
     assert train(tmp_path / "runs", "--steps", "256") == 1
     error = capsys.readouterr().err
     assert "no checkpoint was saved: No space left on device; training continues" in error
-    assert "cannot be written" in error
+    assert "runs' cannot be written" in error
+    assert "the temporary folder" in error
+
+
+def test_a_full_disk_at_the_end_of_training_loses_nothing(tmp_path, monkeypatch, capsys):
+    whole = command.save_checkpoint
+
+    def full(files, *more):
+        if files.folder == tmp_path / "runs":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        whole(files, *more)
+
+    monkeypatch.setattr(command, "save_checkpoint", full)
+    monkeypatch.setattr(command.tempfile, "tempdir", str(tmp_path))
+    assert train(tmp_path / "runs", "--steps", "256") == 0
+    (folder,) = tmp_path.glob("artix-cart_pole-*")
+    assert policies.load_header(folder / "checkpoint.npz")["steps"] == 256
+    assert {"policy.npz", "progress.csv", "episode.html"} <= {path.name for path in folder.iterdir()}
+    captured = capsys.readouterr()
+    assert "runs' cannot be written: No space left on device" in captured.err
+    assert str(folder) in captured.out
+
+
+def test_a_damaged_learning_curve_is_met_before_training(trained, tmp_path, capsys):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    (folder / "checkpoint.npz").write_bytes((trained / "checkpoint.npz").read_bytes())
+    rows = (trained / "progress.csv").read_text().splitlines()
+    for damaged in (["garbage", *rows[1:]], [*rows[:-1], "1,2"], [*rows[:-1], rows[-1].replace(",", ",x", 1)], []):
+        (folder / "progress.csv").write_text("\n".join(damaged))
+        assert main(["train", "cart_pole", "--resume", "--steps", "1k", "--output", str(folder)]) == 1
+        assert "progress.csv' is damaged" in capsys.readouterr().err
+
+
+def test_policies_are_loaded_by_path_and_by_name_and_compiled(trained):
+    alone, beside = policies.load(trained / "policy.npz"), policies.load(trained / "checkpoint.npz")
+    assert jax.tree.structure(alone) == jax.tree.structure(beside)
+    obs = jnp.linspace(-1, 1, 10, dtype=jnp.float32).reshape(5, 2)
+    np.testing.assert_array_equal(alone(obs), beside(obs))
+    np.testing.assert_allclose(jax.jit(alone)(obs), alone(obs), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(jax.jit(policies.Policy.__call__)(alone, obs), alone(obs), rtol=1e-6, atol=1e-7)
+    built_in = policies.load("quadruped_velocity")
+    assert built_in.action_size == 12
+    with pytest.raises(FileNotFoundError):
+        policies.load(trained / "none.npz")
+    policies.save(trained.parent / "tree.npz", {"x": jnp.zeros(3)})
+    with pytest.raises(ValueError, match="holds no policy; name the structure"):
+        policies.load(trained.parent / "tree.npz")
 
 
 def test_a_bad_checkpoint_is_said(trained, tmp_path, capsys):
@@ -153,13 +227,15 @@ def test_a_bad_checkpoint_is_said(trained, tmp_path, capsys):
 
 def test_a_checkpoint_of_other_options_is_said(trained, capsys, tmp_path):
     header = policies.load_header(trained / "checkpoint.npz")
-    header["config"]["policy_layers"] = [8]
     policies.save(tmp_path / "other.npz", {}, **header)
     assert main(["play", str(tmp_path / "other.npz")]) == 1
-    assert "has no array 'policy/" in capsys.readouterr().err
-    header["config"]["unheard_of"] = 1
-    policies.save(tmp_path / "other.npz", {}, **json.loads(json.dumps(header)))
+    assert "holds no policy" in capsys.readouterr().err
+    policies.save(tmp_path / "other.npz", {"policy": policies.load("arm_reach")}, **header)
     assert main(["play", str(tmp_path / "other.npz")]) == 1
+    assert "takes 43 observations and returns 7 actions, the task has 2 and 1" in capsys.readouterr().err
+    header["config"]["unheard_of"] = 1
+    policies.save(tmp_path / "checkpoint.npz", {}, **json.loads(json.dumps(header)))
+    assert main(["train", "cart_pole", "--resume", "--output", str(tmp_path)]) == 1
     assert "unheard_of" in capsys.readouterr().err
 
 

@@ -290,3 +290,10 @@ def test_random_numbers_are_uniform_with_every_kind_of_key(key):
     assert np.all(np.abs(np.histogram(uniform, 20, (0, 1))[0] / 20001 - 0.05) < 0.008)
     parts = [np.asarray(random_numbers.uniform(part, 3, jnp.float32)) for part in random_numbers.split(key, 5)]
     assert len(np.unique(np.stack(parts))) == 15
+
+
+def test_a_state_with_resets_goes_on_without_them(cart):
+    """It keeps its structure, which a scan's carry must."""
+    state, action = envs.autoreset(cart).reset(jax.random.key(0)), jnp.zeros(cart.action_size, "float32")
+    end = jax.lax.scan(lambda s, _: (cart.step(s, action), None), state, length=2)[0]
+    same(end.info["final_obs"], end.obs)

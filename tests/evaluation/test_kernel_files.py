@@ -6,23 +6,21 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import pytest
 
 from artix.evaluation import disk
-from artix.evaluation.disk import KernelFiles
+from artix.evaluation.disk import KernelFiles, cache_folder
 
 PROGRAM = """
 import sys
 import jax, jax.numpy as jnp
-jax.config.update("jax_compilation_cache_dir", sys.argv[1])
 import artix
 from artix.evaluation import kernels, program, quantity
 
-if sys.argv[2] == "again":
+if sys.argv[1] == "again":
     def refused(*_, **__):
         raise AssertionError("this is on disk")
 
@@ -36,18 +34,21 @@ print(float(matrices.sum()), float(gradient(states.joint_position[0]).sum()))
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Iterator[KernelFiles]:
-    before = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-    yield KernelFiles()
-    jax.config.update("jax_compilation_cache_dir", before)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelFiles:
+    monkeypatch.setenv("ARTIX_CACHE", str(tmp_path / "artix-kernels"))
+    return KernelFiles()
 
 
 @pytest.mark.slow
 def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
     found = [
         subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(tmp_path), which], check=True, capture_output=True, text=True
+            [sys.executable, "-c", PROGRAM, which],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={key: value for key, value in os.environ.items() if key != "ARTIX_CACHE"}
+            | {"XDG_CACHE_HOME": str(tmp_path)},
         ).stdout
         for which in ("first", "again")
     ]
@@ -112,8 +113,44 @@ def test_the_oldest_go_first(files: KernelFiles, tmp_path: Path, monkeypatch: py
     assert files.read("third") == bytes(50)
 
 
-def test_without_a_folder_nothing_is_kept() -> None:
-    assert jax.config.jax_compilation_cache_dir is None  # type: ignore[attr-defined]
+def test_the_folder_is_the_users_unless_another_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARTIX_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(disk.sys, "platform", "linux")
+    assert cache_folder() == tmp_path / "artix"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "artix"
+    before = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    try:
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path / "of_jax"))
+        assert cache_folder() == tmp_path / "of_jax" / "artix-kernels"
+        jax.config.update("jax_compilation_cache_dir", "gs://bucket")
+        assert cache_folder() == tmp_path / ".cache" / "artix"
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    monkeypatch.setenv("ARTIX_CACHE", str(tmp_path / "named"))
+    assert cache_folder() == tmp_path / "named"
+
+
+def test_switched_off_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARTIX_CACHE", "0")
     files = KernelFiles()
     files.write("one", b"code")
+    assert files.folder is None
     assert files.read("one") is None
+
+
+def test_a_folder_that_others_may_write_to_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("ARTIX_CACHE", str(tmp_path / "shared"))
+    files = KernelFiles()
+    files.write("one", b"code")
+    assert files.read("one") == b"code" and not caplog.records
+    (tmp_path / "shared").chmod(0o777)
+    for _ in range(3):
+        assert files.read("one") is None
+        files.write("two", b"code")
+    (record,) = caplog.records
+    assert f"kernels in {tmp_path / 'shared'} are not used" in record.getMessage()

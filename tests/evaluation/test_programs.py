@@ -256,6 +256,20 @@ def test_what_is_left_to_xla_is_named_and_explained(
     assert "mass_matrix is evaluated by XLA" in message and "jax.lax.scan" in message
 
 
+@pytest.mark.parametrize("draws", ["a seed", "the data of a key"])
+def test_random_numbers_are_named_as_what_has_no_kernel(draws: str, monkeypatch, caplog) -> None:
+    @artix.quantity
+    def noisy(articulation, state, seed):
+        key = jax.random.key(seed) if draws == "a seed" else jax.random.wrap_key_data(seed)
+        return state.joint_position + jax.random.normal(key, state.joint_position.shape, "float32")
+
+    robot = artix.robots.load("double_pendulum").astype("float32")
+    monkeypatch.setattr(compilation, "_refused", set())
+    seed = jnp.int32(1) if draws == "a seed" else jnp.zeros(2, jnp.uint32)
+    jax.jit(noisy)(robot, artix.neutral_state(robot), seed)
+    assert "draw them outside of the function, and pass them as an argument" in caplog.text
+
+
 def main() -> None:
     """Writes the tables."""
     from tests.constraints.test_constraint_programs import counted as counted_of_constraints

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from artix import envs
-from artix.cli.training_files import LEARNED, config_of, load_header, load_policy
+from artix.cli.training_files import load_policy
 from artix.examples import policies, ppo
 from artix.examples.warm_start import start_from
 from tests.support.point_mass import PointMass
@@ -199,13 +200,12 @@ def test_environments_are_shared_out_evenly():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", sorted(LEARNED.glob("*.npz")), ids=lambda path: path.stem)
-def test_policies_that_come_with_artix_fit_their_tasks(path):
-    header = load_header(path)
-    assert header["task"] == path.stem
-    assert path.stat().st_size < 150_000
-    environment = envs.make(path.stem)
-    policy = load_policy(path, environment, config_of(header))
+@pytest.mark.parametrize("task", policies.built_in())
+def test_policies_that_come_with_artix_fit_their_tasks(task):
+    assert policies.load_header(task)["task"] == task
+    assert (Path(policies.__file__).parent / "checkpoints" / f"{task}.npz").stat().st_size < 150_000
+    environment = envs.make(task)
+    policy = load_policy(task, environment)
     obs = jax.tree.map(lambda x: jnp.zeros(x, jnp.float32), environment.observation_size)
     action = policy(obs)
     assert action.shape == (environment.action_size,)
@@ -215,8 +215,8 @@ def test_policies_that_come_with_artix_fit_their_tasks(path):
 @pytest.mark.slow
 def test_a_quadruped_that_has_fallen_gets_up():
     """What the page says of all of 64 episodes, in 16."""
-    path, environment = LEARNED / "quadruped_get_up.npz", envs.make("quadruped_get_up", chance_of_fall=1.0)
-    policy = load_policy(path, environment, config_of(load_header(path)))
+    environment = envs.make("quadruped_get_up", chance_of_fall=1.0)
+    policy = policies.load("quadruped_get_up")
     found = policies.evaluate(environment, policy, jax.random.key(1), episodes=16)
     assert found["final/stands"].tolist() == [1.0] * 16
     assert np.mean(found["stands"]) > 0.6  # it takes a second or two of six

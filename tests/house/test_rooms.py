@@ -44,7 +44,7 @@ ROOMS = (
     "viewer",
     "cli",
 )
-MAX_LINES = 350
+MAX_LINES = 700
 EXAMPLE = re.compile(r'\n\n +Examples:(?:\n +.*)+?(?=\n +""")')
 LONGEST_CHAIN = 15
 

@@ -177,7 +177,7 @@ def test_what_is_not_dynamics_is_ignored():
     issues = check_urdf(text)
     [controller] = [issue for issue in issues if "<safety_controller> in <joint>" in issue.message]
     box, meshes = (issue for issue in issues if issue is not controller)
-    assert meshes.message == "the meshes of <collision> are left out (links tip)"
+    assert meshes.message == "collision meshes are left out, and links touch nothing without them: tip"
     assert box.message == "left out: size='1 1' is malformed: found 2 numbers"
     assert {meshes.severity, box.severity} == {"warning"}
     assert float(load_urdf(text).link_mass.sum()) == 4
@@ -281,7 +281,7 @@ def test_repaired_inertias_have_the_same_axes_and_moments_raised_as_little_as_ne
 
 
 def test_repairs_are_reported_and_only_made_on_request():
-    text = two_links("").replace('izz="0.1"', 'izz="0.5"', 1).replace("</joint>", '<mimic joint="nobody"/></joint>')
+    text = two_links(LIMIT).replace('izz="0.1"', 'izz="0.5"', 1).replace("</joint>", '<mimic joint="nobody"/></joint>')
     with pytest.raises(DescriptionError) as caught:
         load_urdf(text)
     (issue,) = caught.value.issues

@@ -84,17 +84,11 @@ REFUSALS = {
     "an infinite limit": ('upper="1"', 'upper="inf"', 21, "upper='inf' is not finite"),
     "an overflowing number": ('value="2"', 'value="1e999"', 6, "is beyond 1e+30"),
     "a number beyond reason": ('multiplier="2"', 'multiplier="1e200"', 28, "is beyond 1e+30"),
-    "no mass": ('<mass value="2"/>', "", 4, "it has no <mass>"),
-    "a mass without value": ('<mass value="2"/>', "<mass/>", 6, "the attribute 'value' is missing"),
     "a negative mass": ('<mass value="2"/>', '<mass value="-2"/>', 4, "the mass -2 kg is negative"),
-    "mass without inertia": (UPPER_INERTIA, UPPER_INERTIA[66:], 4, "it has no <inertia>"),
-    "a diagonal moment missing": ('ixx="0.1" ', "", 7, "the attribute 'ixx' is missing"),
-    "two inertials": ("</inertial>", "</inertial><inertial/>", 8, "a second <inertial>; the first is on line 4"),
     "a negative moment": ('izz="0.1"', 'izz="-0.1"', 4, "the inertia is not positive definite"),
     "a negative moment beyond rounding": ('izz="0.1"', 'izz="-2e-6"', 4, "the inertia is not positive definite"),
     "large products of inertia": ('ixy="0"', 'ixy="0.3"', 4, "the inertia is not positive definite"),
     "an axis without length": ('xyz="0 1 0"', 'xyz="0 0 0"', 20, "the joint axis has length zero"),
-    "limits exchanged": ('lower="-1"', 'lower="2"', 21, "the lower limit 2 exceeds the upper limit 1"),
     "a negative effort": ('effort="10"', 'effort="-10"', 21, "effort is -10, but must not be negative"),
     "a negative velocity": ('velocity="3"', 'velocity="-3"', 21, "velocity is -3, but must not be negative"),
     "negative damping": ('damping="0.1"', 'damping="-1"', 22, "damping is -1, but must not be negative"),
@@ -125,20 +119,40 @@ WITHIN_ROUNDING = (
     (DIAGONAL, 'ixx="0" ixy="-1.35e-20" iyy="0" izz="0"'),
 )
 
+#: What is read otherwise than it is written, with a warning, as other readers read it; ``strict=True`` refuses it.
+CHANGES = {
+    "no mass": ('<mass value="2"/>', "", 4, "it has no <mass>"),
+    "a mass without value": ('<mass value="2"/>', "<mass/>", 6, "the attribute 'value' is missing"),
+    "mass without inertia": (UPPER_INERTIA, UPPER_INERTIA[66:], 4, "it has no <inertia>"),
+    "a diagonal moment missing": ('ixx="0.1" ', "", 7, "the attribute 'ixx' is missing"),
+    "two inertials": ("</inertial>", "</inertial><inertial/>", 8, "a second <inertial>; the first is on line 4"),
+    "limits exchanged": ('lower="-1"', 'lower="2"', 21, "the lower limit 2 exceeds the upper limit 1"),
+    "no limit": ('<limit lower="-1" upper="1" effort="10" velocity="3"/>', "", 16, "without <limit> is read as unlimited"),
+    "neither lower nor upper": ('lower="-1" upper="1" ', "", 21, "neither lower nor upper is given"),
+    "a fixed joint that mimics": (TYPE, 'name="elbow" type="fixed"', 28, "a fixed joint cannot follow another"),
+    "two axes": ('<axis xyz="0 1 0"/>', '<axis xyz="0 1 0"/><axis xyz="1 0 0"/>', 20, "a second <axis>; the first is on line 20"),
+    "an axis without numbers": ('<axis xyz="0 1 0"/>', "<axis/>", 20, "'xyz' is missing: read as the x axis"),
+    "two origins": ('<parent link="base"/>', '<origin/><parent link="base"/>', 18, "a second <origin>; the first is on line 17"),
+    "no effort": ('effort="10" velocity="3"', 'effort="0"', 21, "effort is 0, and so is velocity or it is missing; read as no"),
+    "no velocity": ('velocity="3"', 'velocity="0.0"', 21, "velocity is 0, which would lock the joint; read as no limit"),
+    "a malformed shape": ('<link name="base"/>', '<link name="base"><collision><geometry><box size="1 1"/></geometry></collision></link>', 2, "left out: size='1 1' is"),
+}  # fmt: skip
+
+#: What is only worth knowing.
+NOTES = {
+    "a point mass": ('ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"', 'ixx="0" iyy="0" izz="0"', 4, "a point mass: 2 kg"),
+}  # fmt: skip
+
 NAMELESS_LINKS = ("a link without a name", "a link with an empty name", "two links of one name")
 
 WARNINGS = {
     "no robot name": (' name="arm"', "", 1, "the robot has no name"),
-    "a point mass": ('ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"', 'ixx="0" iyy="0" izz="0"', 4, "a point mass: 2 kg"),
-    "no limit": ('<limit lower="-1" upper="1" effort="10" velocity="3"/>', "", 16, "without <limit> is read as unlimited"),
-    "neither lower nor upper": ('lower="-1" upper="1" ', "", 21, "neither lower nor upper is given"),
     "equal limits": ('lower="-1"', 'lower="1"', 21, "both limits are 1, which locks the joint"),
     "a massless leaf": ('<mass value="1"/>\n      <inertia ixx="0.1"', '<mass value="0"/>\n      <inertia ixx="0"', 24, "singular"),
     "a misspelt element": ("<dynamics", "<dynamic", 22, "not read: <dynamic> in <joint>"),
     "a misspelt attribute": ('rpy="0 1.57 0"', 'rpi="0 1.57 0"', 17, "not read: attribute 'rpi' of <origin>"),
     "soft limits": ("<axis", '<safety_controller soft_upper_limit="1"/><axis', 20, "<safety_controller> in <joint>"),
     "limits of a continuous joint": ('"shoulder" type="revolute"', '"shoulder" type="continuous"', 21, "no position limits"),
-    "a fixed joint that mimics": (TYPE, 'name="elbow" type="fixed"', 28, "a fixed joint cannot follow another"),
 }  # fmt: skip
 
 
@@ -212,13 +226,75 @@ def test_warnings(oddity):
     issues = check_urdf(text)
     assert [(issue.severity, issue.line) for issue in issues] == [("warning", line)]
     assert words in issues[0].message
-    assert load_urdf(text).topology.num_links == 3
+    with pytest.warns(DescriptionWarning) as caught:
+        assert load_urdf(text).topology.num_links == 3
+    assert [str(one.message) for one in caught] == [str(issue) for issue in issues]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_others_read_is_read_with_a_warning_or_refused_if_strict(change):
+    old, new, line, words = CHANGES[change]
+    assert old in ARM
+    text = ARM.replace(old, new, 1)
+    (issue,) = (issue for issue in check_urdf(text) if issue.severity == "warning")
+    assert issue.line == line and words in issue.message and issue.fix
+    with pytest.warns(DescriptionWarning) as caught:
+        assert load_urdf(text).topology.num_links == 3
+    assert [str(one.message) for one in caught] == [str(issue)]
+    with pytest.raises(DescriptionError) as refusal:
+        load_urdf(text, strict=True)
+    assert [(issue.severity, issue.line) for issue in refusal.value.issues] == [("error", line)]
+    assert words in refusal.value.issues[0].message
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_what_is_only_worth_knowing_is_said_by_the_checker_alone(note):
+    old, new, line, words = NOTES[note]
+    text = ARM.replace(old, new, 1)
+    (issue,) = check_urdf(text, strict=True)
+    assert (issue.severity, issue.line) == ("note", line) and words in issue.message
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_urdf(text, strict=True).topology.num_links == 3
+
+
+def test_a_joint_with_a_velocity_and_without_effort_is_passive():
+    """As the pole of a cart: it moves, and no force is commanded."""
+    text = ARM.replace('effort="10"', 'effort="0"', 1)
+    assert check_urdf(text) == []
+    robot = load_urdf(text, strict=True)
+    np.testing.assert_array_equal(robot.max_joint_force, [0.0, 10.0])
+    np.testing.assert_array_equal(robot.max_joint_velocity, [3.0, 3.0])
+    for zeros in ('effort="0" velocity="0"', 'effort="0"'):
+        with pytest.warns(DescriptionWarning):
+            robot = load_urdf(ARM.replace('effort="10" velocity="3"', zeros, 1))
+        np.testing.assert_array_equal(robot.max_joint_force, [np.inf, 10.0])
+        np.testing.assert_array_equal(robot.max_joint_velocity, [np.inf, 3.0])
+
+
+def test_warnings_of_one_kind_are_one_and_name_all():
+    """At most ten names, and their number."""
+    joint = '<joint name="j{k}" type="revolute"><parent link="l0"/><child link="l{k}"/><limit lower="-1" upper="1" '
+    joint += 'effort="0" velocity="0"/></joint>'
+    inertial = '<inertial><mass value="1"/></inertial>'
+    for count in (2, 30):
+        links = "".join(f'<link name="l{k}">{inertial}</link>' for k in range(count + 1))
+        joints = "".join(joint.format(k=k) for k in range(1, count + 1))
+        issues = check_urdf(f'<robot name="many">{links}{joints}</robot>')
+        issues = [issue for issue in issues if issue.severity == "warning"]
+        effort, inertia, velocity = sorted(issues, key=lambda issue: issue.message)
+        assert effort.message.startswith("effort is 0, and so is velocity or it is missing; read as no limit")
+        assert velocity.message.startswith("velocity is 0, which would lock the joint; read as no limit")
+        assert inertia.message == "it has no <inertia>: read without rotational inertia, as Pinocchio does"
+        names = "'j1', 'j2'" if count == 2 else ", ".join(f"'j{k}'" for k in range(1, 11)) + ", ..."
+        assert effort.element == velocity.element == f"{count} <limit> elements ({names})"
+        assert inertia.element.startswith(f"{count + 1} <inertial> elements ('l0', 'l1'")
 
 
 def test_a_joint_that_moves_only_what_further_joints_carry_is_warned_of():
     start, end = ARM.index("    <inertial>"), ARM.index("  </link>\n  <link name=\"lower\"")  # fmt: skip
     issues = check_urdf(ARM[:start] + ARM[end:])
-    assert [issue.severity for issue in issues] == ["warning"]
+    assert [issue.severity for issue in issues] == ["note"]
     assert "link 'upper' has no mass of its own" in issues[0].message
 
 

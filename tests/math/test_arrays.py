@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import artix
 from artix.math.arrays import concatenate, device_array, entries, is_known, with_entries
 
 X = np.arange(24.0).reshape(4, 3, 2) / 7
@@ -78,3 +79,25 @@ def test_what_is_traced_stays_traced() -> None:
     np.testing.assert_array_equal(call(x), x)
     assert seen == [False]
     assert is_known(x, X)
+
+
+def test_masked_arrays_are_refused_where_they_would_lose_their_mask():
+    """Under the mask is a number like any other; JAX itself refuses such arrays as arguments of its functions."""
+    robot = artix.robots.load("double_pendulum")
+    ones = np.ma.masked_array(np.ones(3, robot.dtype), mask=[True, False, False])
+    broken = robot.replace(link_mass=ones)
+    builder = artix.ArticulationBuilder()
+    root = builder.add_link()
+    for use in (
+        lambda: builder.add_link(mass=1.0, inertia=ones),
+        lambda: builder.add_link(mass=ones[0]),
+        lambda: (builder.add_link(root, artix.Joint.revolute(limits=[ones[:2]])), builder.build()),
+        lambda: artix.load_urdf(artix.robots.path("arm7"), gravity=ones),
+        lambda: broken.astype("float32"),
+        lambda: artix.save(broken, "unused.npz"),
+    ):
+        with pytest.raises(TypeError, match="masked arrays are refused"):
+            use()
+    for use in (artix.mass_matrix, jax.jit(artix.mass_matrix)):
+        with pytest.raises(ValueError, match="masked arrays are not supported"):
+            use(broken, artix.neutral_state(robot))

@@ -12,6 +12,8 @@ import io
 import math
 import os
 import re
+import unicodedata
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ import jax
 import numpy as np
 
 from artix.io.archive.header import read_header, write_header
-from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.io.common.atomic_file import write_atomically
+from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.common.values import check_values, named_arrays
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation
@@ -77,13 +80,17 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
     wrong = {name: str(array.dtype) for name, array in arrays.items() if array.dtype.name not in _DTYPES}
     if wrong:
         raise TypeError(f"arrays must be of {', '.join(_DTYPES)}; found {wrong}; convert with articulation.astype(...)")
+    write_atomically(path, lambda part: _write(part, header, arrays))
+    return []
+
+
+def _write(path: Path, header: str, arrays: dict[str, np.ndarray]) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(_HEADER), header)
         for name, array in arrays.items():
             content = io.BytesIO()
             np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue())
-    return []
 
 
 def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articulation:
@@ -116,6 +123,8 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
     except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         fix = "write the file again with artix.save"
         raise DescriptionError([Issue("error", os.fspath(path), 1, "archive", str(error), fix)]) from None
+    for issue in _odd_names(articulation, os.fspath(path)):
+        warnings.warn(str(issue), DescriptionWarning, stacklevel=2)
     leaves = [device_array(array, dtype) for array in arrays.values()]
     return jax.tree.unflatten(jax.tree.structure(articulation), leaves)
 
@@ -127,7 +136,7 @@ def check_archive(path: str | os.PathLike[str]) -> list[Issue]:
       path: the file.
 
     Returns:
-      A single error, or none if :func:`load_archive` reads the file.
+      A single error; or, if :func:`load_archive` reads the file, its warnings.
 
     Raises:
       OSError: the file cannot be read.
@@ -139,11 +148,32 @@ def check_archive(path: str | os.PathLike[str]) -> list[Issue]:
       >>> print(artix.io.check_archive(path))  # no issues
       []
     """
-    try:
-        load_archive(path)
-    except DescriptionError as error:
-        return list(error.issues)
-    return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DescriptionWarning)
+        try:
+            return _odd_names(load_archive(path), os.fspath(path))
+        except DescriptionError as error:
+            return list(error.issues)
+
+
+def _odd_names(articulation: Articulation, file: str) -> list[Issue]:
+    """A warning if names have characters that are not printed, such as those with which terminals are commanded."""
+    topology = static_topology(articulation, "archives hold static topologies")
+    names = (
+        topology.name,
+        *topology.link_names,
+        *topology.joint_names,
+        *topology.frame_names,
+        *(tendon.name for tendon in topology.fixed_tendons),
+        *(tendon.name for tendon in topology.spatial_tendons),
+        *(joint.name for joint in topology.loop_joints),
+        *(shape.name for shape in topology.geometries),
+    )
+    odd = [name for name in names if any(unicodedata.category(letter) in ("Cc", "Zl", "Zp") for letter in name)]
+    if not odd:
+        return []
+    message = f"names with control characters: {', '.join(map(repr, odd[:3]))}{', ...' if odd[3:] else ''}"
+    return [Issue("warning", file, 1, "archive", message, "rename them in the program that wrote the file")]
 
 
 def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -47,7 +48,12 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
         mesh along whichever of its principal axes makes the capsule smallest.
       pose: pose of the mesh's frame in the link's, [7].
       **material: material parameters of the geometry.
+
+    Raises:
+      ValueError: a vertex is not finite.
     """
+    if not np.isfinite(points).all():
+        raise ValueError("some vertices of the mesh are not finite")
     directions = _directions()
     farthest = np.concatenate([np.argmax(part @ points.T, axis=1) for part in np.split(directions, 40)])
     reach = np.sum(directions * points[farthest], axis=1)
@@ -81,7 +87,23 @@ def summarize_errors(report: Report, place: Place, meshes: Meshes, errors: dict[
     kind = f"hulls of at most {MAX_HULL_POINTS} points" if meshes == "hull" else "the capsules around them"
     message = f"collision meshes are replaced by {kind} (links {listed(list(errors))})"
     found = f"their surfaces differ by up to {1e3 * errors[worst]:.2g} mm, on {worst!r}"
-    report.warning(place, f"{message}; {found}", "if that matters, describe the shape by primitives")
+    report.note(place, f"{message}; {found}", "if that matters, describe the shape by primitives")
+
+
+def report_missing_meshes(report: Report, place: Place, links: Collection[str], others: Collection[str]) -> None:
+    """Warns of links whose collision meshes are left out.
+
+    Args:
+      report: receives the warning.
+      place: where it points.
+      links: names of the links that have no shape without these meshes; no warning if empty.
+      others: names of the links that keep a shape.
+    """
+    if not links:
+        return
+    message = f"collision meshes are left out, and links touch nothing without them: {listed(links)}"
+    message += f"; only these keep shapes: {listed(others)}" if others else ""
+    report.warning(place, message, "read the meshes with meshes='hull' or meshes='capsule'")
 
 
 def _directions() -> np.ndarray:

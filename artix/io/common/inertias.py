@@ -41,8 +41,8 @@ def check_inertias(
     """Checks the masses and inertias of links.
 
     Moments that are negative within rounding become zero. Inertias that are impossible but still give well-defined
-    dynamics (one principal moment above the sum of the others, inertia without mass) are kept, and the reader raises a
-    single warning for all such links. Negative masses and moments are errors.
+    dynamics (one principal moment above the sum of the others, inertia without mass) are kept, with one warning for all
+    such links. Negative masses and moments are errors.
 
     Args:
       links: dataclasses with ``name``, ``mass`` and ``inertia``.
@@ -54,23 +54,22 @@ def check_inertias(
     Returns:
       The links, their inertias replaced where necessary.
     """
-    checked, impossible = [], []
+    checked: list[_AnyLink] = []
+    impossible: dict[str, str] = {}
     for link in links:
-        place = places.get(link.name)
-        inertia = link.inertia
+        place, inertia = places.get(link.name), link.inertia
         if place is not None:
-            inertia, is_impossible = _checked_inertia(link, place, report, repair=repair, strict=strict)
-            impossible += [link.name] if is_impossible else []
+            inertia, problem = _checked_inertia(link, place, report, repair=repair, strict=strict)
+            impossible |= {link.name: problem} if problem else {}
         checked.append(link if inertia is link.inertia else _with_inertia(link, inertia))
     if impossible:
-        count = len(impossible)
-        have = "1 link has a" if count == 1 else f"{count} links have"
-        what = f"{have} physically impossible {'inertia' if count == 1 else 'inertias'}"
-        report.announce(
-            places[impossible[0]],
-            f"{what}, used as given: {listed(map(repr, impossible))}",
-            "correct them in the file, or pass repair=('inertia',) to the reader; strict=True refuses them",
-        )
+        first, problem = next(iter(impossible.items()))
+        message = f"link {first!r} has a physically impossible inertia, used as given: {problem}"
+        if len(impossible) > 1:
+            message = f"{len(impossible)} links have physically impossible inertias, used as given: "
+            message += listed(map(repr, impossible))
+        fix = "correct it in the file, or pass repair=('inertia',) to the reader; strict=True refuses it"
+        report.warning(places[first], message, fix)
     return checked
 
 
@@ -80,12 +79,12 @@ def _with_inertia(link: Any, inertia: np.ndarray) -> Any:
 
 def _checked_inertia(
     link: _Link, place: Place, report: Report, *, repair: bool, strict: bool
-) -> tuple[np.ndarray, bool]:
-    """The inertia to compute with, and whether it is impossible but kept."""
+) -> tuple[np.ndarray, str | None]:
+    """The inertia to compute with, and why it is impossible if it is kept all the same."""
     mass, inertia = link.mass, link.inertia
     if mass < 0.0:
         report.error(place, f"the mass {mass:g} kg is negative", "give the mass in kg, 0 for a massless link")
-        return inertia, False
+        return inertia, None
     least = float(np.linalg.eigvalsh(inertia)[0])
     negative = least < -inertia_rounding(mass, inertia)
     if negative:
@@ -96,17 +95,18 @@ def _checked_inertia(
     if problem is None:
         if mass > 0.0 and not np.any(inertia):
             point = f"a point mass: {mass:g} kg without rotational inertia"
-            report.warning(place, point, "give the inertia about the centre of mass [kg m^2]")
-        return inertia, False
+            fix = "nothing, unless its inertia about the centre of mass matters [kg m^2]"
+            report.note(place, point, fix, "point masses: no rotational inertia")
+        return inertia, None
     if repair:
         repaired = repaired_inertia(inertia) if mass > 0.0 else np.zeros((3, 3))
-        report.repaired(place, f"{problem}; now {principal_inertias(repaired)}", "correct it in the file")
-        return repaired, False
+        several = "{count} links had physically impossible inertias"
+        report.repaired(place, f"{problem}; now {principal_inertias(repaired)}", "correct it in the file", several)
+        return repaired, None
     if negative or strict:
         report.error(place, problem, "correct it, or pass repair=('inertia',) to the reader")
-        return inertia, False
-    report.warning(place, f"{problem}; used as given", "correct it, or read with repair=('inertia',)")
-    return inertia, True
+        return inertia, None
+    return inertia, problem
 
 
 def repaired_inertia(inertia: np.ndarray) -> np.ndarray:

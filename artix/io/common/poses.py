@@ -112,6 +112,11 @@ def joint_motion(axes: Sequence[Axis], position: npt.ArrayLike) -> np.ndarray:
     return np.concatenate([translation, turn])
 
 
+def point_inertia(mass: float, arm: np.ndarray) -> np.ndarray:
+    """The inertia of a point mass at ``arm`` [m] from the reference point, shape [3, 3]: the parallel axis theorem."""
+    return mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
+
+
 def combine_inertias(
     parts: list[tuple[float, np.ndarray, np.ndarray]],
 ) -> tuple[float, np.ndarray, np.ndarray]:
@@ -137,5 +142,5 @@ def combine_inertias(
     inertia = np.zeros((3, 3))
     for mass, pose, own in parts:
         rotation, arm = rotation_matrix(pose[3:]), pose[:3] - center
-        inertia += rotation @ own @ rotation.T + mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
+        inertia += rotation @ own @ rotation.T + point_inertia(mass, arm)
     return total, translation(center), 0.5 * (inertia + inertia.T)

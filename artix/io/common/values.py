@@ -7,6 +7,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
+from artix.math.arrays import unmasked
 from artix.model.articulation import Articulation
 
 #: Arrays by the rule that they must satisfy; all others must be finite.
@@ -48,7 +49,9 @@ def named_arrays(articulation: Articulation) -> dict[str, np.ndarray]:
     """The arrays of an articulation by names such as ``"drive.stiffness"``, in the order of the pytree's leaves."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(articulation)
     return {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.ascontiguousarray(leaf).reshape(np.shape(leaf))
+        jax.tree_util.keystr(path, simple=True, separator="."): np.ascontiguousarray(unmasked(leaf)).reshape(
+            np.shape(leaf)
+        )
         for path, leaf in leaves
     }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.parsers import expat
 
 from artix.io.common.diagnostics import Location, Report
+from artix.io.common.mesh_files import LFS_FIX, LFS_POINTER, is_lfs_pointer
 
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
@@ -119,7 +120,11 @@ def read_xml(path_or_text: str | Path, report: Report) -> Element | None:
         text = str(path_or_text).lstrip("\ufeff \t\r\n")
         skipped = str(path_or_text)[: -len(text)].count("\n")
         return _parse(text.encode("utf-8", "surrogatepass"), "utf-8", skipped, report)
-    return _parse(Path(path_or_text).read_bytes(), None, 0, report)
+    data = Path(path_or_text).read_bytes()
+    if is_lfs_pointer(data):
+        report.error(Location("file"), LFS_POINTER, LFS_FIX)
+        return None
+    return _parse(data, None, 0, report)
 
 
 def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> Element | None:
@@ -160,12 +165,16 @@ def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> E
 
 
 def read_child(report: Report, element: Element, tag: str, *, required: bool = False) -> Element | None:
-    """The one child with the given tag; ``None`` if there is none, which is an error if it is ``required``."""
+    """The first child with the given tag; ``None`` if there is none, which is an error if it is ``required``.
+
+    Others of the same tag are ignored, as urdfdom ignores them, and reported.
+    """
     found = element.all(tag)
     if required and not found:
         report.error(element, f"it has no <{tag}>", f"add a <{tag}> element")
     if len(found) > 1:
-        report.error(found[1], f"a second <{tag}>; the first is on line {found[0].line}", "keep one of them")
+        message = f"a second <{tag}>; the first is on line {found[0].line}, and it alone is read"
+        report.changed(found[1], message, "keep one of them", f"a second <{tag}>; the first alone is read")
     return found[0] if found else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import Issue
 from artix.io.mjcf.body_writer import BodyWriter
 from artix.io.mjcf.force_writer import write_actuators, write_equalities, write_tendons
@@ -47,5 +48,6 @@ def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
     write_tendons(writer, document)
     writer.report.raise_errors()
     ET.indent(document)
-    Path(path).write_text(ET.tostring(document, encoding="unicode") + "\n", encoding="utf-8")
+    text = ET.tostring(document, encoding="unicode") + "\n"
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
     return writer.report.issues

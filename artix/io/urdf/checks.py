@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from artix.io.common.collision_meshes import report_missing_meshes
 from artix.io.common.diagnostics import Report
 from artix.io.common.names import listed
 from artix.io.common.xml_tree import Element
@@ -32,7 +33,7 @@ _KNOWN = {
 
 
 def check_unread(robot: Element, report: Report) -> None:
-    """Warns of elements and attributes that URDF does not define or artix does not read, one warning for each kind."""
+    """Warns of elements and attributes that URDF does not define or artix does not read, all in one warning."""
     found: dict[str, list[Element]] = {}
     pending = [robot]
     for element in pending:
@@ -45,10 +46,11 @@ def check_unread(robot: Element, report: Report) -> None:
                 found.setdefault(f"<{child.tag}> in <{element.tag}>", []).append(child)
             elif child.tag in _KNOWN:
                 pending.append(child)
-    for what, elements in found.items():
-        count = f" ({len(elements)} times)" if len(elements) > 1 else ""
+    if found:
+        first = min((elements[0] for elements in found.values()), key=lambda element: element.line)
+        counts = [f"{what} ({len(of)} times)" if len(of) > 1 else what for what, of in found.items()]
         report.warning(
-            elements[0], f"not read: {what}{count}", "correct it if it is misspelt, else nothing unless it matters"
+            first, f"not read: {listed(counts)}", "correct what is misspelt; else nothing, unless it matters"
         )
 
 
@@ -115,11 +117,17 @@ def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
         if joint.type == "fixed":
             has_mass[joint.parent] |= has_mass[name]
         elif not carries_mass[name]:
-            message = f"it moves no mass (link {name!r} and all below): the mass matrix may be singular"
-            report.warning(joint.element, message, "give the link an <inertial>, or the joint armature after reading")
+            singular = "the mass matrix may be singular"
+            message, several = (
+                f"it moves no mass (link {name!r} and all below): {singular}",
+                f"no mass moves; {singular}",
+            )
+            fix = "give the link an <inertial>, or the joint armature after reading"
+            report.warning(joint.element, message, fix, several)
         elif not has_mass[name]:
             message = f"link {name!r} has no mass of its own; it moves only the mass of links on further joints"
-            report.warning(joint.element, message, "nothing, if it represents one axis of a compound joint")
+            several = "the link has no mass of its own, and moves only that of links on further joints"
+            report.note(joint.element, message, "nothing, if it represents one axis of a compound joint", several)
 
 
 def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None:
@@ -130,12 +138,30 @@ def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None
         if joint.type == "floating" and joint.parent == order[0]:
             message = "it is read as a joint within a tree; a floating base costs less"
             fix = f"delete the joint and the link {joint.parent!r}, and read with fixed_base=False"
-            report.warning(joint.element, message, fix)
+            report.note(joint.element, message, fix)
         for name, part in ((f"{joint.name}:", robot.joints), (f"{joint.child}:{joint.name}:", robot.links)):
             for taken in part:
                 if taken.startswith(name):
                     message = f"its name clashes with the parts of the {joint.type} joint {joint.name!r} ({name}x, ...)"
                     report.error(part[taken].element, message, "rename it")
+
+
+def check_meshes_left_out(robot: UrdfRobot, order: list[str], report: Report, *, fixed_base: bool) -> None:
+    """Reports that the meshes of ``<collision>`` are left out.
+
+    This is a warning if a floating robot would sink into the ground without a word: if some links keep shapes, or if a
+    link at an end, such as a foot, has none without its mesh. Otherwise it is only a note.
+    """
+    lost = [name for name in order if robot.links[name].lost]
+    bare = [name for name in lost if not robot.links[name].geometries]
+    others = [name for name in order if robot.links[name].geometries]
+    inner = {joint.parent for joint in robot.joints.values()}
+    if not fixed_base and bare and (others or not inner.issuperset(bare)):
+        report_missing_meshes(report, robot.element, bare, others)
+    elif lost:
+        message = f"the meshes of <collision> are left out (links {listed(lost)})"
+        fix = "where contact matters, read them with meshes='hull' or 'capsule', or write a primitive"
+        report.note(robot.element, message, fix)
 
 
 def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str]) -> dict[str, UrdfMimic]:
@@ -151,7 +177,7 @@ def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str]) -> d
         if mimic is None or mimic.joint in unread:
             continue
         if joint.type not in MOVING_TYPES:
-            report.warning(mimic.element, f"a {joint.type} joint cannot follow another; ignored", "remove the <mimic>")
+            report.changed(mimic.element, f"a {joint.type} joint cannot follow another; ignored", "remove the <mimic>")
             continue
         followed = robot.joints.get(mimic.joint)
         if followed is None:
@@ -164,7 +190,9 @@ def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str]) -> d
             mimics[joint.name] = mimic
             continue
         if "mimic" in repair:
-            report.repaired(mimic.element, f"{message}; the joint is free now", "correct the <mimic> in the file")
+            several = "there is no such joint to follow; the joints are free now"
+            fix = "correct the <mimic> in the file"
+            report.repaired(mimic.element, f"{message}; the joint is free now", fix, several)
         else:
             fix = "name a joint that moves, or drop the relation with repair=('mimic',)"
             report.error(mimic.element, message, fix)

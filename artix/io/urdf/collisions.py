@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from artix.io.common.collision_meshes import Meshes, MeshShape, mesh_shape, summarize_errors
-from artix.io.common.diagnostics import Report
-from artix.io.common.mesh_files import find_file, read_vertices
-from artix.io.common.names import listed
+from artix.io.common.collision_meshes import Meshes, MeshShape, mesh_shape
+from artix.io.common.diagnostics import Location, Report
+from artix.io.common.mesh_files import Packages, find_file, read_vertices
 from artix.io.common.poses import quaternion_from_rpy
 from artix.io.common.xml_tree import Element, read_child, read_number, read_numbers
 from artix.model.geometry import Geometry
@@ -25,11 +24,13 @@ class MeshFolder:
     Attributes:
       base: the folder that paths are relative to.
       meshes: the replacement; ``None`` leaves meshes out.
+      packages: folders of ROS packages by name.
       errors: :attr:`~artix.io.common.collision_meshes.MeshShape.error` by link name.
     """
 
     base: Path
     meshes: Meshes | None
+    packages: Packages | None = None
     errors: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -45,8 +46,12 @@ def read_collisions(link: Element, report: Report, folder: MeshFolder) -> tuple[
     for element in link.all("collision"):
         trial = Report(report.file)
         shape = read_shape(element, trial)
-        for issue in trial.errors:
-            report.warning(element, f"left out: {issue.message}", issue.fix)
+        if trial.num_errors:
+            for issue in trial.errors:
+                report.changed(element, f"left out: {issue.message}", issue.fix)
+        else:
+            for issue in trial.issues:
+                report.changed(Location(issue.element, issue.line), issue.message, issue.fix)
         if shape is None and not trial.num_errors and folder.meshes is not None:
             found = _mesh(element, report, folder, folder.meshes)
             name = link.attributes.get("name", "")
@@ -63,34 +68,24 @@ def _mesh(collision: Element, report: Report, folder: MeshFolder, meshes: Meshes
     (geometry,) = collision.all("geometry")
     (element,) = geometry.all("mesh")
     name, fix = element.attributes.get("filename", ""), "correct the file, or leave meshes out (meshes=None)"
-    path = find_file(name, folder.base) if name else None
+    path = find_file(name, folder.base, packages=folder.packages) if name else None
     if path is None:
-        fix = "paths are relative to the folder of the URDF; package:// is searched above it and in ROS_PACKAGE_PATH"
+        fix = "paths are relative to the folder of the URDF; package:// is searched above it and in ROS_PACKAGE_PATH, "
+        fix += "and packages={name: folder} says where a package is"
         report.error(element, f"there is no file {name!r}", f"{fix}; or leave meshes out (meshes=None)")
         return None
     scale = read_numbers(report, element, "scale", (1.0, 1.0, 1.0))
     try:
         points = read_vertices(path) * np.asarray(scale)
+        return mesh_shape(points, meshes, read_origin(collision, report))
     except ValueError as error:
         report.error(element, str(error), fix)
         return None
-    return mesh_shape(points, meshes, read_origin(collision, report))
 
 
-def warn_of_meshes(robot: Element, report: Report, folder: MeshFolder) -> None:
-    """Reports all links with collision meshes in a single warning."""
-    if folder.meshes is not None:
-        summarize_errors(report, robot, folder.meshes, folder.errors)
-        return
-    links = [
-        link.attributes.get("name", "")
-        for link in robot.all("link")
-        if any(geometry.all("mesh") for collision in link.all("collision") for geometry in collision.all("geometry"))
-    ]
-    if links:
-        message = f"the meshes of <collision> are left out (links {listed(links)})"
-        fix = "where contact matters, read them with meshes='hull' or 'capsule', or write a primitive"
-        report.warning(robot, message, fix)
+def has_mesh(link: Element) -> bool:
+    """Whether a ``<collision>`` of a link is a mesh."""
+    return any(geometry.all("mesh") for collision in link.all("collision") for geometry in collision.all("geometry"))
 
 
 def read_shape(collision: Element, report: Report) -> Geometry | None:

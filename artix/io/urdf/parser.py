@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from artix.io.common.collision_meshes import Meshes
+from artix.io.common.collision_meshes import Meshes, summarize_errors
 from artix.io.common.diagnostics import Report
+from artix.io.common.mesh_files import Packages
 from artix.io.common.poses import IDENTITY
 from artix.io.common.xml_tree import Element, origin, read_child, read_name, read_number, read_numbers, read_xml
-from artix.io.urdf.collisions import MeshFolder, read_collisions, read_origin, warn_of_meshes
+from artix.io.urdf.collisions import MeshFolder, has_mesh, read_collisions, read_origin
 from artix.model.geometry import Geometry
 
 #: Joints with one degree of freedom.
@@ -35,6 +36,7 @@ class UrdfLink:
       inertia: inertia in the axes of the mass frame [kg m^2], shape [3, 3].
       inertial: the ``<inertial>`` element with these three, if there is one.
       geometries: shapes with their names, ``None`` for unnamed ones.
+      lost: whether a mesh of its ``<collision>`` is left out.
     """
 
     name: str
@@ -44,6 +46,7 @@ class UrdfLink:
     inertia: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((3, 3)))
     inertial: Element | None = None
     geometries: tuple[tuple[str | None, Geometry], ...] = ()
+    lost: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +94,12 @@ class UrdfRobot:
         return (len(self.links), len(self.joints)) == tuple(map(len, elements))
 
 
-def parse_urdf(path_or_text: str | Path, report: Report, meshes: Meshes | None) -> UrdfRobot | None:
+def parse_urdf(
+    path_or_text: str | Path,
+    report: Report,
+    meshes: Meshes | None,
+    packages: Packages | None = None,
+) -> UrdfRobot | None:
     """Reads links and joints one by one.
 
     :mod:`artix.io.urdf.checks` checks that they are consistent, :mod:`artix.io.common.inertias` checks the inertias.
@@ -100,6 +108,7 @@ def parse_urdf(path_or_text: str | Path, report: Report, meshes: Meshes | None) 
       path_or_text: a path, or the URDF itself.
       report: receives the issues.
       meshes: replacement for collision meshes; ``None`` leaves them out.
+      packages: folders of ROS packages by name, for the files of meshes.
 
     Returns:
       The robot, ``None`` if the document is not a URDF. Values that could not be read are placeholders.
@@ -107,14 +116,16 @@ def parse_urdf(path_or_text: str | Path, report: Report, meshes: Meshes | None) 
     element = read_xml(path_or_text, report)
     if element is None or not _is_urdf(element, report):
         return None
-    folder = MeshFolder(origin(path_or_text)[1], meshes)
+    folder = MeshFolder(origin(path_or_text)[1], meshes, packages)
     links: dict[str, UrdfLink] = {}
     for child in element.all("link"):
         name = _unique_name(child, links, report)
         if name is not None:
             link = _link(name, child, report)
-            links[name] = dataclasses.replace(link, geometries=read_collisions(child, report, folder))
-    warn_of_meshes(element, report, folder)
+            lost = meshes is None and has_mesh(child)
+            links[name] = dataclasses.replace(link, geometries=read_collisions(child, report, folder), lost=lost)
+    if meshes is not None:
+        summarize_errors(report, element, meshes, folder.errors)
     joints: dict[str, UrdfJoint] = {}
     for child in element.all("joint"):
         name = _unique_name(child, joints, report)
@@ -171,17 +182,30 @@ def _link(name: str, element: Element, report: Report) -> UrdfLink:
     inertial = read_child(report, element, "inertial")
     if inertial is None:
         return UrdfLink(name, element)
-    mass_element = read_child(report, inertial, "mass", required=True)
-    inertia_element = read_child(report, inertial, "inertia", required=True)
     com_pose = read_origin(inertial, report)
     before = report.num_errors
-    mass = read_number(report, mass_element, "value", 0.0, required=True)
-    xx, yy, zz = (read_number(report, inertia_element, key, 0.0, required=True) for key in ("ixx", "iyy", "izz"))
-    xy, xz, yz = (read_number(report, inertia_element, key, 0.0) for key in ("ixy", "ixz", "iyz"))
+    mass = read_number(report, read_child(report, inertial, "mass"), "value", 0.0)
+    moments = read_child(report, inertial, "inertia")
+    xx, yy, zz = (read_number(report, moments, key, 0.0) for key in ("ixx", "iyy", "izz"))
+    xy, xz, yz = (read_number(report, moments, key, 0.0) for key in ("ixy", "ixz", "iyz"))
     inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    if mass_element is None or inertia_element is None or report.num_errors > before:
+    if report.num_errors > before or _lacks(inertial, "mass", ("value",), "read as massless", report):
         return UrdfLink(name, element)
+    if _lacks(inertial, "inertia", ("ixx", "iyy", "izz"), "read without rotational inertia", report):
+        return UrdfLink(name, element, mass, com_pose, inertial=inertial if mass < 0.0 else None)
     return UrdfLink(name, element, mass, com_pose, inertia, inertial)
+
+
+def _lacks(inertial: Element, tag: str, attributes: tuple[str, ...], reading: str, report: Report) -> bool:
+    """Whether an ``<inertial>`` lacks an element or one of its attributes; if so, what it is read as is reported."""
+    present = inertial.all(tag)
+    missing = [name for name in attributes if present and name not in present[0].attributes]
+    if present and not missing:
+        return False
+    what = f"the attribute {missing[0]!r} is missing" if missing else f"it has no <{tag}>"
+    place, wanted = (present[0] if missing else inertial), " ".join(f'{name}="..."' for name in attributes)
+    report.changed(place, f"{what}: {reading}, as Pinocchio does", f"write <{tag} {wanted}/>")
+    return True
 
 
 # --- joints -------------------------------------------------------------------------------------------------------
@@ -229,6 +253,8 @@ def _joint_type(element: Element, report: Report) -> str:
 def _axis(element: Element, report: Report) -> np.ndarray:
     axis_element = read_child(report, element, "axis")
     axis = np.array(read_numbers(report, axis_element, "xyz", (1.0, 0.0, 0.0)))
+    if axis_element is not None and "xyz" not in axis_element.attributes:
+        report.changed(axis_element, "the attribute 'xyz' is missing: read as the x axis", 'write xyz="..."')
     length = float(np.linalg.norm(axis))
     if axis_element is not None and length < 1e-9:
         report.error(axis_element, "the joint axis has length zero", 'give the axis a direction, such as xyz="0 0 1"')
@@ -241,10 +267,9 @@ def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, fl
     limit = read_child(report, element, "limit")
     if limit is None:
         if kind != "continuous":
-            report.warning(element, f"a {kind} joint without <limit> is read as unlimited", "add its <limit>")
+            report.changed(element, f"a {kind} joint without <limit> is read as unlimited", "add its <limit>")
         return None, np.inf, np.inf
-    max_force = _not_negative(report, limit, "effort", np.inf)
-    max_velocity = _not_negative(report, limit, "velocity", np.inf)
+    max_force, max_velocity = _bounds(limit, report)
     if kind == "continuous":
         if "lower" in limit.attributes or "upper" in limit.attributes:
             message = "a continuous joint has no position limits; lower and upper are ignored"
@@ -254,14 +279,35 @@ def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, fl
         message = (
             "neither lower nor upper is given: read as unlimited, though URDF's defaults of 0 would lock the joint"
         )
-        report.warning(limit, message, "give both, or make a revolute joint continuous")
+        report.changed(limit, message, "give both, or make a revolute joint continuous")
         return None, max_force, max_velocity
     lower, upper = (read_number(report, limit, key, 0.0) for key in ("lower", "upper"))
     if lower > upper:
-        report.error(limit, f"the lower limit {lower:g} exceeds the upper limit {upper:g}", "swap or correct them")
-    elif lower == upper:
-        report.warning(limit, f"both limits are {lower:g}, which locks the joint", "widen them if it is to move")
+        unlimited = "read as unlimited, as in Bullet and MuJoCo"
+        message = f"the lower limit {lower:g} exceeds the upper limit {upper:g}; {unlimited}"
+        several = f"the lower limit exceeds the upper one; {unlimited}"
+        report.changed(limit, message, "swap or correct them, or make a revolute joint continuous", several)
+        return None, max_force, max_velocity
+    if lower == upper:
+        message, fix = f"both limits are {lower:g}, which locks the joint", "widen them if it is to move"
+        report.warning(limit, message, fix, "both limits are equal, which locks the joint")
     return (lower, upper), max_force, max_velocity
+
+
+def _bounds(limit: Element, report: Report) -> tuple[float, float]:
+    """The limits of effort and velocity. Zeros that exporters write for unknown limits are none.
+
+    With a velocity, an effort of zero makes sense: the joint is passive.
+    """
+    effort, velocity = (_not_negative(report, limit, name, np.inf) for name in ("effort", "velocity"))
+    if velocity == 0.0:
+        fix = "write the joint's velocity, or remove the attribute"
+        report.changed(limit, "velocity is 0, which would lock the joint; read as no limit, as in MuJoCo", fix)
+    if effort == 0.0 and velocity in (0.0, np.inf):
+        fix = "write the joint's effort, or remove the attribute"
+        report.changed(limit, "effort is 0, and so is velocity or it is missing; read as no limit, as in MuJoCo", fix)
+        effort = np.inf
+    return effort, velocity or np.inf
 
 
 def _not_negative(report: Report, element: Element | None, attribute: str, fallback: float) -> float:

@@ -14,9 +14,17 @@ from artix.io.common.collision_meshes import Meshes, check_meshes
 from artix.io.common.diagnostics import Issue, Place, Report
 from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, add_links, joint_frame
+from artix.io.common.mesh_files import Packages
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
 from artix.io.common.xml_tree import origin
-from artix.io.urdf.checks import check_composites, check_masses, check_mimics, check_tree, check_unread
+from artix.io.urdf.checks import (
+    check_composites,
+    check_masses,
+    check_meshes_left_out,
+    check_mimics,
+    check_tree,
+    check_unread,
+)
 from artix.io.urdf.parser import COMPOSITE_TYPES, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
@@ -41,6 +49,7 @@ def load_urdf(
     repair: Collection[str] = (),
     strict: bool = False,
     meshes: Meshes | None = None,
+    packages: Packages | None = None,
     gravity: npt.ArrayLike = STANDARD_GRAVITY,
     dtype: Any = None,
 ) -> Articulation:
@@ -64,10 +73,14 @@ def load_urdf(
         of links without mass; ``"mimic"`` frees joints that mimic a missing or fixed joint or themselves. Without
         ``"inertia"``, physically impossible inertias are used as given, with one warning for all links, and negative
         moments are refused.
-      strict: whether to refuse all physically impossible inertias.
+      strict: whether to refuse what is otherwise read with a warning that says how: physically impossible inertias, an
+        ``<inertial>`` without ``<mass>`` or ``<inertia>``, missing or exchanged limits of position, limits of effort
+        and velocity that are zero, a second element where there may be one, malformed shapes.
       meshes: replacement for the meshes of ``<collision>``: a ``"hull"`` of at most 16 of their vertices, or the
         enclosing ``"capsule"``; ``None`` leaves them out. The files are read with trimesh (extra ``meshes``).
         :func:`check_urdf` reports the distance of these shapes from the mesh.
+      packages: folders of ROS packages by name, for meshes ``package://NAME/...``. Others are searched for above the
+        file and in ``ROS_PACKAGE_PATH``.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
@@ -96,11 +109,11 @@ def load_urdf(
       >>> print(rod.topology.fixed_base, rod.topology.dof_names)
       True ('hinge',)
     """
-    report, robot, order, mimics = _read(path_or_text, repair, strict, meshes)
+    report, robot, order, mimics = _read(path_or_text, repair, strict, meshes, packages, fixed_base)
     report.finish()
     assert robot is not None  # An unreadable document is an error.
     builder = ArticulationBuilder(
-        fixed_base=order[0] == WORLD_LINK if fixed_base is None else fixed_base,
+        fixed_base=_is_fixed(order, fixed_base),
         gravity=gravity,
         name=robot.name,
         strict=False,
@@ -119,17 +132,23 @@ def check_urdf(
     repair: Collection[str] = (),
     strict: bool = False,
     meshes: Meshes | None = None,
+    packages: Packages | None = None,
+    fixed_base: bool | None = None,
 ) -> list[Issue]:
-    """Lists all errors and warnings of a URDF, by line; its content never makes this raise.
+    """Lists all errors, warnings and notes of a URDF, by line; its content never makes this raise.
+
+    The errors are those for which :func:`load_urdf` refuses it, the warnings those that :func:`load_urdf` raises.
 
     Args:
       path_or_text: as for :func:`load_urdf`.
       repair: repairs to apply, as for :func:`load_urdf`; they give warnings instead of errors.
       strict: as for :func:`load_urdf`.
       meshes: as for :func:`load_urdf`.
+      packages: as for :func:`load_urdf`.
+      fixed_base: as for :func:`load_urdf`.
 
     Returns:
-      The issues, none for a description without errors and warnings.
+      The issues, one warning or note for each kind; none for a description without any.
 
     Raises:
       OSError: the file cannot be read.
@@ -146,7 +165,7 @@ def check_urdf(
       >>> print([(issue.line, issue.element) for issue in artix.io.check_urdf(text) if issue.severity == "error"])
       [(5, '<joint name="hinge">')]
     """
-    report, *_ = _read(path_or_text, repair, strict, meshes)
+    report, *_ = _read(path_or_text, repair, strict, meshes, packages, fixed_base)
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
@@ -154,11 +173,18 @@ def check_urdf(
 _Reading = tuple[Report, UrdfRobot | None, list[str], dict[str, UrdfMimic]]
 
 
-def _read(path_or_text: str | Path, repair: Collection[str], strict: bool, meshes: Meshes | None) -> _Reading:
+def _read(
+    path_or_text: str | Path,
+    repair: Collection[str],
+    strict: bool,
+    meshes: Meshes | None,
+    packages: Packages | None,
+    fixed_base: bool | None,
+) -> _Reading:
     check_meshes(meshes)
     repair = chosen_repairs(repair, REPAIRS)
-    report = Report(origin(path_or_text)[0])
-    robot = parse_urdf(path_or_text, report, meshes)
+    report = Report(origin(path_or_text)[0], strict=strict)
+    robot = parse_urdf(path_or_text, report, meshes, packages)
     if robot is None:
         return report, None, [], {}
     check_unread(robot.element, report)
@@ -170,7 +196,12 @@ def _read(path_or_text: str | Path, repair: Collection[str], strict: bool, meshe
     if not report.num_errors:
         check_masses(robot, order, report)
         check_composites(robot, order, report)
+        check_meshes_left_out(robot, order, report, fixed_base=_is_fixed(order, fixed_base))
     return report, robot, order, mimics
+
+
+def _is_fixed(order: list[str], fixed_base: bool | None) -> bool:
+    return order[0] == WORLD_LINK if fixed_base is None else fixed_base
 
 
 def _descriptions(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> list[LinkDescription]:

@@ -7,6 +7,7 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
+from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
 from artix.io.common.xml_writer import XmlWriter, number, numbers
@@ -50,7 +51,7 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
     """
     writer = _Writer(articulation, path)
     text = writer.text()
-    Path(path).write_text(text, encoding="utf-8")
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
     return writer.report.issues
 
 

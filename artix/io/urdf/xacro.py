@@ -7,20 +7,30 @@ from pathlib import Path
 from typing import Any
 
 from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.io.common.mesh_files import Packages, find_package
 from artix.io.common.xml_tree import ExpandedText
 from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.model.articulation import Articulation
 
 
-def load_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None, **options: Any) -> Articulation:
+def load_xacro(
+    path: str | Path,
+    *,
+    arguments: Mapping[str, str] | None = None,
+    packages: Packages | None = None,
+    **options: Any,
+) -> Articulation:
     """Expands a xacro file and reads the resulting URDF.
 
     A xacro file is a program: it may include other files and evaluate Python expressions, so expand only files that
-    you trust. Line numbers in messages about the URDF refer to the expanded text.
+    you trust. Line numbers in messages about the URDF refer to the expanded text. Relative names of included files are
+    looked up beside the file that includes them. ``$(find NAME)`` is one of ``packages``, a folder NAME above the file
+    or beside those, or in ``ROS_PACKAGE_PATH``, or a package that ROS knows.
 
     Args:
       path: the file.
       arguments: values of its ``<xacro:arg>``.
+      packages: folders of ROS packages by name, for ``$(find NAME)`` and for meshes ``package://NAME/...``.
       **options: passed to :func:`artix.load_urdf`.
 
     Returns:
@@ -47,15 +57,22 @@ def load_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None, 
       >>> print(artix.io.load_xacro(path, arguments={"mass": "2.5"}).link_mass)
       [2.5]
     """
-    return load_urdf(expand_xacro(path, arguments), **options)
+    return load_urdf(expand_xacro(path, arguments, packages), packages=packages, **options)
 
 
-def check_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None, **options: Any) -> list[Issue]:
+def check_xacro(
+    path: str | Path,
+    *,
+    arguments: Mapping[str, str] | None = None,
+    packages: Packages | None = None,
+    **options: Any,
+) -> list[Issue]:
     """Lists all errors and warnings of the URDF that a xacro file expands to; see :func:`load_xacro`.
 
     Args:
       path: the file.
       arguments: values of its ``<xacro:arg>``.
+      packages: as for :func:`load_xacro`.
       **options: passed to :func:`artix.check_urdf`.
 
     Returns:
@@ -74,22 +91,56 @@ def check_xacro(path: str | Path, *, arguments: Mapping[str, str] | None = None,
       []
     """
     try:
-        return check_urdf(expand_xacro(path, arguments), **options)
+        return check_urdf(expand_xacro(path, arguments, packages), packages=packages, **options)
     except DescriptionError as error:
         return list(error.issues)
 
 
-def expand_xacro(path: str | Path, arguments: Mapping[str, str] | None = None) -> ExpandedText:
+def expand_xacro(
+    path: str | Path, arguments: Mapping[str, str] | None = None, packages: Packages | None = None
+) -> ExpandedText:
     """Expands a xacro file to the text of a URDF; raises the same errors as :func:`load_xacro`."""
     try:
         import xacrodoc
     except ImportError as error:
         raise ImportError("expanding xacro files requires xacrodoc: pip install 'artix[xacro]'") from error
-    Path(path).read_bytes()  # Raises OSError here rather than a DescriptionError below if the file is unreadable.
+    path = Path(path)
+    path.read_bytes()  # Raises OSError here rather than a DescriptionError below if the file is unreadable.
+    known = dict(packages or {})
+    while True:
+        try:
+            return ExpandedText.of(_expanded(xacrodoc, path, arguments or {}, known), path)
+        except Exception as error:  # Expressions in the file may raise any exception.
+            name = _missing_package(xacrodoc, error)
+            folder = None if name is None or name in known else find_package(name, path.parent)
+            if name is not None and folder is not None:
+                known[name] = folder
+                continue
+            message = f"xacro cannot expand it: {' '.join(str(error).split()) or type(error).__name__}"
+            fix = "correct the file, or give the value of each <xacro:arg> in arguments"
+            if name is not None:
+                fix = f"give the folder of the package: packages={{{name!r}: ...}}"
+            raise DescriptionError([Issue("error", str(path), 1, "xacro", message, fix)]) from error
+
+
+def _expanded(xacrodoc: Any, path: Path, arguments: Mapping[str, str], packages: Packages) -> str:
+    """The text of the URDF. xacro keeps the packages that it has found and the file in hand in global variables."""
+    xacrodoc.packages.reset()
+    xacrodoc.packages.update_package_cache(packages)
+    xacro = xacrodoc.xacrodoc.xacro
+    xacro.init_stacks(str(path))
     try:
-        document = xacrodoc.XacroDoc.from_file(path, subargs=dict(arguments or {}), resolve_packages=False)
-        return ExpandedText.of(document.dom.toxml(), Path(path))
-    except Exception as error:  # Expressions in the file may raise any exception.
-        message = f"xacro cannot expand it: {' '.join(str(error).split()) or type(error).__name__}"
-        fix = "correct the file, or give the value of each <xacro:arg> in arguments"
-        raise DescriptionError([Issue("error", str(path), 1, "xacro", message, fix)]) from error
+        document = xacrodoc.XacroDoc.from_file(path, subargs=dict(arguments), resolve_packages=False)
+    finally:
+        xacro.init_stacks(None)
+        xacrodoc.packages.reset()
+    return document.dom.toxml()
+
+
+def _missing_package(xacrodoc: Any, error: BaseException | None) -> str | None:
+    """The name of the package that an expansion lacked, if that is why it failed."""
+    while error is not None:
+        if isinstance(error, xacrodoc.packages.PackageNotFoundError):
+            return str(error.args[0])
+        error = error.__cause__ or error.__context__
+    return None

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from artix.io.common.collision_meshes import report_missing_meshes
 from artix.io.common.links import LinkDescription
 from artix.io.common.poses import IDENTITY, rotation_matrix
-from artix.io.usd.colliders import collider_shapes
+from artix.io.usd import mujoco
+from artix.io.usd.colliders import collider_shapes, is_mesh, physics_material
 from artix.io.usd.joint_features import make_joint
 from artix.io.usd.joints import KINDS, UsdJoint, enclosing, is_supported, read_joint
 from artix.io.usd.mass import mass_properties
@@ -49,6 +51,7 @@ class UsdArticulation:
       tree: its links and joints.
       names: link names by the paths of their bodies; the key ``None`` is the world, if that is a link.
       colliders: the colliders of each body, by path.
+      actuators: MuJoCo's actuators of each joint, by path.
       shapes: the colliders of each body that become shapes of its link, by path; filled by :meth:`links`.
     """
 
@@ -57,6 +60,7 @@ class UsdArticulation:
     tree: UsdTree
     names: dict[str | None, str]
     colliders: dict[str, list[UsdPrim]]
+    actuators: dict[str, list[UsdPrim]] = dataclasses.field(default_factory=dict)
     shapes: dict[str, list[UsdPrim]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -78,11 +82,25 @@ class UsdArticulation:
             links.append(self._link(self.tree.root, None, None))
         for parent, joint, child in self.tree.edges:
             links.append(self._link(child, parent, joint))
+        if self.scene.meshes is None and not self.tree.fixed_base:
+            self._note_meshes()
         return links
+
+    def _note_meshes(self) -> None:
+        """Reports links of a floating robot that lost all their shapes because they are meshes."""
+        bare = [
+            self.names[path]
+            for path, colliders in self.colliders.items()
+            if not self.shapes[path] and any(is_mesh(prim) for prim in colliders)
+        ]
+        kept = [self.names[path] for path, shapes in self.shapes.items() if shapes]
+        report_missing_meshes(self.scene.report, self.root, bare, kept)
 
     def _link(self, path: str, parent: str | None, joint: UsdJoint | None) -> LinkDescription:
         name, parent_name = self.names[path], None if joint is None else self.names[parent]
-        inbound = make_joint(joint, parent) if joint is not None and is_supported(joint) else None
+        inbound = None
+        if joint is not None and is_supported(joint):
+            inbound = make_joint(joint, parent, self.actuators.get(joint.prim.path, ()))
         if is_between(path):
             return LinkDescription(name, parent_name, inbound, 0.0, IDENTITY, np.zeros((3, 3)))
         body = self.scene.prims[path]
@@ -129,6 +147,10 @@ class UsdArticulation:
         if len(owned) > 1:
             message = f"there are {len(owned)} scenes; gravity is taken from this one"
             self.scene.report.warning(scene, message, "name one in physics:simulationOwner of the root body")
+        mujoco.note_scene(scene)
+        off = scene.has("MjcSceneAPI") and not scene.read_bool("mjc:flag:gravity", True)
+        if off or (scene.has("NewtonSceneAPI") and not scene.read_bool("newton:gravityEnabled", True)):
+            return 0.0 * down
         magnitude = scene.read_number("physics:gravityMagnitude", -np.inf, infinite=True)
         direction = scene.read_array("physics:gravityDirection", 3)
         size = magnitude * self.scene.units.length if magnitude >= 0.0 else EARTH_GRAVITY
@@ -141,12 +163,29 @@ class UsdArticulation:
         return size * in_world / np.linalg.norm(in_world)
 
     def note_unread(self) -> None:
-        """Reports properties of the prims that the reader does not use."""
+        """Reports properties of the prims that the reader does not use, at once for all prims of a kind."""
         joints = [joint.prim for _, joint, _ in self.tree.edges] + [joint.prim for joint in self.tree.loops]
-        for prim in {prim.path: prim for prim in [self.root, *self._bodies(), *joints]}.values():
-            names = prim.unread()
-            if names:
-                self.scene.report.warning(prim, f"not read: {', '.join(names)}", "nothing, if they do not matter")
+        for prims in ([self.root], self._bodies(), joints):
+            self._note_unread({prim.path: prim for prim in prims}, "")
+        shapes = [prim for prims in self.shapes.values() for prim in prims]
+        materials = [material for prim in shapes if (material := physics_material(self.scene, prim)) is not None]
+        for prims in (shapes, materials):
+            self._note_unread({prim.path: prim for prim in prims}, "mjc:")
+
+    def _note_unread(self, prims: dict[str, UsdPrim], space: str) -> None:
+        """Reports unread properties in a namespace: those that affect the motion as left out, others as notes."""
+        settings: dict[str, list[UsdPrim]] = {}
+        others: dict[str, list[UsdPrim]] = {}
+        for prim in prims.values():
+            for name in prim.unread():
+                if name.startswith(space):
+                    names = others if mujoco.affects_motion(prim, name) else settings
+                    names.setdefault(name, []).append(prim)
+        for prim in {prim.path: prim for unread in settings.values() for prim in unread}.values():
+            message = f"not read: {', '.join(sorted(settings))}"
+            self.scene.report.note(prim, message, "nothing, if they do not matter")
+        for prim in {prim.path: prim for unread in others.values() for prim in unread}.values():
+            self.scene.left_out(prim, ", ".join(sorted(others)), "nothing, if they do not matter")
 
     def _bodies(self) -> list[UsdPrim]:
         return [self.scene.prims[path] for path in self.tree.bodies]
@@ -154,7 +193,7 @@ class UsdArticulation:
 
 def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None) -> UsdArticulation | None:
     """Finds the articulation with the given root, or the only one; ``None``, and an error, if there is none."""
-    bodies, static = _rigid_bodies(scene)
+    bodies, kinematic = _rigid_bodies(scene)
     joints = [joint for prim in scene.prims.values() if (joint := read_joint(scene, prim, bodies)) is not None]
     prim = find_root(scene, root)
     tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
@@ -162,40 +201,55 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
         return None
     _note_other_joints(scene, tree)
     names = _names(scene, tree)
-    colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *static})
-    return UsdArticulation(scene, prim, tree, names, colliders)
+    colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *kinematic})
+    joint_paths = {joint.prim.path for _, joint, _ in tree.edges}
+    mujoco.note_tendons(scene, joint_paths, tree.bodies)
+    actuators = mujoco.joint_actuators(scene, joint_paths, tree.bodies)
+    return UsdArticulation(scene, prim, tree, names, colliders, actuators)
 
 
 def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
-    """The dynamic bodies by path, and the paths of disabled and kinematic ones."""
-    moving, static = {}, []
+    """The dynamic bodies by path, and the paths of kinematic ones; a disabled body is none."""
+    moving, kinematic = {}, []
     for path, prim in scene.prims.items():
-        if prim.has("PhysicsRigidBodyAPI"):
-            enabled = prim.read_bool("physics:rigidBodyEnabled", True)
-            kinematic = prim.read_bool("physics:kinematicEnabled", False)
-            if enabled and not kinematic:
-                moving[path] = prim
+        if prim.has("PhysicsRigidBodyAPI") and prim.read_bool("physics:rigidBodyEnabled", True):
+            if prim.read_bool("physics:kinematicEnabled", False):
+                kinematic.append(path)
             else:
-                static.append(path)
-    return moving, static
+                moving[path] = prim
+    return moving, kinematic
 
 
 def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
-    """Reports prims that act on the articulation but are not read: joints of other types, gears, actuators, forces."""
+    """Reports prims that act on the articulation but are not read: other and disabled joints, actuators, forces."""
     bodies, joints = set(tree.bodies), {joint.prim.path for _, joint, _ in tree.edges}
     for prim in scene.prims.values():
+        if str(prim.prim.GetTypeName()) in KINDS and not prim.read_bool("physics:jointEnabled", True):
+            _note_disabled_joint(scene, prim, bodies)
         for schema in filter(prim.has, _FORCES):
             if enclosing(prim.path, bodies) and prim.read_bool(_FORCES[schema], True):
                 message = f"its {schema} acts on the articulation and is not supported"
-                scene.report.left_out(prim, message, "nothing, unless it matters; wrenches are part of artix.Control")
+                scene.left_out(prim, message, "nothing, unless it matters; wrenches are part of artix.Control")
         kind = str(prim.prim.GetTypeName())
-        if kind in KINDS or kind == "" or prim.path in bodies:
+        if kind in (*KINDS, mujoco.ACTUATOR, mujoco.TENDON, "") or prim.path in bodies:
             continue
         ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
         targets = {str(path) for relation in prim.prim.GetRelationships() for path in relation.GetTargets()}
         if any(enclosing(end, bodies) for end in ends) or targets & joints:
             message = f"a prim of type {kind} acts on the articulation and is not supported"
-            scene.report.left_out(prim, message, "use joints, drives, mimic joints and tendons")
+            scene.left_out(prim, message, "use joints, drives, mimic joints and tendons")
+
+
+def _note_disabled_joint(scene: UsdScene, prim: UsdPrim, bodies: set[str]) -> None:
+    """Reports a disabled joint of the articulation."""
+    ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
+    inside = [enclosing(end, bodies) is not None for end in ends]
+    if not any(inside):
+        return
+    message = "the joint is disabled and not read"
+    if not all(inside):
+        message += "; bodies that only it connects are no part of the articulation, as in PhysX"
+    prim.left_out("physics:jointEnabled", message, "enable it, or nothing if it should do nothing")
 
 
 def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:

@@ -11,11 +11,7 @@ from artix.io.usd.authoring import Author, author, author_floats, relate, vector
 from artix.io.usd.joint_writer import INSTANCE_OF, axis_units, connect, lock
 from artix.io.usd.joints import KINDS
 from artix.io.usd.stage import import_pxr
-from artix.io.usd.tendon_schema import (
-    PhysxTendonAttachmentAPI,
-    PhysxTendonAttachmentLeafAPI,
-    PhysxTendonAttachmentRootAPI,
-)
+from artix.io.usd.tendons import ATTACHMENT, ATTACHMENT_LEAF, ATTACHMENT_ROOT
 from artix.model.couplings import LoopJointType
 from artix.model.joints import Axis
 from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
@@ -121,45 +117,62 @@ def _write_spatial_tendon(out: Author, tendon: SpatialTendonStructure, index: in
             bodies[tendon.links[0]], f"the root of tendon {tendon.name!r} will be read with coefficient 1"
         )
     for number, (link, parent) in enumerate(zip(tendon.links, tendon.parents, strict=True)):
-        at = first + number
-        point: PhysxTendonAttachmentAPI
+        at, body, space = first + number, bodies[link], f"physxTendon:{names[number]}"
+        schema = ATTACHMENT
         if parent < 0:
-            point = root = PhysxTendonAttachmentRootAPI.Apply(bodies[link], names[number])
-            root.CreateStiffnessAttr(float(numbers.stiffness[index]))
-            root.CreateDampingAttr(float(numbers.damping[index]))
-            root.CreateLimitStiffnessAttr(float(numbers.limit_stiffness[index]))
-            root.CreateOffsetAttr(float(numbers.offset[index]))
+            schema = ATTACHMENT_ROOT
+            author_floats(
+                body,
+                space,
+                stiffness=numbers.stiffness[index],
+                damping=numbers.damping[index],
+                limitStiffness=numbers.limit_stiffness[index],
+                offset=numbers.offset[index],
+            )
         elif number in tendon.leaves:
-            point = leaf = PhysxTendonAttachmentLeafAPI.Apply(bodies[link], names[number])
-            leaf.CreateRestLengthAttr(float(numbers.rest_length[at]))
-            leaf.CreateLowerLimitAttr(float(numbers.lower_limit[at]))
-            leaf.CreateUpperLimitAttr(float(numbers.upper_limit[at]))
-        else:
-            point = PhysxTendonAttachmentAPI.Apply(bodies[link], names[number])
-        point.CreateLocalPosAttr(vector(np.asarray(numbers.position[at])))
-        point.CreateGearingAttr(float(numbers.coefficient[at]))
+            schema = ATTACHMENT_LEAF
+            author_floats(
+                body,
+                space,
+                restLength=numbers.rest_length[at],
+                lowerLimit=numbers.lower_limit[at],
+                upperLimit=numbers.upper_limit[at],
+            )
+        body.AddAppliedSchema(f"{schema}:{names[number]}")
+        author(body, "point3f", f"{space}:localPos", vector(np.asarray(numbers.position[at])))
+        author_floats(body, space, gearing=numbers.coefficient[at])
         if parent >= 0:
-            point.CreateParentLinkRel().SetTargets([bodies[tendon.links[parent]].GetPath()])
-            point.CreateParentAttachmentAttr(names[parent])
+            relate(body, f"{space}:parentLink", bodies[tendon.links[parent]])
+            author(body, "token", f"{space}:parentAttachment", names[parent], uniform=True)
+
+
+#: Attributes and relationships of attachments: no instance of the schema may have such a name.
+_ATTACHMENT_PROPERTIES = {
+    *("gearing", "localPos", "parentAttachment", "parentLink"),
+    *("tendonEnabled", "stiffness", "damping", "limitStiffness", "offset"),
+    *("restLength", "lowerLimit", "upperLimit"),
+}
 
 
 def _attachment_names(tendon: SpatialTendonStructure, bodies: list[Usd.Prim]) -> list[str]:
     """Instance names, unique on each body: the tendon's name for the root, else the attachment's, or a number."""
     valid = import_pxr().Tf.MakeValidIdentifier
-    taken = {
-        (link, attachment.GetName())
-        for link in tendon.links
-        for attachment in PhysxTendonAttachmentAPI.GetAll(bodies[link])
-    }
     names: list[str] = []
-    for number, (link, given) in enumerate(zip(tendon.links, tendon.attachment_names, strict=True)):
-        base = valid(tendon.name if number == 0 else given or f"{tendon.name}_{number}")
+    taken = {link: _applied_attachments(bodies[link]) for link in tendon.links}
+    for number, (link, attachment) in enumerate(zip(tendon.links, tendon.attachment_names, strict=True)):
+        base = valid(tendon.name if number == 0 else attachment or f"{tendon.name}_{number}")
         name, copy = base, 2
-        while (link, name) in taken or PhysxTendonAttachmentAPI.IsSchemaPropertyBaseName(name):
+        while name in taken[link] or name in _ATTACHMENT_PROPERTIES:
             name, copy = f"{base}_{copy}", copy + 1
-        taken.add((link, name))
+        taken[link].add(name)
         names.append(name)
     return names
+
+
+def _applied_attachments(body: Usd.Prim) -> set[str]:
+    """The names of the attachments on a body."""
+    applied = (str(schema).partition(":") for schema in body.GetPrimTypeInfo().GetAppliedAPISchemas())
+    return {name for schema, _, name in applied if schema in (ATTACHMENT, ATTACHMENT_ROOT, ATTACHMENT_LEAF)}
 
 
 def write_loop_joints(out: Author) -> None:

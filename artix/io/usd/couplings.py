@@ -30,9 +30,11 @@ def mimic_joints(description: UsdArticulation) -> list[MimicJoint]:
             reference = _reference(joint.prim, joints, target, axis, f"{space}:referenceJoint")
             if follower and reference:
                 mimics.append(_physx_mimic(description, joint.prim, space, follower, reference))
-        if joint.prim.has("NewtonMimicAPI") and joint.prim.read_bool("newton:mimicEnabled", True):
+        # MuJoCo's schema includes Newton's.
+        applied = joint.prim.has("NewtonMimicAPI") or joint.prim.has("MjcEqualityJointAPI")
+        if applied and joint.prim.read_bool("newton:mimicEnabled", True):
             follower = _dof(joint, sign, "rotX", "newton:mimicJoint")
-            target = joint.prim.read_target("newton:mimicJoint")
+            target = joint.prim.read_target("mjc:target") or joint.prim.read_target("newton:mimicJoint")
             reference = _reference(joint.prim, joints, target, "rotX", "newton:mimicJoint")
             if follower and reference:
                 mimics.append(_newton_mimic(description, joint.prim, follower, reference))
@@ -77,12 +79,17 @@ def _physx_mimic(
 
 
 def _newton_mimic(description: UsdArticulation, prim: UsdPrim, follower: _Dof, reference: _Dof) -> MimicJoint | None:
-    """``q_follower = coef0 + coef1 q_reference``, ``coef0`` in the stage's units, ``coef1`` per radian."""
-    scene = description.scene
+    """``q_follower = coef0 + coef1 q_reference``: ``coef0`` in the stage's units, or in MuJoCo's if its is authored."""
+    scene, angular = description.scene, follower[1].angular
     own, other = (1.0 if axis.angular else scene.units.length for _, axis, _ in (follower, reference))
-    gear_ratio = -prim.read_number("newton:mimicCoef1", 1.0) * own / other
-    offset = -prim.read_number("newton:mimicCoef0") * scene.units.axis(follower[1].angular).position
-    return _mimic(prim, follower, reference, gear_ratio, offset)
+    offset = prim.read_number("newton:mimicCoef0") * scene.units.axis(angular).position
+    slope = prim.read_number("newton:mimicCoef1", 1.0)
+    if prim.has("MjcEqualityJointAPI"):
+        offset = prim.read_number("mjc:coef0", offset / own) * own
+        slope = prim.read_number("mjc:coef1", slope)
+        if any(prim.read_number(f"mjc:coef{power}") for power in (2, 3, 4)):
+            prim.left_out("mjc:coef2", "a relation of joints is linear; higher powers are not read", "linearize it")
+    return _mimic(prim, follower, reference, -slope * own / other, -offset)
 
 
 def _mimic(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from artix.io.usd import mujoco
 from artix.io.usd.joints import UsdAxis, UsdJoint
 from artix.io.usd.stage import UsdPrim
 from artix.io.usd.units import AxisUnits
@@ -13,15 +15,16 @@ from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.model.joints import Joint
 
 
-def make_joint(joint: UsdJoint, parent: str | None) -> Joint:
+def make_joint(joint: UsdJoint, parent: str | None, actuators: Sequence[UsdPrim] = ()) -> Joint:
     """Builds a joint from its parent body to its child, and reports mistakes in it.
 
     Args:
       joint: the joint.
       parent: path of the parent's body, ``None`` for the world.
+      actuators: the prims of MuJoCo's actuators on the joint.
     """
     first, second = joint.frames(parent)
-    axes = [_axis_options(joint, axis, joint.sign(parent)) for axis in joint.axes]
+    axes = [_axis_options(joint, axis, joint.sign(parent), actuators) for axis in joint.axes]
     options: dict[str, Any] = {key: [axis[key] for axis in axes] for key in axes[0]} if axes else {}
     return Joint(
         type=joint.type,
@@ -33,17 +36,18 @@ def make_joint(joint: UsdJoint, parent: str | None) -> Joint:
     )
 
 
-def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float) -> dict[str, Any]:
+def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float, actuators: Sequence[UsdPrim]) -> dict[str, Any]:
     """The options of a :class:`~artix.Joint` for one of its axes."""
-    units = joint.scene.units.axis(axis.angular)
-    low, high = sorted(sign * limit * units.position for limit in axis.limits)
+    units, offset = joint.scene.units.axis(axis.angular), mujoco.reference(joint, axis)
+    low, high = sorted(sign * (limit * units.position - offset) for limit in axis.limits)
     drive, envelope = _drive(joint.prim, axis.instance, units, sign)
-    return {
+    options = {
         "limits": (low, high),
         "drive": drive,
         "envelope": envelope,
         **_resistance(joint.prim, axis.instance, units),
     }
+    return mujoco.axis_options(joint, axis, sign, options, actuators)
 
 
 def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any]:

@@ -105,6 +105,11 @@ class UsdJoint:
         """The key by which PhysX's reader sorts the joints of a link."""
         return list(KINDS.values()).index(self.kind), self.prim.path
 
+    @property
+    def is_free(self) -> bool:
+        """Whether it joins a body to the world and leaves all six axes free."""
+        return self.kind == "d6" and None in self.bodies and len(self.axes) == len(AXIS_INSTANCES)
+
     def other(self, body: str | None) -> str | None:
         """The body at the other end."""
         return self.bodies[1] if self.bodies[0] == body else self.bodies[0]

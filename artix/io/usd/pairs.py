@@ -31,7 +31,7 @@ def self_contact_pairs(
         (body, prim, name)
         for body, prims in description.shapes.items()
         for prim, name in zip(prims, places[description.names[body]].geometries, strict=True)
-        if str(prim.prim.GetTypeName()) in _KINDS and not prim.has(TRIGGER_SCHEMA)
+        if str(prim.prim.GetTypeName()).removesuffix("_1") in _KINDS and not prim.has(TRIGGER_SCHEMA)
     ]
     joined = {frozenset((parent, child)) for parent, _, child in description.tree.edges}
     filtered, grouped = _filtered_pairs(description), _collision_groups(description)

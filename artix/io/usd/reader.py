@@ -42,8 +42,9 @@ def load_usd(
     The reader supports the schemas of UsdPhysics and PhysX for rigid bodies, mass properties (authored, or computed
     from colliders), joints of all types, limits, drives, friction, mimic joints, tendons and loop joints. It follows
     PhysX's rules for the choice of the root body, the joint that fixes it, and the order of links. Units are converted
-    to SI and radians, with z up. Properties that affect motion but are not supported raise a
-    :class:`~artix.DescriptionWarning`; :func:`check_usd` lists these and all other properties that were not read.
+    to SI and radians, with z up. What affects the motion and is not supported raises a
+    :class:`~artix.DescriptionWarning`, one of a kind. :func:`check_usd` lists these and, as notes, what else was not
+    read.
 
     A joint whose ``physics:body1`` is the parent has PhysX's coordinates, whose sign is opposite to USD's. A property
     that is not authored has PhysX's default if its schema is applied, and no effect otherwise.
@@ -59,7 +60,8 @@ def load_usd(
       repair: ``("inertia",)`` raises principal moments just enough to make an inertia physically possible, each time
         with a :class:`~artix.DescriptionWarning`. Without it, impossible inertias are used as given, as in PhysX, with
         one warning for all links, and negative moments are refused.
-      strict: whether to refuse all physically impossible inertias.
+      strict: whether to refuse what is otherwise read with a warning that says how: what is left out or assumed, and
+        physically impossible inertias.
       meshes: replacement for colliders with meshes of more than 16 points: a ``"hull"`` of 16 of them or the enclosing
         ``"capsule"``; ``None`` leaves them out. :func:`check_usd` reports the distance of these shapes from the mesh.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the stage's scene when ``None``.
@@ -189,7 +191,8 @@ def _read(
     check_meshes(meshes)
     repairs = bool(chosen_repairs(repair))
     is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
-    report = Report(os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>")
+    file = os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>"
+    report = Report(file, strict=strict)
     stage = open_stage(source, report)
     if stage is None:
         return report, None

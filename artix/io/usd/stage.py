@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from artix.io.common.collision_meshes import Meshes
-from artix.io.common.diagnostics import Location, Report
+from artix.io.common.diagnostics import Location, Place, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, rotation_matrix
 from artix.io.usd.units import StageUnits
 
@@ -71,14 +71,20 @@ def open_stage(source: Any, report: Report) -> Usd.Stage | None:
 
 def note_usd_error(report: Report, error: Exception) -> None:
     """Reports an error raised by USD, with its line if USD gives one."""
+    message = first_usd_error(error)
+    place = re.search(r":(\d+):\d+: |on line (\d+)", message)
+    where = Location("stage", int(place[1] or place[2]) if place else 1)
+    report.error(where, f"not readable as USD: {message}", "correct the file; usdchecker helps")
+
+
+def first_usd_error(error: Exception) -> str:
+    """The first of the errors that an exception of USD lists, without the place in USD's own source."""
     try:
         message = " ".join(str(error).split())
     except UnicodeDecodeError:  # The message quotes the file.
-        message = "text that is not UTF-8"
-    place = re.search(r":(\d+):\d+: |on line (\d+)", message)
-    reason = message.partition(" : ")[2] or message
-    where = Location("stage", int(place[1] or place[2]) if place else 1)
-    report.error(where, f"not readable as USD: {reason[:300]}", "correct the file; usdchecker helps")
+        return "text that is not UTF-8"
+    first = (message.partition(" : ")[2] or message).partition(" Error in ")[0]
+    return first.strip("' ")[:300]
 
 
 class UsdPrim:
@@ -201,7 +207,7 @@ class UsdPrim:
 
     def left_out(self, name: str, message: str, fix: str) -> None:
         """Reports a property that an articulation cannot represent."""
-        self._report.left_out(Location(f"<{self.path}.{name}>"), message, fix)
+        self._report.changed(Location(f"<{self.path}.{name}>"), f"left out: {message}", fix)
 
     def unread(self) -> list[str]:
         """The authored physical properties that have not been read."""
@@ -245,9 +251,13 @@ class UsdScene:
             self.prims[str(prim.GetPath())] = UsdPrim(prim, report)
         for error in stage.GetCompositionErrors():
             message = " ".join(str(error).split())[:300]
-            report.left_out(
+            self.left_out(
                 Location("stage"), f"part of the stage cannot be composed: {message}", "correct the reference"
             )
+
+    def left_out(self, place: Place, message: str, fix: str) -> None:
+        """Reports a prim that an articulation cannot represent: a warning, or an error if the reader is strict."""
+        self.report.changed(place, f"left out: {message}", fix)
 
     def _units(self) -> StageUnits:
         pxr = import_pxr()

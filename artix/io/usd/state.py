@@ -18,13 +18,17 @@ PLACE_TOLERANCE = 1e-3
 
 
 def read_state(description: UsdArticulation, articulation: Articulation) -> State:
-    """Reads the state of an articulation; warns of bodies whose poses contradict the positions of their joints."""
+    """Reads the state of an articulation; warns if poses of bodies contradict the positions of their joints."""
     assert isinstance(articulation.topology, Topology)  # Builders never make padded articulations.
     position, velocity = (dict.fromkeys(articulation.topology.dof_names, 0.0) for _ in range(2))
+    misplaced = []
     for parent, joint, child in description.tree.edges:
         local = _joint_state(description, joint, parent, position, velocity)
         if not is_between(child) and not is_between(parent or ""):
-            _check_place(description, joint, parent, child, local)
+            error = _place_error(description, joint, parent, child, local)
+            if max(error) > PLACE_TOLERANCE:
+                misplaced.append((error, joint, child))
+    _note_misplaced(description, misplaced)
     vectors = [_root_pose(description), _root_velocity(description), [*position.values()], [*velocity.values()]]
     return State(*(device_array(vector, articulation.dtype) for vector in vectors))
 
@@ -49,22 +53,32 @@ def _joint_state(
     return joint_motion([axis.axis for axis in joint.axes], [position[joint.dof(axis)] for axis in joint.axes])
 
 
-def _check_place(
+def _place_error(
     description: UsdArticulation, joint: UsdJoint, parent: str | None, child: str, motion: np.ndarray
-) -> None:
+) -> tuple[float, float]:
+    """How far a body is from the pose given by its joint's state [m; chord of unit quaternions]."""
     scene = description.scene
     first, second = joint.frames(parent)
     parent_frame = first if parent is None else compose(scene.pose(parent), first)
-    expected, actual = compose(compose(parent_frame, motion), inverse(second)), scene.pose(child)
+    expected = compose(compose(parent_frame, motion), inverse(second))
+    actual = scene.pose(child)
     distance = float(np.linalg.norm(expected[:3] - actual[:3]))
-    chord = min(float(np.linalg.norm(expected[3:] - sign * actual[3:])) for sign in (1.0, -1.0))
-    if max(distance, chord) > PLACE_TOLERANCE:
-        turn = 4.0 * np.arcsin(min(1.0, 0.5 * chord)) / DEGREE
-        message = (
-            f"body <{child}> is {distance:.3g} m and {turn:.3g} degrees from the pose given by the joint's frames and "
-            "state; the articulation follows the joint, as in PhysX"
-        )
-        scene.report.warning(joint.prim, message, "nothing, or author PhysicsJointStateAPI or the body's transform")
+    return distance, min(float(np.linalg.norm(expected[3:] - sign * actual[3:])) for sign in (1.0, -1.0))
+
+
+def _note_misplaced(description: UsdArticulation, misplaced: list[tuple[tuple[float, float], UsdJoint, str]]) -> None:
+    """Reports the bodies that are not where their joints put them, in one warning that shows the worst."""
+    if not misplaced:
+        return
+    (distance, chord), joint, child = max(misplaced, key=lambda entry: max(entry[0]))
+    turn = 4.0 * np.arcsin(min(1.0, 0.5 * chord)) / DEGREE
+    others = f" ({len(misplaced)} bodies differ, this one the most)" if len(misplaced) > 1 else ""
+    message = (
+        f"body <{child}> is {distance:.3g} m and {turn:.3g} degrees from the pose given by the joint's frames and "
+        f"state{others}; the articulation follows the joint, as in PhysX"
+    )
+    fix = "nothing, or author PhysicsJointStateAPI or the body's transform"
+    description.scene.report.warning(joint.prim, message, fix)
 
 
 def _root_pose(description: UsdArticulation) -> np.ndarray:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import Issue, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, principal_axes
 from artix.io.common.unsupported import writable_topology
@@ -25,7 +28,7 @@ from artix.io.usd.coupling_writer import (
 from artix.io.usd.joint_writer import write_joint
 from artix.io.usd.joints import KINDS
 from artix.io.usd.mass import ZERO_KEY
-from artix.io.usd.stage import import_pxr
+from artix.io.usd.stage import first_usd_error, import_pxr
 from artix.io.usd.tree import ROOT_SCHEMA
 from artix.io.usd.units import DEGREE
 from artix.model.articulation import Articulation, State
@@ -34,7 +37,7 @@ from artix.model.joints import JointType
 from artix.model.topology import Topology
 
 if TYPE_CHECKING:
-    from pxr import Usd
+    from pxr import Sdf, Usd
 
 SUFFIXES = (".usd", ".usda", ".usdc", ".usdz")
 
@@ -57,7 +60,7 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
       ValueError: the suffix is not one of these, a joint is helical, the articulation is a batch, a builder would
         refuse one of its numbers, or the state has other shapes or numbers that are not finite.
       TypeError: the articulation is padded; save the members of a fleet instead. Or the state has another dtype.
-      OSError: the file cannot be written.
+      OSError: the file cannot be written; a file that was there before stays as it was.
       ModuleNotFoundError: ``usd-core`` is not installed.
 
     Examples:
@@ -80,23 +83,42 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
         raise ValueError(f"USD has no helical joints, such as {', '.join(screws)}; write an .npz archive instead")
     report = Report(os.fspath(path))
     stage = _author_stage(topology, articulation, state, report)
-    _export(stage, Path(path), suffix)
+    _export(stage, Path(path))
     return report.issues
 
 
-def _export(stage: Usd.Stage, path: Path, suffix: str) -> None:
+def _export(stage: Usd.Stage, path: Path) -> None:
+    """Writes a stage to a file, or raises ``OSError`` and leaves the file as it was."""
     pxr = import_pxr()
-    with path.open("wb"):  # An unwritable path is an OSError, as for every other format.
-        pass
-    if suffix != ".usdz":
-        stage.GetRootLayer().Export(os.fspath(path))
-        return
-    from pxr import UsdUtils
+    try:
+        write_atomically(path, lambda part: _write_layer(stage.GetRootLayer(), part, path.stem))
+    except pxr.Tf.ErrorException as error:  # Its message has thousands of lines, all alike.
+        raise OSError(errno.EIO, first_usd_error(error), os.fspath(path)) from None
 
-    with tempfile.TemporaryDirectory() as folder:
-        inner = os.path.join(folder, f"{path.stem}.usdc")
-        stage.GetRootLayer().Export(inner)
-        UsdUtils.CreateNewUsdzPackage(pxr.Sdf.AssetPath(inner), os.fspath(path))
+
+def _write_layer(layer: Sdf.Layer, path: Path, stem: str) -> None:
+    """Writes a layer to a file of its own, or to a package that calls it by the given stem."""
+    if path.suffix.lower() != ".usdz":
+        written = layer.Export(os.fspath(path))
+    else:
+        from pxr import Sdf, UsdUtils
+
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            inner = os.path.join(folder, f"{stem}.usdc")
+            written = layer.Export(inner)
+            written = written and UsdUtils.CreateNewUsdzPackage(Sdf.AssetPath(inner), os.fspath(path))
+        written = written and _is_whole(path)
+    if not written:
+        raise OSError(errno.EIO, "USD reports a failure without a reason; is the disk full?")
+
+
+def _is_whole(package: Path) -> bool:
+    """Whether all of a package has been written: USD reports success where the disk has no room for its end."""
+    try:
+        with zipfile.ZipFile(package) as file:
+            return file.testzip() is None
+    except zipfile.BadZipFile:
+        return False
 
 
 def _author_stage(topology: Topology, articulation: Articulation, state: State | None, report: Report) -> Usd.Stage:

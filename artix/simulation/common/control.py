@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial, struct
+from artix.math.arrays import is_known
 from artix.model.articulation import Articulation
 from artix.model.checks import check_finite, check_type, check_vector
 from artix.model.padded_topology import Tree
@@ -70,6 +73,20 @@ def check_known_control(control: Control | None, called: str = "control") -> Non
         check_finite(f"{called}.joint_force", control.joint_force, infinite=True)
         for name in ("drive_target", "drive_target_velocity", "external_force"):
             check_finite(f"{called}.{name}", getattr(control, name))
+
+
+def warn_of_missing_gains(articulation: Articulation, control: Control | None) -> None:
+    """Warns of targets for drives that exert no force, like those of robots from URDF, unless the gains are traced."""
+    targets = None if not isinstance(control, Control) else (control.drive_target, control.drive_target_velocity)
+    if targets is None or all(target is None for target in targets) or not isinstance(articulation, Articulation):
+        return
+    gains = articulation.drive.stiffness, articulation.drive.damping
+    if articulation.topology.num_dofs and is_known(*gains) and not any(np.any(np.asarray(gain)) for gain in gains):
+        warnings.warn(
+            "the targets in control have no effect, as all drives have stiffness 0 and damping 0 (a URDF has no "
+            "gains); set them with articulation.replace(drive=articulation.drive.replace(stiffness=..., damping=...))",
+            stacklevel=4,
+        )
 
 
 class Commands(NamedTuple):

@@ -42,9 +42,10 @@ class SolverOptions:
         for 2, or 4 where members of a scene touch each other, since friction alone holds what is grasped.
       max_contacts_per_geometry: with a ground and ``"implicit"``, the largest number of contacts between one shape and
         one surface; the nearest are kept. ``None`` for all, which are 8 for a box.
-      max_link_contacts: with ``"implicit"``, the largest number of contacts between links of one articulation; the
-        nearest are kept. ``None`` for all candidates. Each contact adds three rows; candidates that are left out cost
-        little. For a humanoid standing on both feet, 4 double the operations of the step.
+      max_link_contacts: with ``"implicit"``, the largest number of contacts between links of one articulation, or of a
+        scene; the nearest are kept. ``None`` for all candidates: one for a pair with a sphere, two with a capsule, four
+        for boxes. Each contact adds three rows; candidates that are left out cost little. For a humanoid standing on
+        both feet, 4 double the operations of the step. Reports count the touching candidates that are left out.
       allowed_penetration: with a ground and ``"implicit"``, the depth [m] to which rigid contacts may penetrate without
         being pushed out. Gaps smaller than this close slowly. If it is below the rounding error of gaps, a box rests
         only on those of its corners that happen to be lowest.
@@ -83,7 +84,7 @@ class SolverOptions:
     smooth_friction: float = 0.0
     contact_iterations: int | None = None
     max_contacts_per_geometry: int | None = None
-    max_link_contacts: int | None = 8
+    max_link_contacts: int | None = None
     allowed_penetration: float = 1e-5
     contact_smoothing: float = 0.0
     max_separation_speed: float | None = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
 from artix.math import struct
 from artix.math.arrays import square_root
-from artix.model.articulation import Articulation
+from artix.model.articulation import Articulation, State
 
 Array = jax.Array
 
@@ -156,6 +158,7 @@ class StepReport(struct.PyTreeNode):
       position_residual: residual of the last sweep that determined how positions move.
       velocity_residual: residual of the last sweep that determined the final velocities; the same if there is only one
         kind of sweep.
+      is_finite: whether all numbers of the state after the step are finite, [], bool. If not, the step has diverged.
       contacts: contacts with the ground; ``None`` without a ground.
       link_contacts: contacts between links; ``None`` without pairs of shapes (``topology.geometry_pairs``).
 
@@ -174,6 +177,7 @@ class StepReport(struct.PyTreeNode):
     loop_joint_force: Array
     position_residual: Residual
     velocity_residual: Residual
+    is_finite: Array
     contacts: ContactReport | None = None
     link_contacts: LinkContactReport | None = None
 
@@ -186,4 +190,43 @@ class StepReport(struct.PyTreeNode):
         )
         loops = jnp.zeros((len(articulation.loop_joints.pose_a), 6), articulation.dtype)
         none = residual_of(dofs[:0])
-        return cls(dofs, links, links, links, loops, none, none)
+        return cls(dofs, links, links, links, loops, none, none, jnp.ones((), bool))
+
+
+class RolloutReport(struct.PyTreeNode):
+    """What the T steps of a rollout report, as numbers for each step [T].
+
+    Attributes:
+      is_finite: whether all numbers of the state are finite, bool. The first step for which it is false has diverged;
+        ``jnp.sum(~report.is_finite)`` counts the steps from then on.
+      omitted: number of touching candidates that were left out, of the ground and of links, int32: see
+        ``max_contacts_per_geometry`` and ``max_link_contacts`` of :class:`SolverOptions`.
+      residual: largest violation of Signorini's and Coulomb's laws by the contacts' impulses [N s].
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> start = artix.neutral_state(pole)
+      >>> states, report = artix.rollout(pole, start, None, 0.01, num_steps=50, with_report=True)
+      >>> print(report.is_finite.all(), report.omitted.max())
+      True 0
+    """
+
+    is_finite: Array
+    omitted: Array
+    residual: Array
+
+
+def summarized(states: Sequence[State], reports: Sequence[StepReport]) -> RolloutReport:
+    """What a rollout reports of one step, from the states of all articulations after it and their reports, if any."""
+    contacts: list[ContactReport | LinkContactReport] = [
+        report.contacts for report in reports if report.contacts is not None
+    ]
+    contacts += [report.link_contacts for report in reports[:1] if report.link_contacts is not None]
+    omitted = sum((each.omitted for each in contacts), start=jnp.zeros((), jnp.int32))
+    residuals = [each.residual for each in contacts] or [jnp.zeros((), states[0].root_pose.dtype)]
+    return RolloutReport(all_finite(*states), omitted, jnp.max(jnp.stack(residuals)))
+
+
+def all_finite(*states: State) -> Array:
+    """Whether all numbers of states are finite, []."""
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(states)]))

@@ -13,7 +13,7 @@ from artix.model.articulation import State
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import loop_wrenches
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.report import ContactReport, Residual, StepReport, residual_of
+from artix.simulation.common.report import ContactReport, Residual, StepReport, all_finite, residual_of
 from artix.simulation.common.springs import Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, link_motion
 from artix.simulation.implicit.bounds import Bounded
@@ -71,6 +71,7 @@ def _report(
         loop_joint_force=on_link_b,
         position_residual=residuals[0],
         velocity_residual=residuals[1],
+        is_finite=all_finite(end),
     )
 
 

@@ -18,7 +18,7 @@ from artix.simulation.common.link_forces import gravity_and_loads, link_resistan
 from artix.simulation.common.loop_closures import loop_closures, loop_wrenches
 from artix.simulation.common.momentum_end import momentum_of, restore_momentum, with_momentum
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.report import StepReport, residual_of
+from artix.simulation.common.report import StepReport, all_finite, residual_of
 from artix.simulation.common.step_start import (
     StepStart,
     evaluate_step_start,
@@ -136,6 +136,7 @@ def physx_step(
         loop_joint_force=on_link_b,
         position_residual=residual_of(solution.position_corrections),
         velocity_residual=residual_of(solution.velocity_corrections),
+        is_finite=all_finite(end),
         contacts=found,
     )
     return Outcome(end, drift, after, report)
