@@ -9,15 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.evaluation.quantity import any_quaternion, one_operation, quantity
-from artix.kinematics.angles import wrap_angles
 from artix.kinematics.tree import by_body, free_root, where_live, where_spherical
 from artix.math import spatial
 from artix.math.arrays import masked_sum, square_root, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_type, check_vector
 from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
+
+#: Angles this far apart are the same where they are a circle [rad], as in PhysX.
+CIRCUMFERENCE = 4 * np.pi
 
 
 @quantity
@@ -330,6 +333,22 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
     root = jnp.concatenate([end.root_pose[:3] - start.root_pose[:3], spatial.quaternion_log(turn)[:, 0]])
     changes = jnp.concatenate([root, difference(articulation, start, end)])
     return jnp.all(jnp.abs(changes) <= tolerance)
+
+
+def wrap_angles(articulation: Articulation, q: Array) -> Array:
+    """Brings the positions [n] of wheels back into [-2 pi, 2 pi] by steps of 4 pi, as PhysX does.
+
+    A wheel is a joint of type ``REVOLUTE`` whose turns nothing counts: it has no drive stiffness, no
+    limit, no mimic joint and no fixed tendon. All other positions count turns and stay as they are.
+    Without wrapping, the angle of a wheel would lose its digits in float32.
+    """
+    wraps = articulation.topology.dof_wraps
+    if isinstance(articulation.topology, Topology) and not np.any(wraps):
+        return q
+    lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
+    is_read = (articulation.drive.stiffness != 0) | jnp.isfinite(lower) | jnp.isfinite(upper)
+    wrapped = q - CIRCUMFERENCE * jnp.round(q / CIRCUMFERENCE)
+    return jnp.where(jnp.asarray(wraps) & ~is_read, wrapped, q)
 
 
 def _in_full_rotation(tree: Tree) -> Array:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import artix
 from artix import Control, FixedTendon, Joint, SolverOptions, TendonJoint, optimal_control
-from artix.kinematics.angles import wrap_angles
+from artix.kinematics.configuration import wrap_angles
 from tests.support import usd_stages
 
 INERTIA = 0.04

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.angles import wrap_angles
 from artix.kinematics.bodies import joint_geometry, link_placements
+from artix.kinematics.configuration import wrap_angles
 from artix.kinematics.solve import joint_transforms
 from artix.kinematics.tree import by_body, joint_quaternions, where_spherical
 from artix.math import spatial
