@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Sequence
 
 import jax
@@ -22,6 +24,8 @@ from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_state
 
 Array = jax.Array
+
+_log = logging.getLogger("artix")
 
 #: The larger coefficient of two shapes counts, as in MuJoCo.
 _COMBINATION = COMBINATIONS["max"]
@@ -142,6 +146,7 @@ def contacts_of_pairs(
         [found.gap[None], found.point.T, found.normal.T, jnp.stack(list(material.values())), candidate[None]]
     )
     if most is not None and most < count:
+        _say_budget(most, count, len(pairs.numbers))
         rows = lowest(rows, most)
     touching = jnp.sum(found.gap <= 0, dtype=jnp.int32) - jnp.sum(rows[0] <= 0, dtype=jnp.int32)
     pair = jnp.asarray(owner, jnp.int32) if rows.shape[1] == count else looked_up(owner, rows[-1], jnp.int32)
@@ -153,6 +158,18 @@ def contacts_of_pairs(
         **dict(zip(material, rows[7:-1], strict=True)),
         omitted=touching,
         choice=Choice(rows[-1], ((rows.shape[1], count),)),
+    )
+
+
+@functools.cache
+def _say_budget(most: int, count: int, num_pairs: int) -> None:
+    """Logs, once, that not all points can become contacts."""
+    _log.warning(
+        "artix: %d points of %d pairs of shapes may touch; max_link_contacts=%d keeps the nearest, and reports count "
+        "the touching ones that are left out (omitted)",
+        count,
+        num_pairs,
+        most,
     )
 
 
