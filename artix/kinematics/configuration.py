@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.evaluation.quantity import any_quaternion, one_operation, quantity
+from artix.compiler.quantity import any_quaternion, one_operation, quantity
 from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial
 from artix.math.arrays import masked_sum, square_root

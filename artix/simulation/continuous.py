@@ -11,9 +11,9 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from artix.compiler.devices import scan
+from artix.compiler.quantity import any_quaternion, quantity
 from artix.dynamics.forward import forward_dynamics
-from artix.evaluation.devices import scan
-from artix.evaluation.quantity import any_quaternion, quantity
 from artix.kinematics.configuration import integrate
 from artix.kinematics.velocities import generalized_velocity, joint_rate_from_velocity
 from artix.math import spatial

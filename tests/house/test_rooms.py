@@ -9,7 +9,7 @@ import jax
 import pytest
 
 import artix
-from artix.evaluation.program import trace
+from artix.compiler.program import trace
 
 ROOT = Path(__file__).parents[2]
 SIMULATION = Path(artix.__file__).parent / "simulation"
@@ -18,7 +18,7 @@ SIMULATION = Path(artix.__file__).parent / "simulation"
 ROOMS = (
     "math",
     "model",
-    "evaluation",
+    "compiler",
     "kinematics",
     "dynamics",
     "constraints",
@@ -44,6 +44,8 @@ ROOMS = (
     "viewer",
     "cli",
 )
+#: Modules that lie in no folder, and where they count.
+OUTSIDE = {"artix.__main__": "cli", "artix.evaluation": "artix"}
 MAX_LINES = 700
 EXAMPLE = re.compile(r'\n\n +Examples:(?:\n +.*)+?(?=\n +""")')
 LONGEST_CHAIN = 15
@@ -74,8 +76,8 @@ def imports_of(path: Path, modules: set[str]) -> set[str]:
 def room_of(module: str) -> str:
     """The innermost room of a module."""
     inside = module.removeprefix("artix.")
-    if module == "artix.__main__":
-        return "cli"
+    if module in OUTSIDE:
+        return OUTSIDE[module]
     return max((room for room in ROOMS if f"{inside}.".startswith(f"{room}.")), key=len, default="none")
 
 
