@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import kernels
+from artix.compiler.argument_types import examples_for, parameter_types
 from artix.compiler.batch_axes import Axes, groups_of, merged
 from artix.compiler.compilation import scalars_of
 from artix.compiler.operation import levels_of, program_p
@@ -21,9 +22,6 @@ from artix.compiler.scalar_builder import TooManyOperations, UnsupportedOperatio
 from artix.compiler.scalar_order import live
 from artix.compiler.scalar_program import Op, ScalarProgram, array_operand
 from artix.compiler.scalar_schedule import fewest_live
-from artix.model.articulation import Articulation
-from artix.model.scene import Scene
-from artix.model.states import neutral_state
 
 _LEVELS = ("for all robots", "a robot", "an item of a robot")
 
@@ -96,7 +94,7 @@ class Explanation:
         return "\n".join(map(str, self.operations)) or "no operation of artix"
 
 
-def explain(function: Callable[..., Any], articulation: Articulation | Scene, *arguments: Any) -> Explanation:
+def explain(function: Callable[..., Any], articulation: Any, *arguments: Any) -> Explanation:
     """The cost, per robot, of ``jax.jit(jax.vmap(lambda *x: function(articulation, *x)))``.
 
     Nothing is compiled or run. The run time of a kernel is proportional to its operations or, if its results are large,
@@ -123,15 +121,16 @@ def explain(function: Callable[..., Any], articulation: Articulation | Scene, *a
       >>> print(sum(bias.operations) > 0, matrix.bytes_written // bias.bytes_written)  # 49 numbers beside 7
       True 7
     """
-    if not isinstance(articulation, Articulation | Scene):
-        raise TypeError(f"articulation: expected an Articulation or a Scene, found {type(articulation).__name__}")
+    if type(articulation) not in parameter_types():
+        expected = " or ".join(map(_with_article, parameter_types()))
+        raise TypeError(f"articulation: expected {expected}, found {type(articulation).__name__}")
     rest = (*arguments, *_examples(function, articulation, len(arguments)))
     leaves, structure = jax.tree.flatten(rest)
     is_static = [isinstance(leaf, str | bool | int | np.bool_ | np.integer) for leaf in leaves]
     arrays = [jnp.stack([jnp.asarray(x)] * 2) for x, static in zip(leaves, is_static, strict=True) if not static]
 
-    def of_one(given: list[Any]) -> Any:
-        entries = iter(given)
+    def of_one(values: list[Any]) -> Any:
+        entries = iter(values)
         merged = [x if static else next(entries) for x, static in zip(leaves, is_static, strict=True)]
         return function(articulation, *jax.tree.unflatten(structure, merged))
 
@@ -203,25 +202,16 @@ def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:
                 yield from _operations(inner)
 
 
-def _defaults(articulation: Articulation | Scene) -> dict[str, Callable[[], Any]]:
-    """Examples of arguments by their names in artix."""
-    dt = jnp.asarray(0.01, articulation.dtype)
-    if isinstance(articulation, Scene):
-        return {"states": articulation.neutral_states, "controls": lambda: None, "dt": lambda: dt}
-    topology, dtype = articulation.topology, articulation.dtype
-    vector = jnp.zeros(topology.nv, dtype)
-    return {
-        "state": lambda: neutral_state(articulation),
-        "external_force": lambda: jnp.zeros((topology.num_links, 6), dtype),
-        "control": lambda: None,
-        "dt": lambda: dt,
-    } | dict.fromkeys(("force", "acceleration", "right"), lambda: vector)
+def _with_article(kind: type) -> str:
+    name = kind.__name__
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
-def _examples(function: Callable[..., Any], articulation: Articulation | Scene, num_given: int) -> list[Any]:
-    defaults = _defaults(articulation)
+def _examples(function: Callable[..., Any], parameters: Any, num_arguments: int) -> list[Any]:
+    """Examples of the required arguments of a function after its parameters and these many others."""
+    defaults = examples_for(parameters)
     examples = []
-    for parameter in list(inspect.signature(function).parameters.values())[1 + num_given :]:
+    for parameter in list(inspect.signature(function).parameters.values())[1 + num_arguments :]:
         if parameter.default is not parameter.empty or parameter.kind not in (
             parameter.POSITIONAL_ONLY,
             parameter.POSITIONAL_OR_KEYWORD,

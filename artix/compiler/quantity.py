@@ -12,14 +12,12 @@ from typing import Any, NamedTuple, TypeVar, cast
 import jax
 import numpy as np
 
+from artix.compiler.argument_types import check_of, parameter_types
 from artix.compiler.clean_context import is_staging
 from artix.compiler.compilation import gpu_kernels_are_on, kernels_are_on
 from artix.compiler.operation import evaluate
 from artix.compiler.program import Program, is_tracing, trace
 from artix.compiler.signature import program_key, read_signature, signature_of, write_signature
-from artix.model.articulation import Articulation, State
-from artix.model.checks import check_known_state
-from artix.model.scene import Scene
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -49,7 +47,7 @@ class _TracedFunction:
     Attributes:
       program: the program, none of whose arguments are known.
       structure: the pytree structure of the results.
-      num_parameters: number of leading arguments that are the parameters of an articulation.
+      num_parameters: number of leading arguments that are the parameters, such as those of an articulation.
     """
 
     def __init__(self, program: Program, structure: Any, num_parameters: int) -> None:
@@ -112,7 +110,7 @@ def quantity(function: _Function) -> _Function:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if is_tracing():
             return function(*args, **kwargs)
-        _check_states(function, args, kwargs)
+        _check_values(function, args, kwargs)
         call = call_of(function, *args, **kwargs)
         if call is None:
             return function(*args, **kwargs)
@@ -122,13 +120,14 @@ def quantity(function: _Function) -> _Function:
     return cast(_Function, wrapper)
 
 
-def _check_states(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuses states that are known, and are not finite or have no unit quaternion."""
+def _check_values(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Runs the checks of the classes of these arguments."""
     for index, value in enumerate((*args, *kwargs.values())):
-        if type(value) is State:
+        check = check_of(value)
+        if check is not None:
             names = _parameter_names(function)
             name = [*kwargs][index - len(args)] if index >= len(args) else names[min(index, len(names) - 1)]
-            check_known_state(name, value, any_length=hasattr(function, _ANY_QUATERNION))
+            check(name, value, function)
 
 
 @functools.cache
@@ -136,14 +135,6 @@ def _parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)
 
 
-def any_quaternion(function: _Function) -> _Function:
-    """Marks a function of states whose quaternions may have any length but zero; :func:`quantity` comes after it."""
-    setattr(function, _ANY_QUATERNION, True)
-    return function
-
-
-#: The attribute that marks functions of quaternions of any length.
-_ANY_QUATERNION = "takes_any_quaternion"
 #: The attribute under which a decorated function keeps the original.
 _INNER = "function_of_quantity"
 #: The attribute that marks functions as one operation.
@@ -314,6 +305,6 @@ def _knows(program: Program, arrays: Sequence[Any]) -> bool:
 
 
 def _num_parameters(structure: Any) -> int:
-    """The number of arrays in the first argument if it is an articulation or a scene, otherwise 0."""
+    """The number of arrays in the first argument if these are parameters, otherwise 0."""
     first = structure.children()[0].children()[:1]
-    return first[0].num_leaves if first and (first[0].node_data() or [None])[0] in (Articulation, Scene) else 0
+    return first[0].num_leaves if first and (first[0].node_data() or [None])[0] in parameter_types() else 0

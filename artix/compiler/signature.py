@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from artix.compiler.argument_types import portable
 from artix.compiler.disk import KernelFiles
-from artix.model.topology import Topology
 
 
 class Signature(NamedTuple):
@@ -39,7 +39,7 @@ def program_key(function: Callable[..., Any], structure: Any, rest: Sequence[Any
     content.update(f"{jax.__version__} {function.__module__}.{function.__qualname__}".encode())
     try:
         _add_structure(content, structure)
-        content.update(pickle.dumps([_portable(item) for item in rest]))
+        content.update(pickle.dumps([portable(item) for item in rest]))
     except (pickle.PicklingError, TypeError, AttributeError):
         return None
     return content.digest()
@@ -52,19 +52,10 @@ def _add_structure(content: Any, structure: Any) -> None:
         return
     kind, static = node
     content.update(f"{kind.__module__}.{kind.__qualname__}:".encode())
-    content.update(pickle.dumps(_portable(static)))
+    content.update(pickle.dumps(portable(static)))
     for child in structure.children():
         _add_structure(content, child)
     content.update(b";")
-
-
-def _portable(static: Any) -> Any:
-    """Static data without the values that this process has cached in it."""
-    if isinstance(static, Topology):
-        return static._content
-    if isinstance(static, tuple | list):
-        return [_portable(item) for item in static]
-    return static
 
 
 @functools.cache

@@ -17,8 +17,8 @@ SIMULATION = Path(artix.__file__).parent / "simulation"
 #: package's own ``__init__``, on which examples and commands are built as users' programs are.
 ROOMS = (
     "math",
-    "model",
     "compiler",
+    "model",
     "kinematics",
     "dynamics",
     "constraints",
