@@ -12,14 +12,19 @@ import numpy as np
 from jax.lax import RoundingMethod
 
 from artix.compiler import scalar_functions as functions
-from artix.compiler.array_movement import MOVEMENTS, Getter, entry_numbers, getters
-from artix.compiler.equations import Rule, operand_kind, result_of, shapes_of
-from artix.compiler.indexed_rules import dynamic_slice, dynamic_update_slice, gather, scatter
+from artix.compiler.array_entries import MOVEMENTS, Getter, entry_numbers, getters
+from artix.compiler.indexing import dynamic_slice, dynamic_update_slice, gather, scatter
 from artix.compiler.known_arrays import CUMULATIVE, REDUCTIONS, SCATTERS, dot_operands
-from artix.compiler.scalar_builder import ScalarBuilder, UnsupportedOperation, Value, kind_of
-from artix.compiler.scalar_choices import extremum, select
-from artix.compiler.scalar_functions import BINARY, UNARY, Binary, Unary
-from artix.compiler.scalar_program import Kind, Op
+from artix.compiler.scalar_builder import (
+    Rule,
+    ScalarBuilder,
+    Value,
+    operand_kind,
+    result_of,
+    shapes_of,
+)
+from artix.compiler.scalar_functions import BINARY, UNARY, Binary, Unary, extremum, select
+from artix.compiler.scalar_program import Kind, Op, UnsupportedOperation, kind_of
 from artix.compiler.scalar_sums import accumulate_rows, matrix_product, reduce_rows
 
 

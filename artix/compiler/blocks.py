@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from artix.compiler.devices import scan
+from artix.compiler.jax_internals import scan
 
 _MAX_ITEMS = 512
 

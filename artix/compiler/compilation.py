@@ -15,10 +15,10 @@ import numpy as np
 
 from artix.compiler import kernels
 from artix.compiler.disk import KernelFiles
-from artix.compiler.long_calls import long_call
+from artix.compiler.jax_internals import long_call
 from artix.compiler.program import Program
-from artix.compiler.scalar_builder import TooManyOperations, UnsupportedOperation
-from artix.compiler.scalar_program import ScalarProgram
+from artix.compiler.scalar_builder import TooManyOperations
+from artix.compiler.scalar_program import ScalarProgram, UnsupportedOperation
 from artix.compiler.scalar_transpose import NotLinear
 from artix.compiler.scalarize import scalarize, scalarize_transpose
 

@@ -18,9 +18,9 @@ from artix.compiler.batch_axes import Axes, groups_of, merged
 from artix.compiler.compilation import scalars_of
 from artix.compiler.operation import levels_of, program_p
 from artix.compiler.program import Program
-from artix.compiler.scalar_builder import TooManyOperations, UnsupportedOperation
+from artix.compiler.scalar_builder import TooManyOperations
 from artix.compiler.scalar_order import live
-from artix.compiler.scalar_program import Op, ScalarProgram, array_operand
+from artix.compiler.scalar_program import Op, ScalarProgram, UnsupportedOperation, array_operand
 from artix.compiler.scalar_schedule import fewest_live
 
 _LEVELS = ("for all robots", "a robot", "an item of a robot")

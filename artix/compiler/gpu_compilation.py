@@ -22,8 +22,9 @@ from artix.compiler.kernels.gpu import NAME, GpuKernel, build_for_gpu
 from artix.compiler.kernels.gpu_layout import THREADS, Mapped
 from artix.compiler.kernels.nvptx import available, target_key
 from artix.compiler.program import Program
-from artix.compiler.scalar_builder import TooManyOperations, UnsupportedOperation
+from artix.compiler.scalar_builder import TooManyOperations
 from artix.compiler.scalar_order import live
+from artix.compiler.scalar_program import UnsupportedOperation
 from artix.compiler.scalar_schedule import fewest_live
 
 #: The oldest version of JAX whose XLA is known to accept these kernels.

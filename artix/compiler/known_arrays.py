@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax import RoundingMethod
 
-from artix.compiler.array_indices import (
+from artix.compiler.array_entries import (
+    MOVEMENTS,
     OUTSIDE,
     calls_function,
     dynamic_slice_numbers,
@@ -18,7 +19,6 @@ from artix.compiler.array_indices import (
     gather_numbers,
     scatter_numbers,
 )
-from artix.compiler.array_movement import MOVEMENTS
 
 Numeric: TypeAlias = Callable[[Sequence[np.ndarray]], Sequence[Any]]
 """Computes the results of an operation from known arguments."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax._src import checkify, dispatch
 from jax.experimental.jet import jet_rules
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
@@ -22,10 +21,15 @@ from jax.interpreters import partial_eval as pe
 
 from artix.compiler.batch_axes import MIN_ROBOTS, Axes, Axis, groups_of, merge_operands, merged, split_results
 from artix.compiler.blocks import in_blocks
-from artix.compiler.clean_context import without_varying_check
 from artix.compiler.compilation import cpu_kernel
-from artix.compiler.devices import match_varying_axes, type_like
 from artix.compiler.gpu_compilation import gpu_call
+from artix.compiler.jax_internals import (
+    check_results_for_nan,
+    match_varying_axes,
+    partition_when_lowered,
+    type_like,
+    without_varying_check,
+)
 from artix.compiler.partitioning import call_partitioned
 from artix.compiler.program import Program, replaced
 
@@ -265,9 +269,8 @@ ad.primitive_transposes[program_p] = _transpose
 batching.primitive_batchers[program_p] = _batch
 pe.dce_rules[program_p] = functools.partial(drop_unused_results, "program")
 jet_rules[program_p] = _refuse_jet
-checkify.error_checks[program_p] = functools.partial(checkify.nan_error_check, program_p)
-# Required by ``custom_partitioning``, which handles batches on several devices.
-dispatch.prim_requires_devices_during_lowering.add(program_p)
+check_results_for_nan(program_p)
+partition_when_lowered(program_p)  # Batches on several devices.
 mlir.register_lowering(program_p, _lower_by_xla)
 mlir.register_lowering(program_p, _lower_for_cpu, platform="cpu")
 mlir.register_lowering(program_p, _lower_for_cuda, platform="cuda")

@@ -16,8 +16,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from artix.compiler.clean_context import clean_context
-from artix.compiler.long_calls import long_call
+from artix.compiler.jax_internals import clean_context, long_call
 from artix.compiler.simplification import closed, simplified
 
 Array = jax.Array

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from artix.compiler.argument_types import check_of, parameter_types
-from artix.compiler.clean_context import is_staging
 from artix.compiler.compilation import gpu_kernels_are_on, kernels_are_on
+from artix.compiler.jax_internals import is_staging
 from artix.compiler.operation import evaluate
 from artix.compiler.program import Program, is_tracing, trace
 from artix.compiler.signature import program_key, read_signature, signature_of, write_signature

@@ -12,14 +12,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import dispatch
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
-from artix.compiler.clean_context import without_varying_check
 from artix.compiler.compilation import RowProgram, cpu_kernel_of_rows
-from artix.compiler.devices import match_varying_axes, type_like
+from artix.compiler.jax_internals import match_varying_axes, partition_when_lowered, type_like, without_varying_check
 from artix.compiler.kernels import block_list, row_lanes
 from artix.compiler.operation import drop_unused_results, is_for_one_device, lower_on_one_device, tangent_of
 from artix.compiler.program import replaced
@@ -146,6 +144,6 @@ ad.primitive_jvps[rows_p] = _jvp
 ad.primitive_transposes[rows_p] = _transpose
 batching.primitive_batchers[rows_p] = _batch
 pe.dce_rules[rows_p] = partial(drop_unused_results, "programs")
-dispatch.prim_requires_devices_during_lowering.add(rows_p)  # As for the operations that ``otherwise`` may consist of.
+partition_when_lowered(rows_p)  # As for the operations that ``otherwise`` may consist of.
 mlir.register_lowering(rows_p, _lower)
 mlir.register_lowering(rows_p, _lower_for_cpu, platform="cpu")

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from artix.compiler.scalar_program import DTYPES, KINDS, Kind, Loop, Op, array_operand
+from artix.compiler.scalar_program import DTYPES, Kind, Loop, Op, array_operand, kind_of
 
 #: The first reference of a constant. Constants sort after all other references and thus become second operands.
 CONSTANTS = 1 << 30
@@ -34,28 +34,8 @@ _INPUT, _LOAD = int(Op.INPUT), int(Op.LOAD)
 _MAX_BUILT_PER_OPERATION = 4
 
 
-class UnsupportedOperation(Exception):
-    """An operation of a program cannot be converted to scalars."""
-
-
 class TooManyOperations(Exception):
     """A program has more scalars than permitted."""
-
-
-def kind_of(dtype: Any) -> Kind:
-    """The kind of scalars of a dtype.
-
-    Args:
-      dtype: dtype of an array of the program.
-
-    Raises:
-      UnsupportedOperation: there are no scalars of this dtype.
-    """
-    # The dtypes of random keys are not NumPy dtypes.
-    kind = KINDS.get(dtype) if isinstance(dtype, np.dtype) else None
-    if kind is None:
-        raise UnsupportedOperation(f"scalars of {dtype}")
-    return kind
 
 
 class LargeArgument(Sequence[int]):
@@ -343,3 +323,23 @@ class ScalarBuilder:
         """Negatives of floats, which need no operations."""
         zero = ZERO[kind]
         return [x if x == zero else x ^ 1 for x in operands]
+
+
+Rule: TypeAlias = Callable[[ScalarBuilder, Sequence[Value]], list[Value]]
+"""Computes the results of an operation, some of whose arguments are unknown."""
+
+
+def result_of(equation: Any) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Shape, dtype and size of the (first) result."""
+    aval = equation.outvars[0].aval
+    return aval.shape, aval.dtype, int(np.prod(aval.shape, dtype=int))
+
+
+def shapes_of(equation: Any) -> tuple[tuple[int, ...], ...]:
+    """Shapes of the arguments."""
+    return tuple(variable.aval.shape for variable in equation.invars)
+
+
+def operand_kind(equation: Any, number: int = 0) -> Kind:
+    """The kind of an argument's scalars."""
+    return kind_of(equation.invars[number].aval.dtype)

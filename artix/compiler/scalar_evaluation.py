@@ -11,17 +11,10 @@ from jax.extend.core import Literal
 
 from artix.compiler.array_rules import Rule, symbolic_rule
 from artix.compiler.known_arrays import Numeric, numeric_rule
-from artix.compiler.scalar_builder import (
-    TRUE,
-    ScalarBuilder,
-    TooManyOperations,
-    UnsupportedOperation,
-    Value,
-    kind_of,
-)
-from artix.compiler.scalar_choices import compare, logical, negation, select
+from artix.compiler.scalar_builder import TRUE, ScalarBuilder, TooManyOperations, Value
+from artix.compiler.scalar_functions import compare, logical, negation, select
 from artix.compiler.scalar_loops import Loops, entry_of_iteration
-from artix.compiler.scalar_program import Kind, Op
+from artix.compiler.scalar_program import Kind, Op, UnsupportedOperation, kind_of
 
 #: Largest number of iterations of a ``while`` loop, which is unrolled.
 _MAX_ITERATIONS = 10_000

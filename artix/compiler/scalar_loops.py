@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from artix.compiler.scalar_builder import ONE, TRUE, ZERO, ScalarBuilder, Value, kind_of
-from artix.compiler.scalar_choices import logical
-from artix.compiler.scalar_functions import integer
-from artix.compiler.scalar_program import Kind, Op
+from artix.compiler.scalar_builder import ONE, TRUE, ZERO, ScalarBuilder, Value
+from artix.compiler.scalar_functions import integer, logical
+from artix.compiler.scalar_program import Kind, Op, kind_of
 from artix.compiler.scalar_transpose import NotLinear, any_linear
 
 _CARRIED, _INDEX, _BOOL = int(Op.CARRIED), int(Kind.INT32), int(Kind.BOOL)

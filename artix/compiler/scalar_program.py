@@ -28,6 +28,26 @@ KINDS = {dtype: kind for kind, dtype in DTYPES.items()}
 BYTES = {kind: dtype.itemsize for kind, dtype in DTYPES.items()}
 
 
+class UnsupportedOperation(Exception):
+    """An operation of a program cannot be converted to scalars."""
+
+
+def kind_of(dtype: Any) -> Kind:
+    """The kind of scalars of a dtype.
+
+    Args:
+      dtype: dtype of an array of the program.
+
+    Raises:
+      UnsupportedOperation: there are no scalars of this dtype.
+    """
+    # The dtypes of random keys are not NumPy dtypes.
+    kind = KINDS.get(dtype) if isinstance(dtype, np.dtype) else None
+    if kind is None:
+        raise UnsupportedOperation(f"scalars of {dtype}")
+    return kind
+
+
 class Op(enum.IntEnum):
     """Operations on up to three scalars.
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from artix.compiler.scalar_builder import CONSTANTS, ZERO, ScalarBuilder, UnsupportedOperation
-from artix.compiler.scalar_choices import select
-from artix.compiler.scalar_functions import convert
-from artix.compiler.scalar_program import Op, array_operand
+from artix.compiler.scalar_builder import CONSTANTS, ZERO, ScalarBuilder
+from artix.compiler.scalar_functions import convert, select
+from artix.compiler.scalar_program import Op, UnsupportedOperation, array_operand
 
 _INPUT, _CARRIED, _ADD, _SUB = (int(op) for op in (Op.INPUT, Op.CARRIED, Op.ADD, Op.SUB))
 _MUL, _DIV = int(Op.MUL), int(Op.DIV)

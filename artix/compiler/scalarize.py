@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from artix.compiler.long_calls import long_call
+from artix.compiler.jax_internals import long_call
 from artix.compiler.program import AxesOfAll
-from artix.compiler.scalar_builder import ZERO, LargeArgument, ScalarBuilder, Value, kind_of
+from artix.compiler.scalar_builder import ZERO, LargeArgument, ScalarBuilder, Value
 from artix.compiler.scalar_evaluation import Evaluator
 from artix.compiler.scalar_order import to_program
-from artix.compiler.scalar_program import ScalarProgram
+from artix.compiler.scalar_program import ScalarProgram, kind_of
 from artix.compiler.scalar_transpose import transposed
 
 #: Larger arguments get scalars only for the entries that are read.

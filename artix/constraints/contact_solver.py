@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
-from artix.compiler.devices import match_varying_axes, scan
+from artix.compiler.jax_internals import match_varying_axes, scan
 from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.math.arrays import matmul, square_root

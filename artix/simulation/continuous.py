@@ -11,7 +11,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from artix.compiler.devices import scan
+from artix.compiler.jax_internals import scan
 from artix.compiler.quantity import quantity
 from artix.dynamics.forward import forward_dynamics
 from artix.kinematics.configuration import integrate

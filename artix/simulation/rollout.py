@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, overload
 
 import jax
 
-from artix.compiler.devices import scan
+from artix.compiler.jax_internals import scan
 from artix.contact.ground import Ground
 from artix.math.tangents import without_derivatives
 from artix.model.articulation import Articulation, State

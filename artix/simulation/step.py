@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from artix.compiler.devices import scan
+from artix.compiler.jax_internals import scan
 from artix.compiler.quantity import one_operation, quantity
 from artix.contact.ground import Ground, check_ground
 from artix.model.articulation import Articulation, State

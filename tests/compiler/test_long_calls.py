@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from artix.compiler.long_calls import long_call
+from artix.compiler.jax_internals import long_call
 
 resource = pytest.importorskip("resource", reason="page faults are counted only there")
 

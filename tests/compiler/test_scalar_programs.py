@@ -14,10 +14,10 @@ import pytest
 from jax import lax
 
 import artix
-from artix.compiler.scalar_builder import TooManyOperations, UnsupportedOperation
+from artix.compiler.scalar_builder import TooManyOperations
 from artix.compiler.scalar_evaluation import Evaluator
 from artix.compiler.scalar_order import live
-from artix.compiler.scalar_program import Op, ScalarProgram
+from artix.compiler.scalar_program import Op, ScalarProgram, UnsupportedOperation
 from artix.compiler.scalar_schedule import depth_first, fewest_live
 from artix.compiler.scalar_sums import plan_of_sums
 from artix.compiler.scalarize import scalarize, scalarize_transpose

@@ -40,6 +40,13 @@ def suffix_of(scalar: str, width: int) -> str:
     return name if width == 1 else f"v{width}{name}"
 
 
+def splat(emit: Callable[[str], str], name: str, scalar: str, width: int) -> str:
+    """The name of a vector with a scalar in all lanes; ``emit`` appends an instruction and names its result."""
+    vector = type_of(scalar, width)
+    inserted = emit(f"insertelement {vector} poison, {scalar} {name}, i64 0")
+    return emit(f"shufflevector {vector} {inserted}, {vector} poison, <{width} x i32> zeroinitializer")
+
+
 class Value:
     """The result of an instruction, of ``width`` lanes. Arithmetic with it appends instructions to its code.
 
@@ -175,10 +182,11 @@ class Value:
         """This scalar in all lanes."""
         if width == 1:
             return self
-        vector, first = type_of(self.scalar, width), f"insertelement {type_of(self.scalar, width)} poison"
-        inserted = self.code.emit(f"{first}, {self.scalar} {self.name}, i64 0", self.scalar, width)
-        mask = f"<{width} x i32> zeroinitializer"
-        return self.code.emit(f"shufflevector {vector} {inserted.name}, {vector} poison, {mask}", self.scalar, width)
+
+        def emit(text: str) -> str:
+            return self.code.emit(text, self.scalar, width).name
+
+        return self.code.value(splat(emit, self.name, self.scalar, width), self.scalar, width)
 
     def shuffle(self, other: Value, lanes: Sequence[int]) -> Value:
         """Lanes of this and ``other``, which are numbered consecutively; -1 leaves a lane undefined."""

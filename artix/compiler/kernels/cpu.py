@@ -17,7 +17,7 @@ from artix.compiler.kernels.machine import (
     require,
     vector_bytes,
 )
-from artix.compiler.kernels.plan import MODULE_PARTS, Part, Plan, kind_of
+from artix.compiler.kernels.plan import MODULE_PARTS, Part, Plan
 from artix.compiler.kernels.program_lists import definition, table_name, tables_of
 from artix.compiler.kernels.read_ahead import DECLARATIONS, ReadAhead
 from artix.compiler.kernels.slots import Slots
@@ -29,7 +29,7 @@ from artix.compiler.kernels.transposition import (
     transpose_in,
     transpose_out,
 )
-from artix.compiler.scalar_program import BYTES, Kind, Op, ScalarProgram, visit
+from artix.compiler.scalar_program import BYTES, DTYPES, Kind, Op, ScalarProgram, kind_of, visit
 from artix.compiler.scalar_schedule import fewest_live
 
 #: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number of threads.
@@ -48,8 +48,9 @@ def build(program: ScalarProgram) -> bytes:
 
 def lanes_of(program: ScalarProgram) -> int:
     """Number of robots per block: the lanes of a vector register for the narrowest float."""
-    kinds = {Kind(kind) for kind in set(program.kinds.tolist())} | {kind_of(dtype) for _, dtype, _ in program.arguments}
-    narrowest = 8 if Kind.FLOAT64 in kinds and Kind.FLOAT32 not in kinds else 4
+    dtypes = {DTYPES[Kind(kind)] for kind in set(program.kinds.tolist())}
+    dtypes |= {dtype for _, dtype, _ in program.arguments}
+    narrowest = 8 if DTYPES[Kind.FLOAT64] in dtypes and DTYPES[Kind.FLOAT32] not in dtypes else 4
     return vector_bytes() // narrowest
 
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from artix.compiler.kernels.plan import kind_of, result_kinds
+from artix.compiler.kernels.plan import result_kinds
 from artix.compiler.kernels.program_lists import ProgramLists
-from artix.compiler.scalar_program import BYTES, Kind, Op, ScalarProgram
+from artix.compiler.scalar_program import BYTES, Kind, Op, ScalarProgram, kind_of
 
 #: Threads per block: one warp, so that small batches spread over all multiprocessors and no warps synchronise.
 THREADS = 32

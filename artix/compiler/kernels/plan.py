@@ -12,7 +12,7 @@ import numpy as np
 from artix.compiler.kernels.machine import KernelError
 from artix.compiler.kernels.program_lists import ProgramLists
 from artix.compiler.kernels.transposition import tile_columns
-from artix.compiler.scalar_program import BYTES, KINDS, Kind, Op, ScalarProgram
+from artix.compiler.scalar_program import BYTES, Kind, Op, ScalarProgram, kind_of
 
 #: Operations of a function into which a level is split, and functions of a module. The time of LLVM's register
 #: allocator grows faster than the size of a function, and a large function spills more values than pass through memory
@@ -24,23 +24,11 @@ from artix.compiler.scalar_program import BYTES, KINDS, Kind, Op, ScalarProgram
 PART_OPERATIONS, MODULE_PARTS = 200, 16
 
 
-def kind_of(dtype: np.dtype) -> Kind:
-    """The kind of the entries of an array.
-
-    Raises:
-      KernelError: kernels have no such kind.
-    """
-    dtype = np.dtype(dtype)
-    if dtype not in KINDS:
-        raise KernelError(f"kernels support arrays of bool, int32, float32 and float64, not of {dtype}")
-    return KINDS[dtype]
-
-
 def result_kinds(program: ScalarProgram) -> list[Kind]:
     """The kinds of the results of a program.
 
     Raises:
-      KernelError: kernels have no such kind, or a result has entries of another kind.
+      KernelError: a result has entries of another kind.
     """
     kinds = [kind_of(dtype) for dtype in program.result_types]
     for references, kind in zip(program.results, kinds, strict=True):
@@ -88,8 +76,6 @@ class Plan:
     def __init__(self, program: ScalarProgram, width: int) -> None:
         self.program, self.width = program, width
         self.lists = ProgramLists(program)
-        for _, dtype, _ in program.arguments:
-            kind_of(dtype)
         self.result_kinds = result_kinds(program)
         self.size = 0
         """Bytes of a task's memory."""

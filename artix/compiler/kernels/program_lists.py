@@ -5,16 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from artix.compiler.scalar_program import Kind, Op, ScalarProgram, array_operand
+from artix.compiler.kernels.machine import KernelError
+from artix.compiler.scalar_program import KINDS, Kind, Op, ScalarProgram, array_operand
 
 #: LLVM's scalar types in instructions, by kind.
 SCALARS = {Kind.BOOL: "i1", Kind.INT32: "i32", Kind.FLOAT32: "float", Kind.FLOAT64: "double"}
 
 
 class ProgramLists:
-    """A scalar program as Python lists, over which loops are faster than over arrays."""
+    """A scalar program as Python lists, over which loops are faster than over arrays.
+
+    Raises:
+      KernelError: an argument or result has entries of a type that kernels do not support.
+    """
 
     def __init__(self, program: ScalarProgram) -> None:
+        for dtype in (*(dtype for _, dtype, _ in program.arguments), *program.result_types):
+            if dtype not in KINDS:
+                raise KernelError(f"kernels support arrays of bool, int32, float32 and float64, not of {dtype}")
         self.program = program
         self.operations: list[int] = program.operations.tolist()
         self.operands: list[list[int]] = program.operands.tolist()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from artix.compiler.kernels.code import type_of
+from artix.compiler.kernels.code import splat, type_of
 from artix.compiler.kernels.llvm_ir import Instructions, Module
 from artix.compiler.kernels.plan import Plan
 from artix.compiler.kernels.program_lists import SCALARS
@@ -116,10 +116,7 @@ class Slots:
         name = self._load_from(instructions, offset, kind, lanes)
         if not is_shared or width == 1:
             return name
-        vector, scalar = type_of(SCALARS[kind], width), SCALARS[kind]
-        name = instructions.emit(f"insertelement {vector} poison, {scalar} {name}, i64 0")
-        mask = f"<{width} x i32> zeroinitializer"
-        return instructions.emit(f"shufflevector {vector} {name}, {vector} poison, {mask}")
+        return splat(instructions.emit, name, SCALARS[kind], width)
 
     def _load_from(self, instructions: Instructions, offset: int, kind: Kind, lanes: int) -> str:
         pointer = self._pointer(offset, instructions)
