@@ -62,7 +62,7 @@ def groups_of(axes: Axes, num_values: int, min_robots: int | None = None) -> tup
 def _share(items: Axes, robots: Axis) -> bool:
     """Whether the items of a robot share an operand that differs between robots."""
     of_items = [any(axis.mapped[index] for axis in items) for index in range(len(robots.mapped))]
-    return any(of_robots and not own for of_robots, own in zip(robots.mapped, of_items, strict=True))
+    return any(of_robots and not of_item for of_robots, of_item in zip(robots.mapped, of_items, strict=True))
 
 
 def merged(groups: Sequence[Axes]) -> Axes:
@@ -77,19 +77,19 @@ def merged(groups: Sequence[Axes]) -> Axes:
 
 def merge_operands(groups: Sequence[Axes], operands: Sequence[Array]) -> list[Array]:
     """Operands with an axis for each batch as operands with one for each group that they are mapped by."""
-    found = []
+    results = []
     for index, operand in enumerate(operands):
-        own: list[int] = []
+        sizes: list[int] = []
         repeated: list[int] = []
         joined: list[int] = []
         for group in groups:
             if any(axis.mapped[index] for axis in group):
-                own += [axis.size if axis.mapped[index] else 1 for axis in group]
+                sizes += [axis.size if axis.mapped[index] else 1 for axis in group]
                 repeated += [axis.size for axis in group]
                 joined.append(math.prod(axis.size for axis in group))
         rest = operand.shape[sum(axis.mapped[index] for group in groups for axis in group) :]
-        found.append(jnp.broadcast_to(operand.reshape((*own, *rest)), (*repeated, *rest)).reshape((*joined, *rest)))
-    return found
+        results.append(jnp.broadcast_to(operand.reshape((*sizes, *rest)), (*repeated, *rest)).reshape((*joined, *rest)))
+    return results
 
 
 def split_results(groups: Sequence[Axes], results: Sequence[Array]) -> list[Array]:

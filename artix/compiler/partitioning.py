@@ -77,23 +77,25 @@ def call_partitioned(target: str, program: Program, groups: Sequence[Axes], *ope
     letters = itertools.product(string.ascii_lowercase, string.ascii_lowercase)
     names = ("".join(pair) for pair in letters)
     batches = [next(names) for _ in axes]
-    own: list[str] = []
+    replicated: list[str] = []
 
     def dimensions(mapped: Sequence[bool], rank: int) -> str:
         rest = [next(names) for _ in range(rank)]
-        own.extend(rest)
+        replicated.extend(rest)
         return " ".join([*itertools.compress(batches, mapped), *rest])
 
     every = [True] * len(axes)
     mapped = [[axis.mapped[index] for axis in axes] for index in range(len(operands))]
-    left = [dimensions(flags, operand.ndim - sum(flags)) for operand, flags in zip(operands, mapped, strict=True)]
-    right = [dimensions(every, len(kind.shape)) for kind in program.result_types]
+    operand_dimensions = [
+        dimensions(flags, operand.ndim - sum(flags)) for operand, flags in zip(operands, mapped, strict=True)
+    ]
+    result_dimensions = [dimensions(every, len(kind.shape)) for kind in program.result_types]
     partitioned = custom_partitioning(call)
     partitioned.def_partition(
         partition=partition,
         infer_sharding_from_operands=infer,
-        sharding_rule=f"{', '.join(left)} -> {', '.join(right)}",
-        need_replication_factors=(*batches[split:], *own),
+        sharding_rule=f"{', '.join(operand_dimensions)} -> {', '.join(result_dimensions)}",
+        need_replication_factors=(*batches[split:], *replicated),
     )
     return list(partitioned(*operands))
 

@@ -224,9 +224,9 @@ def _check_hashable(function: Any, args: Any, kwargs: Any) -> None:
         try:
             hash(None if is_array(leaf) else leaf)
         except TypeError:
-            found = type(leaf).__name__
             raise TypeError(
-                f"{function.__name__}: argument {_path_name(path)} is neither an array nor hashable; found {found}"
+                f"{function.__name__}: argument {_path_name(path)} is neither an array nor hashable; "
+                f"found {type(leaf).__name__}"
             ) from None
 
 
@@ -252,8 +252,8 @@ def _traced(
     x64: bool,
 ) -> _TracedFunction:
     def call_with_arrays(*arrays: Any) -> Any:
-        given, others = iter(arrays), (leaf for *_, leaf in static)
-        leaves = [next(given if is_one else others) for is_one in is_array]
+        values, others = iter(arrays), (leaf for *_, leaf in static)
+        leaves = [next(values if is_one else others) for is_one in is_array]
         args, kwargs = jax.tree.unflatten(structure, leaves)
         return function(*args, **kwargs)
 

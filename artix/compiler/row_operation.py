@@ -59,8 +59,8 @@ class RowPrograms:
         selected, before = list[RowProgram](), 0
         for each in self.programs:
             count = len(each.program.result_types)
-            own = [index - before for index in results if before <= index < before + count]
-            selected.append(each._replace(program=each.program.select(own)))
+            indices = [index - before for index in results if before <= index < before + count]
+            selected.append(each._replace(program=each.program.select(indices)))
             before += 0 if self.joined else count
         return RowPrograms(selected, otherwise, self.joined)
 
@@ -134,8 +134,8 @@ def _call_kernel(target: str, programs: RowPrograms, *operands: Any) -> list[Arr
     # A column, as XLA computes a list of evenly spaced numbers instead of storing it. That counts as arithmetic, and a
     # program with more than a thousand operations starts on another thread, which takes 30 us longer.
     rows = [each.rows.astype(np.int32)[:, None] for each in programs.programs]
-    own = [operands[index] for each in programs.programs for index in each.operands]
-    return list(jax.ffi.ffi_call(target, programs.result_types)(block_list(rows, programs.width), *rows, *own))
+    arguments = [operands[index] for each in programs.programs for index in each.operands]
+    return list(jax.ffi.ffi_call(target, programs.result_types)(block_list(rows, programs.width), *rows, *arguments))
 
 
 rows_p.def_impl(_otherwise)

@@ -91,19 +91,19 @@ def _needed_scalars(builder: ScalarBuilder, results: Sequence[Sequence[int]]) ->
 
     def need_operands(numbers: Iterable[int]) -> set[tuple[int, int]]:
         """Marks the operands of what is live; returns the entries of loops among it."""
-        found = set()
+        carried = set()
         for number in numbers:
             if live[number]:
                 operation = operations[number]
                 if operation[0] == _CARRIED:
-                    found.add((operation[1], operation[2]))
+                    carried.add((operation[1], operation[2]))
                     if builder.loops[operation[1]].has_condition:
-                        found.add((operation[1], 0))
+                        carried.add((operation[1], 0))
                 elif operation[0] != _INPUT:
                     for x in operation[1:2] if operation[0] in _ONE_REFERENCE else operation[1:]:
                         if x < CONSTANTS:
                             live[x >> 1] = 1
-        return found
+        return carried
 
     for result in results:
         need(result)
@@ -119,12 +119,12 @@ def _needed_entries(builder: ScalarBuilder, needed: Sequence[int]) -> dict[int, 
     """For each loop that is needed, the entries of what it carries that are."""
     if not builder.loops:
         return {}
-    found: dict[int, set[int]] = {}
+    carried: dict[int, set[int]] = {}
     for number in needed:
         code, *operands = builder.operations[number]
         if code == _CARRIED:
-            found.setdefault(operands[0], {0} if builder.loops[operands[0]].has_condition else set()).add(operands[1])
-    return {loop: sorted(found[loop]) for loop in sorted(found)}
+            carried.setdefault(operands[0], {0} if builder.loops[operands[0]].has_condition else set()).add(operands[1])
+    return {loop: sorted(carried[loop]) for loop in sorted(carried)}
 
 
 def _shared_divisors(builder: ScalarBuilder, needed: Sequence[int]) -> set[int]:
@@ -164,16 +164,16 @@ def _levels(
                 if code == _LOAD and array_operand(operands[1]) < len(of_arguments):  # Tables are the same for all.
                     highest.append(of_arguments[array_operand(operands[1])])
                 levels[number] = max(highest, default=0)
-        found = {
+        highest_of_loops = {
             loop: max(
                 (levels[x >> 1] for array in builder.loops[loop][1:3] for x in array[entries] if x < CONSTANTS),
                 default=0,
             )
             for loop, entries in carried.items()
         }
-        if found == of_loops:
+        if highest_of_loops == of_loops:
             return levels
-        of_loops = found
+        of_loops = highest_of_loops
 
 
 class _Writer:

@@ -218,13 +218,13 @@ class ScalarProgram(NamedTuple):
         stages = np.zeros(len(self.operations), np.int32)
         if not self.loops:
             return stages
-        found, bodies = stages.tolist(), self.bodies
+        stage_of, bodies = stages.tolist(), self.bodies
         for number, (operation, row) in enumerate(zip(self.operations.tolist(), self.operands.tolist(), strict=True)):
             if operation == Op.CARRIED:
-                found[number] = bodies[row[0]][row[2]]
+                stage_of[number] = bodies[row[0]][row[2]]
             elif operation != Op.INPUT:
-                found[number] = max((found[x >> 1] for x in row if x >= 0), default=0)
-        return np.array(found, np.int32)
+                stage_of[number] = max((stage_of[x >> 1] for x in row if x >= 0), default=0)
+        return np.array(stage_of, np.int32)
 
     @property
     def size(self) -> int:

@@ -124,19 +124,20 @@ class _Scheduler:
         for number, needed in enumerate(operands):
             for x in needed:
                 self._users[x].append(number)
-        self._left = [len(users) for users in self._users]
+        self._users_to_come = [len(users) for users in self._users]
         """Number of users of each scalar that are not scheduled yet."""
         self._missing = [sum(not leaf[x] for x in needed) for needed in operands]
         self._done = bytearray(len(operands))
 
     def _growth(self, number: int) -> int:
         """The change in the number of live scalars by an operation, after all changes of the stages before."""
-        left = self._left
-        return self._stage[number] + (left[number] > 0) - sum(left[x] == 1 for x in self._operands[number])
+        users = self._users_to_come
+        return self._stage[number] + (users[number] > 0) - sum(users[x] == 1 for x in self._operands[number])
 
     def order(self) -> list[int]:
         """Numbers of all operations."""
-        growth, done, left, missing = self._growth, self._done, self._left, self._missing
+        growth, done, missing = self._growth, self._done, self._missing
+        users = self._users_to_come
         ready = [(growth(n), n) for n, count in enumerate(missing) if not count and not self._leaf[n]]
         heapq.heapify(ready)
         order: list[int] = []
@@ -147,8 +148,8 @@ class _Scheduler:
             done[number] = 1
             order.append(number)
             for x in self._operands[number]:
-                left[x] -= 1
-                if left[x] == 1:  # Its last user now ends its life, so that user is queued again with smaller growth.
+                users[x] -= 1
+                if users[x] == 1:  # Its last user now ends its life, so that user is queued again with smaller growth.
                     user = next(u for u in self._users[x] if not done[u])
                     if not missing[user]:
                         heapq.heappush(ready, (growth(user), user))

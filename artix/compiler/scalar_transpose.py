@@ -33,7 +33,7 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
     """
     operations, kinds = builder.operations, builder.kinds
     is_linear = _linear(builder)
-    found: dict[int, int] = {}
+    cotangent_of: dict[int, int] = {}
 
     def add(reference: int, cotangent: int) -> None:
         if cotangent in ZERO or reference in ZERO:
@@ -41,21 +41,21 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
         if reference >= CONSTANTS or not is_linear[reference >> 1]:
             raise NotLinear("a sum of linear and other terms")
         scalar, cotangent = reference & -2, cotangent ^ (reference & 1)
-        before = found.get(scalar)
+        before = cotangent_of.get(scalar)
         if before is not None:
             (cotangent,) = builder.add(kinds[scalar >> 1], (before,), (cotangent,))
-        found[scalar] = cotangent
+        cotangent_of[scalar] = cotangent
 
     for reference, cotangent in pairs:
         add(reference, cotangent)
     for number in range(len(is_linear) - 1, -1, -1):
-        if not is_linear[number] or 2 * number not in found:
+        if not is_linear[number] or 2 * number not in cotangent_of:
             continue
         operation, kind = operations[number], kinds[number]
         code = operation[0]
         if code == _INPUT:
             continue
-        cotangent = found.pop(2 * number)
+        cotangent = cotangent_of.pop(2 * number)
         if code == _ADD:
             add(operation[1], cotangent)
             add(operation[2], cotangent)
@@ -85,7 +85,7 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
             add(source, convert(builder, kind, kinds[source >> 1], (cotangent,))[0])
         else:
             raise NotLinear(f"{Op(code).name} of a linear scalar")
-    return found
+    return cotangent_of
 
 
 def any_linear(builder: ScalarBuilder, references: Sequence[int]) -> bool:

@@ -49,7 +49,7 @@ def scalarize(
       TooManyOperations: there are more than ``max_operations``, or many times as many to find out.
     """
     builder = ScalarBuilder(max_operations, len(levels) - len(known))
-    values, arguments = _given(builder, program.in_avals, levels, known, argument_axes)
+    values, arguments = _operands(builder, program.in_avals, levels, known, argument_axes)
     with np.errstate(all="ignore"):
         references = _references(builder, program, values, has_loops)
         types = [(aval.shape, np.dtype(aval.dtype)) for aval in program.out_avals]
@@ -90,29 +90,29 @@ def scalarize_transpose(
     """
     builder = ScalarBuilder(max_operations, len(levels) - len(known))
     types = [*program.in_avals[:num_values], *(program.out_avals[index] for index in used)]
-    given, arguments = _given(builder, types, levels, known)
+    operands, arguments = _operands(builder, types, levels, known)
     with np.errstate(all="ignore"):
-        values: list[Value] = [*given[:num_values]]
+        values: list[Value] = [*operands[:num_values]]
         values += [np.zeros(aval.shape, aval.dtype) for aval in program.in_avals[num_values:]]
         builder.has_linear = True
         for number, index in enumerate(linear):
             values[index] = _entries(builder, program.in_avals[index], -1 - number)
         results = _references(builder, program, values, has_loops)
         kinds = [kind_of(program.out_avals[index].dtype) for index in used]
-        cotangents = [builder.references(x, kind) for x, kind in zip(given[num_values:], kinds, strict=True)]
+        cotangents = [builder.references(x, kind) for x, kind in zip(operands[num_values:], kinds, strict=True)]
         pairs = [
             pair for x, index in zip(cotangents, used, strict=True) for pair in zip(results[index], x, strict=True)
         ]
-        found = transposed(builder, pairs)
+        cotangent_of = transposed(builder, pairs)
         avals = [program.in_avals[index] for index in linear]
         references = [
-            [found.get(entry, ZERO[kind_of(aval.dtype)]) for entry in values[index]] if aval.size else []
+            [cotangent_of.get(entry, ZERO[kind_of(aval.dtype)]) for entry in values[index]] if aval.size else []
             for index, aval in zip(linear, avals, strict=True)
         ]
         return to_program(builder, arguments, references, [(aval.shape, np.dtype(aval.dtype)) for aval in avals])
 
 
-def _given(
+def _operands(
     builder: ScalarBuilder,
     avals: Sequence[Any],
     levels: Sequence[int],

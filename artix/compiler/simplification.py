@@ -17,12 +17,12 @@ def simplified(program: ClosedJaxpr) -> ClosedJaxpr:
     """The program with equal equations evaluated once, and without those that no result depends on."""
     jaxpr: Any = program.jaxpr
     new_names = _equal_constants(jaxpr.constvars, program.consts)
-    found: dict[Any, Any] = {}
+    first_of: dict[Any, Any] = {}
     equations = []
     for equation in jaxpr.eqns:
         renamed = equation.replace(invars=[_renamed(variable, new_names) for variable in equation.invars])
         key = _key(renamed)
-        before = None if key is None else found.setdefault(key, renamed)
+        before = None if key is None else first_of.setdefault(key, renamed)
         if before is None or before is renamed:
             equations.append(renamed)
             continue
@@ -45,11 +45,11 @@ def _renamed(variable: Any, new_names: dict[Any, Any]) -> Any:
 def _equal_constants(variables: Any, constants: Any) -> dict[Any, Any]:
     """For each constant that is the same array as one before, the variable of that one."""
     new_names: dict[Any, Any] = {}
-    found: dict[Any, Any] = {}
+    first_of: dict[Any, Any] = {}
     for variable, constant in zip(variables, constants, strict=True):
         is_known = isinstance(constant, np.ndarray) and not constant.dtype.hasobject
         key = (variable.aval, constant.tobytes()) if is_known else id(constant)
-        before = found.setdefault(key, variable)
+        before = first_of.setdefault(key, variable)
         if before is not variable:
             new_names[variable] = before
     return new_names

@@ -149,12 +149,12 @@ def _handler(programs: Sequence[Interface], are_joined: bool | None, width: int,
     if not all_results:
         return code.text("ptr null")
     dims = results.dims(0)
-    own = [listed.dims(1 + k).load("i64") for k in range(len(programs))] if num_lists else [dims.load("i64")]
-    total = functools.reduce(operator.add, own)
+    counts = [listed.dims(1 + k).load("i64") for k in range(len(programs))] if num_lists else [dims.load("i64")]
+    total = functools.reduce(operator.add, counts)
     items = dims.offset(8).load("i64") if has_items else code.integer(1)
     shared = code.call("malloc", [code.integer(programs[-1].state.size)], "ptr")
     differs, first_argument, first_result = code.value("false", "i1"), 0, 0
-    for number, (program, batch) in enumerate(zip(programs, own, strict=True)):
+    for number, (program, batch) in enumerate(zip(programs, counts, strict=True)):
         shared.offset(program.state.batch).store(batch)
         if num_lists:
             shared.offset(program.state.rows).store(listed.buffer(1 + number).offset(_DATA).load("ptr"), align=8)
@@ -170,7 +170,7 @@ def _handler(programs: Sequence[Interface], are_joined: bool | None, width: int,
     blocks, block_time = (total + (width - 1)) / width, times[0]
     if num_lists:
         blocks = listed.dims(0).load("i64")
-        time = functools.reduce(operator.add, (batch * each for batch, each in zip(own, times, strict=True)))
+        time = functools.reduce(operator.add, (batch * each for batch, each in zip(counts, times, strict=True)))
         block_time = time / ((total > 1).where(total, 1))
         shared.offset(State.ORDER).store(listed.buffer(0).offset(_DATA).load("ptr"), align=8)
     shared.offset(State.ITEMS).store(items)

@@ -132,10 +132,10 @@ def build_rows(programs: Sequence[LinkedProgram], width: int, results_are_joined
 
 def addresses_of(programs: Sequence[LinkedProgram]) -> dict[str, int]:
     """The addresses of the functions that the kernel of :func:`build_rows` calls, by their names in it."""
-    found = dict[str, int]()
+    address_of = dict[str, int]()
     for number, program in enumerate(programs):
-        found |= {f"artix_prepare_{number}": program.prepare, f"artix_block_{number}": program.block}
-    return found
+        address_of |= {f"artix_prepare_{number}": program.prepare, f"artix_block_{number}": program.block}
+    return address_of
 
 
 def row_lanes(dtypes: Iterable[np.dtype]) -> int:
@@ -151,7 +151,7 @@ def block_list(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
       rows: for each program, the indices of its rows in the batch, ascending.
       width: robots per block.
     """
-    blocks = [(number, first) for number, own in enumerate(rows) for first in range(0, len(own), width)]
+    blocks = [(number, first) for number, numbers in enumerate(rows) for first in range(0, len(numbers), width)]
     span = max(_SPAN, _SPAN_OF_PROGRAM * len(rows))
     blocks.sort(key=lambda block: (rows[block[0]][block[1]] // span, block))
     return np.array(blocks, np.int32).reshape(-1, 2)
@@ -174,6 +174,6 @@ def _block(interfaces: Sequence[Interface], sizes: Sequence[int], width: int, de
     chosen, first = entry.number(0), entry.number(1)
     for number, (interface, start) in enumerate(zip(interfaces, sizes, strict=False)):
         with code.when(chosen.equals(number)):
-            own = state.offset(interface.state.shift), memory.offset(start)
-            code.run(f"artix_block_{number}", [*own, first])
+            operands = state.offset(interface.state.shift), memory.offset(start)
+            code.run(f"artix_block_{number}", [*operands, first])
     return code.text()
