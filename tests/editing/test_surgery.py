@@ -332,5 +332,3 @@ def test_mimic_map_of_chains() -> None:
         ValueError, match="mimic joint 'joint 1': a joint of several DOFs has no linear map; see 'ball:0'"
     ):
         artix.mimic_map(fingers(("joint 1", "ball:0", 1.0, 0.0)))
-    with pytest.raises(TypeError, match="mimic_map needs a static topology"):
-        artix.mimic_map(artix.Fleet([a, robot_of_one_link()]).articulation)

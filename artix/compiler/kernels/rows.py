@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,9 +32,9 @@ from artix.compiler.kernels.threads import State
 from artix.compiler.scalar_program import ScalarProgram
 from artix.compiler.scalar_schedule import fewest_live
 
-#: Blocks are sorted by the span of rows in which they begin, then by program. Small spans stay in caches while their
-#: rows are written; large ones change programs, and with them code and memory, less often. A span has at least so many
-#: rows, in all and for each program.
+#: Blocks are sorted by the span of rows in which they begin, then by program. Small spans stay in the caches while
+#: their rows are written; large ones change programs, and with them code and memory, less often. A span has at least so
+#: many rows, in all and for each program.
 _SPAN, _SPAN_OF_PROGRAM = 512, 170
 
 
@@ -76,8 +76,8 @@ def build_programs(
         for program, numbered in programs:
             plan = Plan(fewest_live(program), width)
             functions = Functions(plan, Rows(numbered, results_are_joined))
-            interface: Any = functions.interface()
-            headers.append(pickle.dumps((interface._replace(state=None), plan.size)))
+            *arrays, _ = functions.interface()
+            headers.append(pickle.dumps((arrays, plan.size)))
             yield functions.texts()
 
     for number, objects in enumerate(compile_groups(texts())):
@@ -92,10 +92,10 @@ def link_program(code: bytes, name: str) -> LinkedProgram:
     """
     header, *objects = unpack(code)
     try:
-        interface, size = pickle.loads(header)
+        (arguments, results, has_items, costs), size = pickle.loads(header)
+        interface = Interface(arguments, results, has_items, costs, State(len(arguments), len(results)))
     except Exception as error:
         raise KernelError(f"a program's code has no interface: {error}") from error
-    interface = interface._replace(state=State(len(interface.arguments), len(interface.results)))
     return LinkedProgram(interface, size, *link_functions(objects, name, ("artix_prepare", "artix_block")))
 
 

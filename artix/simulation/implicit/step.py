@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,6 @@ from artix.simulation.implicit.hard_bounds import bounded_with_relations, close_
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
 Array = jax.Array
-_T = TypeVar("_T")
 
 
 class Solved(NamedTuple):
