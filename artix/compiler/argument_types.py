@@ -1,7 +1,7 @@
 """What the compiler is told about classes of arguments.
 
-It knows none by itself. The module that defines a class, or one that builds on it, registers how programs treat its
-objects. Subclasses do not inherit this.
+It knows none by itself. The module that defines a class, or one that builds on it, registers how
+programs treat its objects. Subclasses do not inherit this.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Examples: TypeAlias = Callable[[Any], Mapping[str, Callable[[], Any]]]
-"""From an object, examples of the arguments that come with it, made by functions with their names."""
+"""Examples of the arguments that come with an object: functions that make them, by name."""
 
 Check: TypeAlias = Callable[[str, Any, Callable[..., Any]], None]
 """Raises unless a value may be the argument of this name of this function."""
@@ -34,12 +34,22 @@ def register_parameters(kind: type, examples: Examples) -> None:
 
 
 def register_check(kind: type, check: Check) -> None:
-    """Has every call of a quantity outside a program check arguments of this class, whose arrays JAX may trace."""
+    """Has every call of a quantity outside a program check arguments of this class.
+
+    Args:
+      kind: the class.
+      check: is called with the argument, whose arrays JAX may trace.
+    """
     _checks[kind] = check
 
 
 def register_content(kind: type, content: Content) -> None:
-    """Gives static data of this class a content that is pickled in its place, to name programs on disk."""
+    """Has static data of this class replaced by a content, to name programs on disk.
+
+    Args:
+      kind: the class.
+      content: what identifies an object in every process; it is pickled.
+    """
     _contents[kind] = content
 
 

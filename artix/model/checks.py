@@ -189,15 +189,16 @@ _ANY_QUATERNION = "takes_any_quaternion"
 
 
 def any_quaternion(function: _Function) -> _Function:
-    """Marks a function of states whose quaternions may have any length but zero; put it below ``@quantity``."""
+    """Marks a function of quaternions of any length but zero; put it below ``@quantity``."""
     setattr(function, _ANY_QUATERNION, True)
     return function
 
 
-register_check(
-    State,
-    lambda name, state, function: check_known_state(name, state, any_length=hasattr(function, _ANY_QUATERNION)),
-)
+def _check_argument(name: str, state: Any, function: Callable[..., Any]) -> None:
+    check_known_state(name, state, any_length=hasattr(function, _ANY_QUATERNION))
+
+
+register_check(State, _check_argument)
 
 
 #: What to do with things that hold articulations, by the names of their types.

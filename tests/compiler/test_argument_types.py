@@ -43,7 +43,8 @@ def registered(monkeypatch):
 def test_parameters_become_constants(registered):
     spring, stretch = Spring(jnp.float32(3)), Stretch(jnp.float32(2))
     assert len(call_of(force, spring, stretch).operands) == 1
-    assert len(call_of(lambda stretch, spring: force(spring, stretch), stretch, spring).operands) == 2
+    reverse = call_of(lambda stretch, spring: force(spring, stretch), stretch, spring)
+    assert len(reverse.operands) == 2  # only the first argument has parameters
     (cost,) = artix.explain(artix.quantity(force), spring).operations
     assert cost.operations == (0, 1, 0)
 

@@ -132,6 +132,12 @@ def test_rooms_import_from_lower_rooms_only(imports):
     assert upwards == []
 
 
+def test_one_module_uses_what_jax_does_not_publish():
+    paths = (ROOT / "artix").rglob("*.py")
+    users = [name_of(path) for path in paths if "jax._src" in path.read_text()]
+    assert users == ["artix.compiler.jax_internals"]
+
+
 def test_no_circle(imports):
     assert circle_in(imports) is None
 
