@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -25,7 +24,7 @@ from artix.fleet.arguments import (
     with_members,
 )
 from artix.fleet.by_kind import compiled_by_kind
-from artix.fleet.kinds import each_part_alike, have_tracers, kinds_of, members_of, rows_by_topology
+from artix.fleet.kinds import each_part_alike, have_tracers, kinds_of, rows_by_topology
 from artix.fleet.padded_axes import Maxima
 from artix.math.arrays import entries
 from artix.model.articulation import Articulation, State
@@ -87,6 +86,7 @@ class Fleet:
         self._is_traced = have_tracers(self._different)
         self._sharding: Sharding | None = None
         self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._articulations: tuple[Articulation, ...] | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name in REMOVED:
@@ -281,17 +281,19 @@ class Fleet:
         self._check_number(member)
         return self._different[self._index[member]]
 
-    @cached_property
+    @property
     def articulations(self) -> tuple[Articulation, ...]:
         """The parameters of each kind, every leaf with a leading axis of the members that :attr:`kinds` lists."""
-        batches = []
-        for kind in kinds_of(self._different, self._index):
-            leaves = jax.tree.leaves(kind.articulation)
-            structure: Any = jax.tree.structure(kind.articulation)
-            rows = np.zeros(len(kind.members), int)
-            pairs = zip(leaves, kind.differs, strict=True)
-            batches.append(structure.unflatten([leaf if flag else members_of(rows, leaf) for leaf, flag in pairs]))
-        return tuple(batches) if self._sharding is None else jax.device_put(tuple(batches), self._sharding)
+        if self._is_traced:
+            return self._batches()
+        if self._articulations is None:
+            with jax.ensure_compile_time_eval():  # As for compiled programs.
+                self._articulations = self._batches()
+        return self._articulations
+
+    def _batches(self) -> tuple[Articulation, ...]:
+        batches = tuple(kind.batch for kind in kinds_of(self._different, self._index))
+        return batches if self._sharding is None else jax.device_put(batches, self._sharding)
 
     @property
     def articulation(self) -> Articulation:
@@ -366,7 +368,7 @@ class Fleet:
 
     def __getstate__(self) -> dict[str, Any]:
         """Neither compiled programs nor copies of parameters are pickled."""
-        return {name: value for name, value in self.__dict__.items() if name != "articulations"} | {"_compiled": {}}
+        return {**self.__dict__, "_compiled": {}, "_articulations": None}
 
     def _copy(self) -> Fleet:
         """The same fleet, without its compiled programs."""

@@ -32,6 +32,14 @@ class Kind(NamedTuple):
     members: np.ndarray
 
     @property
+    def batch(self) -> Articulation:
+        """Their articulation, every leaf with a leading axis of members."""
+        leaves, structure = jax.tree.leaves(self.articulation), jax.tree.structure(self.articulation)
+        rows = np.zeros(len(self.members), int)
+        pairs = zip(leaves, self.differs, strict=True)
+        return jax.tree.unflatten(structure, [leaf if flag else members_of(rows, leaf) for leaf, flag in pairs])
+
+    @property
     def is_operand(self) -> list[bool]:
         """Whether each leaf is an operand of the kind's program; the others are constants."""
         is_traced = [isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self.articulation)]
