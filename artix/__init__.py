@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from artix import physx, robots
+    from artix.compiler import *
     from artix.constraints import *
     from artix.contact import *
     from artix.dynamics import *
     from artix.editing import *
-    from artix.evaluation import *
     from artix.fleet import *
     from artix.io import *
     from artix.kinematics import *
@@ -139,11 +139,11 @@ __all__ = [
 
 #: The rooms whose public names are names of ``artix``, too, and those that are not.
 _ROOMS = (
+    "compiler",
     "constraints",
     "contact",
     "dynamics",
     "editing",
-    "evaluation",
     "fleet",
     "io",
     "kinematics",
@@ -151,6 +151,7 @@ _ROOMS = (
     "simulation",
 )
 _OTHER_ROOMS = ("math", "physx", "robots")
+_OLD_ROOMS = ("evaluation",)
 
 
 @_cache
@@ -168,7 +169,7 @@ def _load_rooms() -> None:
 if not TYPE_CHECKING:  # Type checkers must not take any name for an attribute.
 
     def __getattr__(name: str) -> Any:
-        if name in _ROOMS or name in _OTHER_ROOMS:
+        if name in (*_ROOMS, *_OTHER_ROOMS, *_OLD_ROOMS):
             return _import_module(f"artix.{name}")
         if not name.startswith("_"):
             _load_rooms()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
 from artix.constraints.checks import check_coefficient, check_proximal
 from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value
@@ -16,7 +17,6 @@ from artix.constraints.operators import stabilized_bias
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import equation_of_motion_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
-from artix.evaluation import quantity
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul

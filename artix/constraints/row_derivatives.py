@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler import quantity
 from artix.constraints.anchor_columns import AnchorColumns
 from artix.constraints.anchor_sides import (
     Side,
@@ -25,7 +26,6 @@ from artix.constraints.anchor_sides import (
 from artix.constraints.anchor_structure import Anchors
 from artix.constraints.model import Constraints
 from artix.constraints.operators import stabilized_bias
-from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
 from artix.kinematics.displacements import NUM_ROOT, displacements, generalized_columns
 from artix.kinematics.link_derivatives import (

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler import quantity
 from artix.contact.candidates import shapes_of
 from artix.contact.cores import Core, cores_of
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.pair_points import meetings_of
 from artix.contact.selection import Choice, looked_up, lowest
 from artix.contact.shape_pairs import ShapePairs
-from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import struct
 from artix.math.arrays import joined

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.contact.candidates import shapes_of
 from artix.contact.cores import (
     Core,
@@ -18,7 +19,6 @@ from artix.contact.cores import (
     nearest_to_box,
     point_with_box,
 )
-from artix.evaluation import quantity
 from artix.kinematics.solve import kinematics
 from artix.math import struct
 from artix.model.articulation import Articulation, State

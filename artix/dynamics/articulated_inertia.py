@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler import quantity
 from artix.dynamics.articulated_bodies import projected_inertias
 from artix.dynamics.inertia import link_reference_inertias, reference_inertias, spatial_inertias
 from artix.dynamics.mass_matrix import generalized_armature
-from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
 from artix.kinematics.links import link_frames
 from artix.kinematics.solve import generalized_motions, kinematics

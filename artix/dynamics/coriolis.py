@@ -7,10 +7,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.force_derivatives import coriolis_columns
 from artix.dynamics.inertia import link_reference_inertias, momentum_of_motion, spatial_inertias
 from artix.dynamics.newton_euler import newton_euler
-from artix.evaluation import quantity
 from artix.kinematics.axes import inertias_in_axes, motion_in_axes
 from artix.kinematics.displacements import generalized_columns
 from artix.kinematics.links import link_frames

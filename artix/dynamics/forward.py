@@ -7,10 +7,10 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.inverse import equation_of_motion_change
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.dynamics.solve import factorize, linear_solve
-from artix.evaluation import quantity
 from artix.kinematics.solve import kinematics
 from artix.math.tangents import add, is_zero
 from artix.model.articulation import Articulation, State

@@ -10,6 +10,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.inertia import gravity_moments
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
@@ -20,7 +21,6 @@ from artix.dynamics.newton_euler import (
     generalized_forces,
     newton_euler,
 )
-from artix.evaluation import quantity
 from artix.kinematics.displacements import displacement_from_tangents
 from artix.kinematics.solve import Kinematics, dof_motions, kinematics, root_motion
 from artix.kinematics.tree import subtree_sums

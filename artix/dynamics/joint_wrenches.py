@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.inertia import link_reference_inertias, momentum_of_motion
 from artix.dynamics.newton_euler import forces_of_motion, gravity_wrenches, link_wrenches
-from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
 from artix.kinematics.frames import link_of_frame, locate_frame
 from artix.kinematics.links import link_frames

@@ -16,8 +16,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.inertia import composite_inertias, inertia_rates, momentum_of_motion, reference_inertias
-from artix.evaluation import quantity
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents
 from artix.kinematics.solve import Kinematics, Motion, generalized_motions, kinematics, motion_rates

@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.frames import frame_acceleration, frame_velocity, link_of_frame, locate_frame
 from artix.kinematics.link_frame_motion import link_frame_accelerations, link_frame_velocities
 from artix.kinematics.links import link_frames

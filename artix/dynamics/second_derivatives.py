@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler import quantity
 from artix.dynamics.force_derivatives import (
     Composites,
     Rates,
@@ -34,7 +35,6 @@ from artix.dynamics.force_derivatives import (
 from artix.dynamics.inertia import momentum_of_motion
 from artix.dynamics.mass_matrix import generalized_momenta
 from artix.dynamics.newton_euler import newton_euler
-from artix.evaluation import quantity
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
 from artix.kinematics.solve import Motion, generalized_motions, kinematics, motion_cross

@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.factorization import Factors, MassProduct, factorize_product, inverse_of_product, solve
 from artix.dynamics.inertia import reference_inertias
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
-from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State

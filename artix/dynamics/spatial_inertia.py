@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.inertia import link_reference_inertias, spatial_inertias, subtree_inertias
-from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, inertias_in_axes
 from artix.kinematics.bodies import Inertias, Placement
 from artix.kinematics.frames import link_of_frame, locate_frame

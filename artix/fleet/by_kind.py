@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
-from artix.evaluation.compilation import RowProgram
-from artix.evaluation.quantity import Call, call_of, is_array
-from artix.evaluation.row_operation import RowPrograms, evaluate_rows
+from artix.compiler.compilation import RowProgram
+from artix.compiler.quantity import Call, call_of, is_array
+from artix.compiler.row_operation import RowPrograms, evaluate_rows
 from artix.fleet.argument_axes import AxesOfKinds, chosen_axes, types_of_member
 from artix.fleet.arguments import num_parts
 from artix.fleet.kinds import Kind, each_part_alike, have_tracers, parameters_of, place_parameters

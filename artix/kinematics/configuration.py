@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.evaluation.quantity import any_quaternion, one_operation, quantity
+from artix.compiler.quantity import one_operation, quantity
 from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial
 from artix.math.arrays import masked_sum, square_root
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state, check_type, check_vector
+from artix.model.checks import any_quaternion, check_state, check_type, check_vector
 from artix.model.topology import Topology
 
 Array = jax.Array

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.tree import spherical_vectors, where_spherical
 from artix.kinematics.velocities import rate_matrix
 from artix.math import spatial

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.axes import Axes, check_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
 from artix.kinematics.frames import link_of_frame, locate_frame, mask_column

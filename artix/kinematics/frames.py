@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.axes import Axes, check_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
 from artix.kinematics.link_frame_motion import frame_accelerations

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.displacements import NUM_ROOT, changes_below, displacements
 from artix.kinematics.solve import (
     Kinematics,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.displacements import NUM_ROOT, changes_by_displacement, changes_by_velocity, generalized_columns
 from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
 from artix.math import spatial

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.axes import Axes, check_axes, motion_in_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
 from artix.kinematics.links import link_frames

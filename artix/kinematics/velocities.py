@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.tree import by_body, spherical_vectors, where_spherical
 from artix.math import spatial
 from artix.model.articulation import Articulation, State

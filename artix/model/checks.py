@@ -6,16 +6,20 @@ import dataclasses
 import functools
 import math
 import numbers
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler.argument_types import register_check
 from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
 from artix.model.couplings import MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 #: Half precision has three digits at most, too few for dynamics.
 _DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
@@ -178,6 +182,23 @@ def check_known_state(name: str, state: Any, *, any_length: bool = False) -> Non
     check_finite(f"{name}.joint_position", state.joint_position, _DIVERGED)
     check_finite(f"{name}.joint_velocity", state.joint_velocity, _DIVERGED)
     check_quaternion(f"{name}.root_pose", state.root_pose, any_length=any_length)
+
+
+#: The attribute that marks functions of quaternions of any length.
+_ANY_QUATERNION = "takes_any_quaternion"
+
+
+def any_quaternion(function: _Function) -> _Function:
+    """Marks a function of quaternions of any length but zero; put it below ``@quantity``."""
+    setattr(function, _ANY_QUATERNION, True)
+    return function
+
+
+def _check_argument(name: str, state: Any, function: Callable[..., Any]) -> None:
+    check_known_state(name, state, any_length=hasattr(function, _ANY_QUATERNION))
+
+
+register_check(State, _check_argument)
 
 
 #: What to do with things that hold articulations, by the names of their types.

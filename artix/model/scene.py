@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
+
+from artix.compiler.argument_types import register_parameters
 from artix.math import struct
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_type
@@ -151,3 +154,13 @@ class Scene(struct.PyTreeNode):
         unknown = [name for name in given if name not in self.names]
         if unknown:
             raise ValueError(f"{what}: no member called {', '.join(unknown)}; choose from: {', '.join(self.names)}")
+
+
+register_parameters(
+    Scene,
+    lambda scene: {
+        "states": scene.neutral_states,
+        "controls": lambda: None,
+        "dt": lambda: jnp.asarray(0.01, scene.dtype),
+    },
+)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler.argument_types import register_parameters
 from artix.math import spatial
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
@@ -134,3 +136,17 @@ def sample_state(ranges: Ranges, key: Array, scale: Array) -> State:
     root = jnp.where(root_is_free, jnp.concatenate([position, quaternion]), jnp.array([0, 0, 0, 0, 0, 0, 1], dtype))
     velocity = jnp.where(root_is_free, velocity, jnp.zeros_like(velocity))
     return State(root, velocity, q, qd)
+
+
+def _examples(articulation: Articulation) -> Mapping[str, Callable[[], Any]]:
+    """Examples of the arguments of functions of an articulation, by their names in artix."""
+    topology, dtype = articulation.topology, articulation.dtype
+    return {
+        "state": lambda: neutral_state(articulation),
+        "external_force": lambda: jnp.zeros((topology.num_links, 6), dtype),
+        "control": lambda: None,
+        "dt": lambda: jnp.asarray(0.01, dtype),
+    } | dict.fromkeys(("force", "acceleration", "right"), lambda: jnp.zeros(topology.nv, dtype))
+
+
+register_parameters(Articulation, _examples)

@@ -13,6 +13,7 @@ from functools import cached_property
 import jax
 import numpy as np
 
+from artix.compiler.argument_types import register_content
 from artix.model.forests import ancestor_mask, level_schedule, pointer_table, read_only
 from artix.model.joints import JointType
 from artix.model.link_tree import LinkTree
@@ -226,3 +227,6 @@ class Topology(LinkTree):
     def link_is_rigid(self) -> np.ndarray:
         """Whether each link is attached to its parent by a fixed joint, shape [L]."""
         return read_only(self.rigid_parent >= 0, bool)
+
+
+register_content(Topology, lambda topology: topology._content)

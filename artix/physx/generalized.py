@@ -9,9 +9,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.inverse import coriolis_compensation, generalized_external_force, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
-from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
 from artix.kinematics.links import link_poses
 from artix.kinematics.solve import root_motion

@@ -11,15 +11,15 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from artix.compiler.jax_internals import scan
+from artix.compiler.quantity import quantity
 from artix.dynamics.forward import forward_dynamics
-from artix.evaluation.devices import scan
-from artix.evaluation.quantity import any_quaternion, quantity
 from artix.kinematics.configuration import integrate
 from artix.kinematics.velocities import generalized_velocity, joint_rate_from_velocity
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state
+from artix.model.checks import any_quaternion, check_state
 from artix.simulation.common.control import Control, check_control, check_known_control, commands_of, position_error
 from artix.simulation.common.options import check_tendon_law
 from artix.simulation.common.springs import coupling_springs, spring_efforts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from artix.evaluation.quantity import one_operation, quantity
+from artix.compiler.quantity import one_operation, quantity
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_type
 from artix.simulation.common.control import Control, check_known_control

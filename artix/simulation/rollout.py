@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple, overload
 
 import jax
 
+from artix.compiler.jax_internals import scan
 from artix.contact.ground import Ground
-from artix.evaluation.devices import scan
 from artix.math.tangents import without_derivatives
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_known_state, check_type

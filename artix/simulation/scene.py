@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 
+from artix.compiler import quantity
 from artix.contact.ground import Ground, check_ground
-from artix.evaluation import quantity
 from artix.math import struct
 from artix.model.articulation import State
 from artix.model.checks import as_time, check_known_state, check_type

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax
 
+from artix.compiler.jax_internals import scan
+from artix.compiler.quantity import one_operation, quantity
 from artix.contact.ground import Ground, check_ground
-from artix.evaluation.devices import scan
-from artix.evaluation.quantity import one_operation, quantity
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_type
 from artix.model.scene import Scene

@@ -16,9 +16,9 @@ import pytest
 
 import artix
 from artix import robots
-from artix.evaluation import compilation
-from artix.evaluation.compilation import kernels_are_on
-from artix.evaluation.kernels import available as kernels_available
+from artix.compiler import compilation
+from artix.compiler.compilation import kernels_are_on
+from artix.compiler.kernels import available as kernels_available
 from artix.fleet.argument_axes import MAX_TRIALS
 from artix.fleet.kinds import kinds_of
 from tests.support.models import random_tree, tree_of

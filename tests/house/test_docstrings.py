@@ -27,7 +27,7 @@ NAMES = {"artix": artix, "jax": jax, "jnp": jnp, **ROOMS}
 SLOW = {
     "artix.editing.surgery.lock_joints",
     "artix.envs.autoreset.autoreset",
-    "artix.evaluation.compilation.use_kernels",
+    "artix.compiler.compilation.use_kernels",
     "artix.viewer.pictures.draw_scene",
     "artix.viewer.pictures.render_png",
 }

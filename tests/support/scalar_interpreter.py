@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from artix.evaluation.scalar_builder import DTYPES
-from artix.evaluation.scalar_program import Kind, Op, ScalarProgram, array_operand
+from artix.compiler.scalar_program import DTYPES, Kind, Op, ScalarProgram, array_operand
 
 _EVALUATED: dict[int, Callable[..., Any]] = {
     Op.ADD: np.add,

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation.devices import scan
+from artix.compiler.jax_internals import scan
 from artix.math.arrays import chosen, matmul
 from artix.math.tangents import is_zero
 from artix.model.topology import Topology

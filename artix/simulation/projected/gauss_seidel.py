@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation.devices import scan
+from artix.compiler.jax_internals import scan
 from artix.math.arrays import joined
 from artix.model.topology import Topology
 from artix.simulation.common.drives import DriveRow, within_envelope

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation.devices import scan
+from artix.compiler.jax_internals import scan
 from artix.kinematics.bodies import Placement
 from artix.kinematics.links import link_poses
 from artix.model.articulation import Articulation, State
