@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from artix import Articulation, robots
-from artix.io.common.mesh_files import Packages
+from artix.io.common.meshes import Packages
 from artix.io.load import MJCF_SUFFIXES, SUFFIXES, USD_SUFFIXES
 from artix.io.urdf.xacro import expand_xacro
 from artix.viewer.link_shapes import link_visuals

@@ -8,8 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from artix.io.common.diagnostics import Place, Report
-from artix.io.common.names import listed
+from artix.io.common.diagnostics import Place, Report, listed
 from artix.model.validation import (
     impossible_inertia,
     inertia_rounding,

@@ -1,14 +1,13 @@
-"""Adds the links of a description to a builder; merges rigidly attached ones on request. All readers use it."""
+"""Adds the links of a description to a builder, with unique names; merges rigidly attached ones on request."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from artix.io.common.names import Names
 from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, quaternion_from_x_to
 from artix.model.builder import ArticulationBuilder
 from artix.model.geometry import Geometry
@@ -148,3 +147,23 @@ def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:
     if coordinate is not None:
         return coordinate, IDENTITY
     return 0, np.concatenate([IDENTITY[:3], quaternion_from_x_to(axis)])
+
+
+class Names:
+    """Generates unique names.
+
+    Args:
+      taken: names already in use.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+
+    def new(self, base: str) -> str:
+        """``base``, with ``_2``, ``_3``, ... appended if it is taken."""
+        name, count = base, 1
+        while name in self._taken:
+            count += 1
+            name = f"{base}_{count}"
+        self._taken.add(name)
+        return name

@@ -1,19 +1,22 @@
-"""Parses XML with line numbers, and reads names and numbers from attributes.
-
-Built on the standard library's expat. Document type declarations are refused, so no entity is ever expanded and no
-other file is ever opened. Nothing here is recursive, so deep nesting cannot exhaust the stack.
-"""
+"""XML: elements with their lines and typed attributes for readers, and what the writers of URDF and MJCF share."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import re
+from collections.abc import Collection
 from pathlib import Path
 from xml.parsers import expat
 
+import numpy as np
+import numpy.typing as npt
+
 from artix.io.common.diagnostics import Location, Report
-from artix.io.common.mesh_files import LFS_FIX, LFS_POINTER, is_lfs_pointer
+from artix.io.common.meshes import LFS_FIX, LFS_POINTER, is_lfs_pointer
+from artix.io.common.values import shortest, unsupported_features, writable_topology
+from artix.math.arrays import host_arrays
+from artix.model.articulation import Articulation
 
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 #: A tag, the values in it, and an ampersand that begins no entity of XML.
@@ -281,3 +284,62 @@ def read_number(
 ) -> float:
     """One finite number; see :func:`read_numbers`."""
     return read_numbers(report, element, attribute, (fallback,), required=required)[0]
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+class XmlWriter:
+    """Writes one articulation in a format made of XML.
+
+    Args:
+      articulation: a single articulation.
+      format_name: the format's name in messages.
+      path: the file being written.
+      supported: the features that the format expresses or the writer handles; see :func:`unsupported_features`.
+
+    Attributes:
+      articulation: the articulation, with NumPy arrays.
+      topology: its topology.
+      report: what the format cannot express, and why it cannot describe the articulation at all.
+    """
+
+    def __init__(
+        self, articulation: Articulation, format_name: str, path: str | Path, supported: Collection[str]
+    ) -> None:
+        self.articulation = host_arrays(articulation)
+        self.topology = writable_topology(self.articulation)
+        self.report = Report(str(path))
+        self._refuse_names()
+        for element, what in unsupported_features(self.articulation, supported):
+            self.warn(element, f"{format_name} cannot express {what}")
+
+    def warn(self, element: str, message: str, fix: str = "keep it in an .npz archive") -> None:
+        """Reports what the format cannot express."""
+        self.report.warning(Location(element), message, fix)
+
+    def refuse(self, element: str, message: str, fix: str = "write an .npz archive instead") -> None:
+        """Reports why the articulation cannot be written."""
+        self.report.error(Location(element), message, fix)
+
+    def pose(self, field: str, index: int) -> np.ndarray:
+        """A pose out of one of the articulation's arrays, [7]."""
+        return np.asarray(getattr(self.articulation, field)[index], float)
+
+    def numbers(self, values: npt.ArrayLike) -> str:
+        """Numbers as by :meth:`number`, separated by spaces."""
+        return " ".join(map(self.number, np.asarray(values, float)))
+
+    def number(self, value: npt.ArrayLike) -> str:
+        """The shortest number that reads back as this one in the articulation's dtype; never ``-0.0``."""
+        dtype = np.promote_types(self.articulation.dtype, np.float32)
+        return repr(float(shortest(np.asarray(value, dtype))) + 0.0).removesuffix(".0")
+
+    def _refuse_names(self) -> None:
+        topology = self.topology
+        names = (topology.name, *topology.link_names, *topology.joint_names, *topology.frame_names)
+        for name in (*names, *(shape.name for shape in topology.geometries)):
+            if NOT_XML.search(name):
+                fix = "rename it, or write an .npz archive instead"
+                self.refuse(repr(name)[:60], "its name has characters that XML does not allow", fix)
+        self.report.raise_errors()

@@ -149,7 +149,7 @@ def _check_free_joint(source: MjcfSource, joint: int) -> None:
         source.report_unsupported("free_joint", source.place("jnt", joint), "its stiffness: a free root has no spring")
 
 
-# --- actuators ----------------------------------------------------------------------------------------------------
+# --- actuators -----------------------------------------------------------------------------------
 
 
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:

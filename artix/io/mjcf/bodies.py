@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, joint_frame
-from artix.io.common.names import Names
+from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, Names, joint_frame
 from artix.io.common.poses import IDENTITY, compose, translation
 from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.geometry import Geometry

@@ -1,44 +1,55 @@
-"""Reads MJCF, MuJoCo's model format, with MuJoCo's own compiler."""
+"""Reads MJCF, MuJoCo's model format, with MuJoCo's own compiler: articulations and the ground."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from artix.io.common.collision_meshes import Meshes, check_meshes
-from artix.io.common.diagnostics import Issue, Location, Place, Report
+from artix.contact.ground import Ground, Surface
+from artix.contact.height_field import HeightField
+from artix.contact.plane import Plane
+from artix.io.common.diagnostics import Issue, Location, Place, Report, listed
 from artix.io.common.inertias import check_inertias, chosen_repairs
-from artix.io.common.links import add_links
-from artix.io.common.names import Names
-from artix.io.common.poses import compose
+from artix.io.common.links import Names, add_links
+from artix.io.common.meshes import Meshes, check_meshes
+from artix.io.common.poses import compose, rotation_matrix
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
-from artix.io.mjcf.actuators import joint_options, springs_beside_drives
+from artix.io.mjcf.actuators import acts_on_joint, check_transmissions, joint_options, springs_beside_drives
 from artix.io.mjcf.bodies import (
+    BALL,
     WORLD,
     describe_bodies,
+    geom_type,
     has_dofs,
     is_free,
     joints_of,
     pose_from_wxyz,
     top_bodies,
 )
-from artix.io.mjcf.contacts import (
+from artix.io.mjcf.couplings import (
+    Members,
+    add_equalities,
+    add_joint_springs,
+    add_tendons,
+    check_equalities,
+    held_joints,
+)
+from artix.io.mjcf.geometries import (
     check_friction,
+    check_geoms,
     check_pair_friction,
+    describe_geoms,
     geom_names,
     ground_friction,
+    ground_geoms,
     self_contact_pairs,
 )
-from artix.io.mjcf.couplings import Members, add_equalities, held_joints
-from artix.io.mjcf.geometries import check_geoms, describe_geoms
-from artix.io.mjcf.source import SKIPPABLE, MjcfSource, compile_mjcf
-from artix.io.mjcf.tendons import add_joint_springs, add_tendons
-from artix.io.mjcf.world import check_joints, check_world
+from artix.io.mjcf.source import SKIPPABLE, MjcfSource, compile_mjcf, import_mujoco
 from artix.model.articulation import Articulation
 from artix.model.builder import ArticulationBuilder
 
@@ -369,3 +380,176 @@ def _articulation_name(source: MjcfSource, root: _Root) -> str:
     """The model's name if it has a single articulation, else the root's."""
     model_name = source.model.names.split(b"\0", 1)[0].decode("utf-8", "replace")
     return model_name or "articulation" if len(_roots(source)) == 1 else root.name
+
+
+# --- what an articulation does not have ----------------------------------------------------------
+
+#: Attributes of geoms and pairs that artix's contacts do not have, with the largest values that say nothing. Contacts
+#: with a ``condim`` of 1 are read as frictionless; 4 and 6 add torsional and rolling friction.
+_CONTACT_PARAMETERS = {"condim": 3, "margin": 0.0, "gap": 0.0, "adhesion": 0.0, "surfacevel": 0.0}
+
+
+def check_world(source: MjcfSource) -> None:
+    """Reports features of the whole model that an articulation cannot represent or does not need."""
+    model, place = source.model, Location("<mujoco>")
+    if model.opt.density > 0.0 or model.opt.viscosity > 0.0:
+        source.report_unsupported("fluid", Location("<option>"), "its density and viscosity: artix has no fluid forces")
+    if model.nflex:
+        source.report_unsupported("flex", place, f"{model.nflex} flexible bodies: artix has rigid links only")
+    if source.disables("CONTACT"):
+        message = "its <flag> disables contacts; artix reads shapes all the same"
+        source.report.warning(Location("<option>"), message, "nothing; without a ground and pairs nothing touches")
+    if np.any(model.body_plugin >= 0):
+        source.report_unsupported("flex", place, "plugins that act on bodies")
+    for body in np.flatnonzero(model.body_mocapid >= 0):
+        source.report.warning(source.place("body", int(body)), "a mocap body is read as a fixed one", "nothing")
+    check_transmissions(source)
+    check_equalities(source)
+    _check_obstacles(source)
+    _check_contact_parameters(source)
+    if model.nkey:
+        message = f"{model.nkey} keyframes are states, which an articulation does not contain"
+        source.report.note(Location("<keyframe>"), message, "convert their qpos with MujocoCoordinates")
+
+
+def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -> None:
+    """Reports joints that nothing drives, and those whose reference position is not zero.
+
+    Args:
+      source: the model.
+      options: drive, limits and armature of the joints of one articulation, as for :class:`~artix.Joint`.
+    """
+    model, driven = source.model, _driven_joints(source)
+    if options and not driven.intersection(options) and not any(one["drive"].stiffness for one in options.values()):
+        lacking = ["their drives have no gains"]
+        if all(np.all(np.isinf(one["max_force"])) for one in options.values()):
+            lacking += ["efforts are unlimited"]
+        if not any(one["armature"] for one in options.values()):
+            lacking += ["armature is zero"]
+        joints = "its joint" if len(options) == 1 else f"its {len(options)} joints"
+        message = f"no actuator acts on {joints}: {', '.join(lacking)}"
+        fix = "nothing for passive joints; else set articulation.drive, max_joint_force and armature"
+        source.report.warning(Location("<actuator>"), message, fix)
+    moved = [joint for joint in options if model.jnt_type[joint] != BALL and model.qpos0[model.jnt_qposadr[joint]]]
+    if moved:
+        names = listed(source.names.joints[joint] for joint in moved)
+        message = f"the neutral state, with all joints at zero, is not MuJoCo's qpos0 (ref of {names})"
+        fix = "start from MujocoCoordinates(articulation, model).state(model.qpos0, np.zeros(model.nv))"
+        source.report.warning(Location("<joint>"), message, fix)
+
+
+def _driven_joints(source: MjcfSource) -> set[int]:
+    """The joints on which actuators act, by themselves or through tendons."""
+    model, transmissions, driven = source.model, import_mujoco().mjtTrn, set[int]()
+    for actuator, target in enumerate(np.asarray(model.actuator_trnid)[:, 0].tolist()):
+        if acts_on_joint(source, actuator):
+            driven.add(target)
+        elif int(model.actuator_trntype[actuator]) == int(transmissions.mjTRN_TENDON):
+            driven |= {joint for what, joint, _ in source.tendon_path(target) if what == "joint"}
+    return driven
+
+
+def _check_obstacles(source: MjcfSource) -> None:
+    """Reports static geoms that would touch a floating articulation, but are not ground."""
+    model, ground = source.model, ground_geoms(source.model)
+    roots = np.asarray(model.body_rootid)[model.geom_bodyid]
+    floats = np.array([is_free(model, body) for body in range(model.nbody)])[roots]
+    types, affinities = (np.asarray(masks)[floats] for masks in (model.geom_contype, model.geom_conaffinity))
+    types, affinities = np.bitwise_or.reduce(types), np.bitwise_or.reduce(affinities)
+    static = np.asarray(model.body_weldid)[model.geom_bodyid] == 0
+    touching = (np.asarray(model.geom_contype) & affinities) | (np.asarray(model.geom_conaffinity) & types)
+    obstacles = [geom for geom in np.flatnonzero(static & (touching != 0)).tolist() if geom not in ground]
+    if obstacles:
+        kinds = ", ".join(sorted({geom_type(model, geom).lower() for geom in obstacles}))
+        message = f"floating articulations do not touch the {len(obstacles)} static geoms of type {kinds}"
+        fix = "nothing, unless they matter: only planes and height fields are ground"
+        source.report.warning(source.place("geom", obstacles[0]), message, fix)
+
+
+def _check_contact_parameters(source: MjcfSource) -> None:
+    """Reports attributes of geoms and pairs that change contacts and are not read."""
+    model = source.model
+    collides = (np.asarray(model.geom_contype) | np.asarray(model.geom_conaffinity)) != 0
+    collides[[*model.pair_geom1, *model.pair_geom2]] = True
+    used = []
+    for name, largest in _CONTACT_PARAMETERS.items():
+        # Some of them do not exist in earlier versions of MuJoCo.
+        of_geoms = np.asarray(getattr(model, f"geom_{name}", ()))
+        of_pairs = np.asarray(getattr(model, f"pair_{'dim' if name == 'condim' else name}", ()))
+        if (of_geoms.size and np.any(np.abs(of_geoms[collides]) > largest)) or np.any(np.abs(of_pairs) > largest):
+            used.append(name)
+    if used:
+        message = f"{', '.join(used)} of geoms and pairs: artix's contacts do not have these, and they are not read"
+        source.report.warning(Location("<contact>"), message, "nothing, unless they matter; see docs/contact.md")
+
+
+# --- ground --------------------------------------------------------------------------------------
+
+_TOLERANCE = 1e-9
+
+
+def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
+    """Reads the ground of an MJCF model: its static planes and height fields.
+
+    A plane is unbounded, whatever its size. A height field interpolates bilinearly between the heights of the file,
+    whereas MuJoCo's consists of triangles; the two agree at the grid points and along the grid lines. Friction is
+    MuJoCo's for the geoms of the same file: the larger of two coefficients, or with ``priority`` only that of the
+    ground or of the robot (``friction_combination``). ``solref`` and ``solimp`` do not define a stiffness (MuJoCo
+    scales them by the masses in contact), so surfaces are rigid.
+
+    Args:
+      path_or_text: a path, or the MJCF itself.
+      dtype: floating-point type of the arrays; JAX's default when ``None``.
+
+    Returns:
+      The ground, with one surface for each plane and height field, in world axes [m].
+
+    Raises:
+      DescriptionError: the model is refused, or a height field is not aligned with the world axes.
+      ValueError: there is no plane and no height field.
+      OSError: the file cannot be read.
+      ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
+
+    Examples:
+      >>> model = '<mujoco><worldbody><geom type="plane" size="1 1 1" friction="0.7"/></worldbody></mujoco>'
+      >>> print(artix.load_mjcf_ground(model).surfaces[0].friction)
+      0.7
+    """
+    report = Report(origin(path_or_text)[0])
+    source = compile_mjcf(path_or_text, report)
+    report.raise_errors()
+    assert source is not None
+    friction = ground_friction(source.model)
+    surfaces = [_surface(source, geom, mu, dtype) for geom, mu in friction.surfaces.items()]
+    report.raise_errors()
+    if not surfaces:
+        raise ValueError(f"{report.file}: it has no plane and no height field; artix.Ground.flat() is level ground")
+    return Ground(tuple(surfaces), friction_combination=friction.combination)
+
+
+def _surface(source: MjcfSource, geom: int, friction: float, dtype: Any) -> Surface:
+    model = source.model
+    pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
+    body = int(model.geom_bodyid[geom])
+    while body:
+        pose = compose(pose_from_wxyz(model.body_pos[body], model.body_quat[body]), pose)
+        body = int(model.body_parentid[body])
+    axes = rotation_matrix(pose[3:])
+    if geom_type(model, geom) == "PLANE":
+        return Plane.of(normal=axes[:, 2], point=pose[:3], friction=friction, dtype=dtype)
+    if np.abs(axes - np.eye(3)).max() > _TOLERANCE:
+        message = "the height field is not aligned with the world axes"
+        source.report.error(
+            source.place("geom", geom), message, "write its heights along x and y, without euler or quat"
+        )
+    field = int(model.geom_dataid[geom])
+    rows, columns = int(model.hfield_nrow[field]), int(model.hfield_ncol[field])
+    first, size = int(model.hfield_adr[field]), model.hfield_size[field]
+    heights = np.array(model.hfield_data[first : first + rows * columns], float).reshape(rows, columns).T * size[2]
+    return HeightField.of(
+        heights,
+        spacing=2.0 * size[:2] / (np.array(heights.shape) - 1),
+        origin=pose[:3] - [size[0], size[1], 0.0],
+        friction=friction,
+        dtype=dtype,
+    )

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.collision_meshes import Meshes
 from artix.io.common.diagnostics import Location, Report
-from artix.io.common.names import Names
+from artix.io.common.links import Names
+from artix.io.common.meshes import Meshes
 from artix.io.common.xml_tree import LARGEST_NUMBER, Element, is_text, origin, read_xml
 
 if TYPE_CHECKING:

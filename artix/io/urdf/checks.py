@@ -6,9 +6,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from artix.io.common.collision_meshes import report_missing_meshes
-from artix.io.common.diagnostics import Report
-from artix.io.common.names import listed
+from artix.io.common.diagnostics import Report, listed
+from artix.io.common.meshes import report_missing_meshes
 from artix.io.common.xml_tree import Element
 from artix.io.urdf.parser import COMPOSITE_TYPES, MOVING_TYPES, UrdfJoint, UrdfMimic, UrdfRobot
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from artix.io.common.collision_meshes import mesh_shape, summarize_errors
 from artix.io.common.diagnostics import Report
+from artix.io.common.meshes import mesh_shape, summarize_errors
 from artix.io.common.poses import IDENTITY, compose, translation
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
 from artix.model.geometry import MAX_HULL_POINTS, Geometry, GeometryType

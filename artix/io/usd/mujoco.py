@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from artix.io.usd.joints import UsdAxis, UsdJoint, enclosing
-from artix.io.usd.stage import UsdPrim, UsdScene
-from artix.io.usd.units import DEGREE
+from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene
 from artix.model.joint_features import Drive, JointFriction
 
 JOINT_SCHEMA, SCENE_SCHEMA, SITE_SCHEMA = "MjcJointAPI", "MjcSceneAPI", "MjcSiteAPI"
@@ -247,7 +246,7 @@ def _numbers(prim: UsdPrim, name: str, fallback: tuple[float, ...]) -> np.ndarra
     return numbers
 
 
-# --- prims that act on the articulation ---------------------------------------------------------------------------
+# --- prims that act on the articulation ----------------------------------------------------------
 
 
 def joint_actuators(scene: UsdScene, joints: Collection[str], bodies: Collection[str]) -> dict[str, list[UsdPrim]]:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from artix.io.common.collision_meshes import Meshes, check_meshes
 from artix.io.common.diagnostics import Issue, Location, Report
 from artix.io.common.inertias import check_inertias, chosen_repairs
 from artix.io.common.links import LinkDescription, LinkPlace, add_links
-from artix.io.common.poses import compose
+from artix.io.common.meshes import Meshes, check_meshes
+from artix.io.common.poses import compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation, read_articulation
-from artix.io.usd.couplings import loop_joints, mimic_joints
-from artix.io.usd.pairs import self_contact_pairs
-from artix.io.usd.stage import UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
-from artix.io.usd.state import read_state
-from artix.io.usd.tendons import fixed_tendons, spatial_tendons
+from artix.io.usd.colliders import TRIGGER_SCHEMA
+from artix.io.usd.couplings import fixed_tendons, loop_joints, mimic_joints, spatial_tendons
+from artix.io.usd.joints import UsdJoint, is_between
+from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
+from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.builder import ArticulationBuilder
+from artix.model.geometry_pairs import PAIRED_TYPES
 
 
 def load_usd(
@@ -259,3 +262,164 @@ def _add_couplings(builder: ArticulationBuilder, description: UsdArticulation, p
         builder.add_spatial_tendon(spatial)
     for joint in loop_joints(description, places, names):
         builder.add_loop_joint(joint)
+
+
+# --- pairs of shapes, by the filters of PhysX ----------------------------------------------------
+
+#: Types of prims whose shapes support contact with each other.
+_KINDS = tuple({"sphere": "Sphere", "capsule": "Capsule", "box": "Cube"}[kind.value] for kind in PAIRED_TYPES)
+
+
+def self_contact_pairs(
+    description: UsdArticulation, places: Mapping[str, LinkPlace], self_contact: bool
+) -> list[tuple[str, str]]:
+    """The names of shapes that touch each other.
+
+    These are all pairs on links that no joint connects, unless the articulation's ``enabledSelfCollisions`` is off, or
+    filtered pairs or collision groups exclude them. Triggers touch nothing. Without ``self_contact``, the pairs are
+    reported and left out.
+    """
+    root = description.scene.prims[description.root.path]
+    if not root.read_bool("physxArticulation:enabledSelfCollisions", True):
+        return []
+    named = [
+        (body, prim, name)
+        for body, prims in description.shapes.items()
+        for prim, name in zip(prims, places[description.names[body]].geometries, strict=True)
+        if str(prim.prim.GetTypeName()).removesuffix("_1") in _KINDS and not prim.has(TRIGGER_SCHEMA)
+    ]
+    joined = {frozenset((parent, child)) for parent, _, child in description.tree.edges}
+    filtered, grouped = _filtered_pairs(description), _collision_groups(description)
+    found = [
+        (one[2], other[2])
+        for one, other in itertools.combinations(named, 2)
+        if places[description.names[one[0]]].number != places[description.names[other[0]]].number
+        and frozenset((one[0], other[0])) not in joined
+        and not any(frozenset(pair) in filtered for pair in itertools.product(_lineage(one), _lineage(other)))
+        and grouped(one[1], other[1])
+    ]
+    if found and not self_contact:
+        message = f"{len(found)} pairs of its shapes that touch each other in PhysX are left out"
+        fix = "choose those that matter with artix.select_geometry_pairs, or read all with self_contact=True"
+        description.scene.report.warning(root, message, fix)
+        return []
+    return found
+
+
+def _lineage(shape: tuple[str, UsdPrim, str]) -> tuple[str, str]:
+    """The paths by which a shape can be filtered: its own and its body's."""
+    return shape[1].path, shape[0]
+
+
+def _filtered_pairs(description: UsdArticulation) -> set[frozenset[str]]:
+    """Pairs of paths of bodies or shapes that ``PhysicsFilteredPairsAPI`` excludes."""
+    found = set()
+    for path, prim in description.scene.prims.items():
+        relation = prim.prim.GetRelationship("physics:filteredPairs")
+        if relation and prim.has("PhysicsFilteredPairsAPI"):
+            found |= {frozenset((path, str(target))) for target in relation.GetTargets()}
+    return found
+
+
+def _collision_groups(description: UsdArticulation) -> Callable[[UsdPrim, UsdPrim], bool]:
+    """A function that tells whether the collision groups of two colliders allow contact."""
+    physics = import_pxr().UsdPhysics
+    stage = description.root.prim.GetStage()
+    groups = [physics.CollisionGroup(prim) for prim in stage.Traverse() if prim.IsA(physics.CollisionGroup)]
+    if not groups:
+        return lambda a, b: True
+    table = physics.CollisionGroup.ComputeCollisionGroupTable(stage)
+    members = [(group.GetPath(), group.GetCollidersCollectionAPI().ComputeMembershipQuery()) for group in groups]
+
+    def own(prim: UsdPrim) -> list:
+        return [path for path, query in members if query.IsPathIncluded(prim.prim.GetPath())]
+
+    return lambda a, b: all(table.IsCollisionEnabled(*paths) for paths in itertools.product(own(a), own(b)))
+
+
+# --- state ---------------------------------------------------------------------------------------
+
+#: Largest tolerated distance of a body from the pose given by its joint's state [m; chord of unit quaternions].
+PLACE_TOLERANCE = 1e-3
+
+
+def read_state(description: UsdArticulation, articulation: Articulation) -> State:
+    """Reads the state of an articulation; warns if poses of bodies contradict the positions of their joints."""
+    position, velocity = (dict.fromkeys(articulation.topology.dof_names, 0.0) for _ in range(2))
+    misplaced = []
+    for parent, joint, child in description.tree.edges:
+        local = _joint_state(description, joint, parent, position, velocity)
+        if not is_between(child) and not is_between(parent or ""):
+            error = _place_error(description, joint, parent, child, local)
+            if max(error) > PLACE_TOLERANCE:
+                misplaced.append((error, joint, child))
+    _note_misplaced(description, misplaced)
+    vectors = [_root_pose(description), _root_velocity(description), [*position.values()], [*velocity.values()]]
+    return State(*(device_array(vector, articulation.dtype) for vector in vectors))
+
+
+def _joint_state(
+    description: UsdArticulation,
+    joint: UsdJoint,
+    parent: str | None,
+    position: dict[str, float],
+    velocity: dict[str, float],
+) -> np.ndarray:
+    """Stores a joint's state under the names of its degrees of freedom; returns the joint motion ``J(q)`` as a pose."""
+    sign = joint.sign(parent)
+    applied = joint.prim.instances("PhysicsJointStateAPI")
+    for axis in joint.axes:
+        if axis.instance not in applied:
+            continue
+        unit = sign * description.scene.units.axis(axis.angular).position
+        space, name = f"state:{axis.instance}:physics", joint.dof(axis)
+        position[name] = joint.prim.read_number(f"{space}:position") * unit
+        velocity[name] = joint.prim.read_number(f"{space}:velocity") * unit
+    return joint_motion([axis.axis for axis in joint.axes], [position[joint.dof(axis)] for axis in joint.axes])
+
+
+def _place_error(
+    description: UsdArticulation, joint: UsdJoint, parent: str | None, child: str, motion: np.ndarray
+) -> tuple[float, float]:
+    """How far a body is from the pose given by its joint's state [m; chord of unit quaternions]."""
+    scene = description.scene
+    first, second = joint.frames(parent)
+    parent_frame = first if parent is None else compose(scene.pose(parent), first)
+    expected = compose(compose(parent_frame, motion), inverse(second))
+    actual = scene.pose(child)
+    distance = float(np.linalg.norm(expected[:3] - actual[:3]))
+    return distance, min(float(np.linalg.norm(expected[3:] - sign * actual[3:])) for sign in (1.0, -1.0))
+
+
+def _note_misplaced(description: UsdArticulation, misplaced: list[tuple[tuple[float, float], UsdJoint, str]]) -> None:
+    """Reports the bodies that are not where their joints put them, in one warning that shows the worst."""
+    if not misplaced:
+        return
+    (distance, chord), joint, child = max(misplaced, key=lambda entry: max(entry[0]))
+    turn = 4.0 * np.arcsin(min(1.0, 0.5 * chord)) / DEGREE
+    others = f" ({len(misplaced)} bodies differ, this one the most)" if len(misplaced) > 1 else ""
+    message = (
+        f"body <{child}> is {distance:.3g} m and {turn:.3g} degrees from the pose given by the joint's frames and "
+        f"state{others}; the articulation follows the joint, as in PhysX"
+    )
+    fix = "nothing, or author PhysicsJointStateAPI or the body's transform"
+    description.scene.report.warning(joint.prim, message, fix)
+
+
+def _root_pose(description: UsdArticulation) -> np.ndarray:
+    path = description.tree.root
+    return description.scene.pose(path) if path is not None else np.array([0.0, 0, 0, 0, 0, 0, 1])
+
+
+def _root_velocity(description: UsdArticulation) -> np.ndarray:
+    """Velocity of the root's centre of mass and its angular velocity, in world axes; zero for a fixed base."""
+    path = description.tree.root
+    if path is None or description.tree.fixed_base:
+        return np.zeros(6)
+    scene = description.scene
+    prim, above = scene.prims[path], path.rpartition("/")[0] or "/"
+    linear, angular = (prim.read_array(f"physics:{name}", 3) for name in ("velocity", "angularVelocity"))
+    rotation = rotation_matrix(scene.pose(above)[3:])
+    linear = np.zeros(3) if linear is None else rotation @ scene.point(above, linear)
+    angular = np.zeros(3) if angular is None else rotation @ angular * DEGREE
+    return np.concatenate([linear, angular])

@@ -7,10 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from artix.io.common.diagnostics import Location
-from artix.io.common.names import listed
-from artix.io.usd.joints import UsdJoint, enclosing
-from artix.io.usd.stacks import Edge, expand_stacks, is_between, is_stackable
+from artix.io.common.diagnostics import Location, listed
+from artix.io.usd.joints import Edge, UsdJoint, enclosing, expand_stacks, is_between, is_stackable
 from artix.io.usd.stage import UsdPrim, UsdScene
 
 ROOT_SCHEMA = "PhysicsArticulationRootAPI"
