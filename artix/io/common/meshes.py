@@ -32,12 +32,6 @@ class MeshShape(NamedTuple):
     error: float
 
 
-def check_meshes(meshes: Meshes | None) -> None:
-    """Raises ``ValueError`` unless this is ``"hull"``, ``"capsule"`` or ``None``."""
-    if meshes not in (None, "hull", "capsule"):
-        raise ValueError(f"meshes must be 'hull', 'capsule' or None, which leaves them out; found {meshes!r}")
-
-
 def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material: Any) -> MeshShape:
     """The hull or capsule that replaces a mesh.
 

@@ -65,8 +65,8 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]
         others.append(name)
         if shape.error:
             errors[name] = max(errors.get(name, 0.0), shape.error)
-    if source.meshes is not None:
-        summarize_errors(source.report, place, source.meshes, errors)
+    if source.options.meshes is not None:
+        summarize_errors(source.report, place, source.options.meshes, errors)
     bare = [name for name in dict.fromkeys(missing.get("mesh", ())) if name not in others]
     if bare and others:
         report_missing_meshes(source.report, place, bare, list(dict.fromkeys(others)))
@@ -93,7 +93,7 @@ def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
     points = np.array(model.mesh_vert[first : first + count], float)
     if count <= MAX_HULL_POINTS:
         return MeshShape(Geometry.hull(points, pose=pose, friction=friction), 0.0)
-    return None if source.meshes is None else mesh_shape(points, source.meshes, pose, friction=friction)
+    return None if source.options.meshes is None else mesh_shape(points, source.options.meshes, pose, friction=friction)
 
 
 def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | None:
@@ -272,15 +272,15 @@ def check_friction(source: MjcfSource, bodies: list[int], friction: GroundFricti
 def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[int, int]]:
     """The pairs of geoms on the given bodies that touch each other.
 
-    These are the geoms of each ``<pair>`` and, if ``source.self_contact`` is set, all pairs that the filters of the
-    model allow. They include geoms of the world if it is the root. Pairs that are left out are reported.
+    These are the geoms of each ``<pair>`` and, with the option ``self_contact``, all pairs that the filters of
+    the model allow. They include geoms of the world if it is the root. Pairs that are left out are reported.
     """
     model = source.model
     ground = ground_geoms(model)
     own = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] in bodies and geom not in ground]
     found = _explicit_pairs(source, own)
     filtered = [pair for pair in _filtered_pairs(source, own) if pair not in found]
-    if source.self_contact:
+    if source.options.self_contact:
         found = found + filtered
     elif filtered:
         message = f"{len(filtered)} pairs of geoms that contype, conaffinity and <exclude> allow are left out"

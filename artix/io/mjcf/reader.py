@@ -13,9 +13,10 @@ from artix.contact.ground import Ground, Surface
 from artix.contact.height_field import HeightField
 from artix.contact.plane import Plane
 from artix.io.common.diagnostics import Issue, Location, Place, Report, listed
-from artix.io.common.inertias import check_inertias, chosen_repairs
+from artix.io.common.inertias import check_inertias
 from artix.io.common.links import Names, add_links
-from artix.io.common.meshes import Meshes, check_meshes
+from artix.io.common.meshes import Meshes
+from artix.io.common.options import ReadOptions
 from artix.io.common.poses import compose, rotation_matrix
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
@@ -126,10 +127,21 @@ def load_mjcf(
       >>> print(rod.topology.dof_names, rod.link_mass)
       ('hinge',) [0. 1.]
     """
-    report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
+    options = ReadOptions(
+        root=body,
+        fixed_base=fixed_base,
+        merge_fixed_joints=merge_fixed_joints,
+        skip=_skipped(skip),
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+        dtype=dtype,
+    )
+    report, source = _read(path_or_text, options)
     report.raise_errors()
     assert source is not None  # An unreadable document is an error.
-    articulation = _articulation(source, _choose_root(source, body), fixed_base, merge_fixed_joints, dtype)
+    articulation = _articulation(source, _choose_root(source, options.root))
     report.finish()
     assert articulation is not None
     return articulation
@@ -176,11 +188,19 @@ def load_mjcf_all(
       >>> print({name: float(one.link_mass.sum()) for name, one in artix.io.load_mjcf_all(model).items()})
       {'ball': 1.0, 'box': 2.0}
     """
-    report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
+    options = ReadOptions(
+        merge_fixed_joints=merge_fixed_joints,
+        skip=_skipped(skip),
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+        dtype=dtype,
+    )
+    report, source = _read(path_or_text, options)
     report.raise_errors()
     assert source is not None
-    roots = _roots(source)
-    read = {name: _articulation(source, root, None, merge_fixed_joints, dtype) for name, root in roots.items()}
+    read = {name: _articulation(source, root) for name, root in _roots(source).items()}
     report.finish()
     return {name: articulation for name, articulation in read.items() if articulation is not None}
 
@@ -227,10 +247,17 @@ def check_mjcf(
       >>> print([issue.severity for issue in artix.io.check_mjcf(model)])
       []
     """
-    report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
+    options = ReadOptions(
+        skip=_skipped(skip),
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+    )
+    report, source = _read(path_or_text, options)
     if source is not None:
         for root in _roots(source).values():
-            _articulation(source, root, None, False, None)
+            _articulation(source, root)
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
@@ -243,26 +270,23 @@ class _Root:
     tops: tuple[int, ...]
 
 
-def _read(
-    path_or_text: str | Path,
-    skip: Skip,
-    repair: Collection[str],
-    strict: bool,
-    meshes: Meshes | None,
-    self_contact: bool,
-) -> tuple[Report, MjcfSource | None]:
-    check_meshes(meshes)
+def _skipped(skip: Skip) -> frozenset[str]:
+    """The kinds of elements to skip.
+
+    Raises:
+      ValueError: one is unknown.
+    """
     kinds = (skip,) if isinstance(skip, str) else tuple(skip)
     unknown = [kind for kind in kinds if kind not in (*SKIPPABLE, "all")]
     if unknown:
         raise ValueError(f"nothing called {unknown[0]!r} can be skipped; choose from: {', '.join(SKIPPABLE)}, or 'all'")
-    kinds = SKIPPABLE if "all" in kinds else kinds
-    repairs = bool(chosen_repairs(repair))
-    report = Report(origin(path_or_text)[0], strict=strict)
-    source = compile_mjcf(path_or_text, report)
+    return frozenset(SKIPPABLE if "all" in kinds else kinds)
+
+
+def _read(path_or_text: str | Path, options: ReadOptions) -> tuple[Report, MjcfSource | None]:
+    report = Report(origin(path_or_text)[0], strict=options.strict)
+    source = compile_mjcf(path_or_text, report, options)
     if source is not None:
-        source.skip, source.repair, source.strict = frozenset(kinds), repairs, strict
-        source.meshes, source.self_contact = meshes, self_contact
         check_world(source)
     return report, source
 
@@ -322,19 +346,17 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
     return root
 
 
-def _articulation(
-    source: MjcfSource, root: _Root, fixed_base: bool | None, merge_fixed_joints: bool, dtype: Any
-) -> Articulation | None:
+def _articulation(source: MjcfSource, root: _Root) -> Articulation | None:
     """Builds one articulation; ``None`` if the report has errors."""
-    root = _with_base(source, root, fixed_base)
+    root = _with_base(source, root, source.options.fixed_base)
     gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(source.model.opt.gravity)
     name = _articulation_name(source, root)
     builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=name, strict=False)
     try:
-        _fill(builder, source, root, merge_fixed_joints)
+        _fill(builder, source, root)
         if source.report.num_errors:
             return None
-        articulation = builder.build(dtype)
+        articulation = builder.build(source.options.dtype)
         check_values(named_arrays(articulation))
         return articulation
     except ValueError as error:
@@ -342,7 +364,7 @@ def _articulation(
         return None
 
 
-def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_fixed_joints: bool) -> None:
+def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root) -> None:
     """Adds the links, frames and couplings of an articulation to a builder."""
     model, names = source.model, source.names
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
@@ -360,8 +382,8 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
     shapes = {body: describe_geoms(source, body, friction.shapes, paired) for body in bodies}
     described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
-    links = check_inertias(described, files, source.report, repair=source.repair, strict=source.strict)
-    places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+    links = check_inertias(described, files, source.report, repair=source.options.repairs_inertia)
+    places = add_links(builder, links, merge_fixed_joints=source.options.merge_fixed_joints)
     for first, second in pairs:
         builder.add_geometry_pair(paired[first], paired[second])
     frames = Names(place for place in places)

@@ -12,7 +12,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import Location, Report
 from artix.io.common.links import Names
-from artix.io.common.meshes import Meshes
+from artix.io.common.options import DEFAULT_OPTIONS, ReadOptions
 from artix.io.common.xml_tree import LARGEST_NUMBER, Element, is_text, origin, read_xml
 
 if TYPE_CHECKING:
@@ -80,22 +80,14 @@ class MjcfSource:
       model: MuJoCo's compiled model.
       elements: the places of named elements by kind (``"body"``, ``"jnt"``, ...) and name.
       report: receives the issues.
-      skip: kinds of unsupported elements that a strict reader leaves out, out of :data:`SKIPPABLE`.
-      repair: whether to repair impossible inertias.
-      strict: whether to refuse them, and unsupported elements.
-      meshes: replacement for large meshes of geoms; ``None`` leaves them out.
-      self_contact: whether all geoms of one articulation that pass the model's filters touch each other.
+      options: of the reader; ``skip`` is out of :data:`SKIPPABLE`.
       reported: places of couplings beyond one articulation, which each of their articulations would report.
     """
 
     model: mujoco.MjModel
     elements: dict[tuple[str, str], Location]
     report: Report
-    skip: frozenset[str] = frozenset()
-    repair: bool = False
-    strict: bool = False
-    meshes: Meshes | None = None
-    self_contact: bool = False
+    options: ReadOptions
     reported: set[Location] = dataclasses.field(default_factory=set)
 
     @functools.cached_property
@@ -114,7 +106,7 @@ class MjcfSource:
 
     def report_unsupported(self, kind: str, place: Location, message: str, *, left_out: bool = True) -> None:
         """Reports what is left out or read otherwise: an error if the reader is strict and does not skip its kind."""
-        if self.strict and kind not in self.skip:
+        if self.options.strict and kind not in self.options.skip:
             self.report.error(place, message, f"change it, or read the rest with skip=({kind!r},)")
             return
         report = self.report.left_out if left_out else self.report.warning
@@ -161,15 +153,16 @@ def import_mujoco() -> Any:
     return mujoco
 
 
-def compile_mjcf(path_or_text: str | Path, report: Report) -> MjcfSource | None:
+def compile_mjcf(path_or_text: str | Path, report: Report, options: ReadOptions = DEFAULT_OPTIONS) -> MjcfSource | None:
     """Checks the XML of an MJCF and of the files that it includes, then compiles it.
 
     Args:
       path_or_text: a path, or the MJCF itself; see :func:`~artix.io.common.xml_tree.is_text`.
       report: receives the issues; MuJoCo's warnings become warnings.
+      options: of the reader, kept with the model.
 
     Returns:
-      The model, for a reader without options; ``None`` if there was an error.
+      The model; ``None`` if there was an error.
 
     Raises:
       OSError: the file cannot be read.
@@ -192,7 +185,7 @@ def compile_mjcf(path_or_text: str | Path, report: Report) -> MjcfSource | None:
     model = _compile(mujoco, path_or_text, report)
     if model is None:
         return None
-    source = MjcfSource(model, elements, report)
+    source = MjcfSource(model, elements, report, options)
     _check_numbers(source)
     return None if report.num_errors else source
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import Location, Report
 from artix.io.common.meshes import Meshes, MeshShape, Packages, find_file, mesh_shape, read_vertices, summarize_errors
+from artix.io.common.options import ReadOptions
 from artix.io.common.poses import IDENTITY, quaternion_from_rpy
 from artix.io.common.xml_tree import Element, origin, read_child, read_name, read_number, read_numbers, read_xml
 from artix.model.geometry import Geometry
@@ -95,12 +96,7 @@ class UrdfRobot:
         return (len(self.links), len(self.joints)) == tuple(map(len, elements))
 
 
-def parse_urdf(
-    path_or_text: str | Path,
-    report: Report,
-    meshes: Meshes | None,
-    packages: Packages | None = None,
-) -> UrdfRobot | None:
+def parse_urdf(path_or_text: str | Path, report: Report, options: ReadOptions) -> UrdfRobot | None:
     """Reads links and joints one by one.
 
     :mod:`artix.io.urdf.checks` checks that they are consistent, :mod:`artix.io.common.inertias` checks the inertias.
@@ -108,8 +104,7 @@ def parse_urdf(
     Args:
       path_or_text: a path, or the URDF itself.
       report: receives the issues.
-      meshes: replacement for collision meshes; ``None`` leaves them out.
-      packages: folders of ROS packages by name, for the files of meshes.
+      options: of the reader.
 
     Returns:
       The robot, ``None`` if the document is not a URDF. Values that could not be read are placeholders.
@@ -117,16 +112,16 @@ def parse_urdf(
     element = read_xml(path_or_text, report)
     if element is None or not _is_urdf(element, report):
         return None
-    folder = MeshFolder(origin(path_or_text)[1], meshes, packages)
+    folder = MeshFolder(origin(path_or_text)[1], options.meshes, options.packages)
     links: dict[str, UrdfLink] = {}
     for child in element.all("link"):
         name = _unique_name(child, links, report)
         if name is not None:
             link = _link(name, child, report)
-            lost = meshes is None and has_mesh(child)
+            lost = options.meshes is None and has_mesh(child)
             links[name] = dataclasses.replace(link, geometries=read_collisions(child, report, folder), lost=lost)
-    if meshes is not None:
-        summarize_errors(report, element, meshes, folder.errors)
+    if options.meshes is not None:
+        summarize_errors(report, element, options.meshes, folder.errors)
     joints: dict[str, UrdfJoint] = {}
     for child in element.all("joint"):
         name = _unique_name(child, joints, report)

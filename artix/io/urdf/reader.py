@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.io.common.diagnostics import Issue, Place, Report
-from artix.io.common.inertias import check_inertias, chosen_repairs
+from artix.io.common.inertias import check_inertias
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, add_links, joint_frame
-from artix.io.common.meshes import Meshes, Packages, check_meshes
+from artix.io.common.meshes import Meshes, Packages
+from artix.io.common.options import ReadOptions
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
 from artix.io.common.xml_tree import origin
 from artix.io.urdf.checks import (
@@ -108,21 +109,31 @@ def load_urdf(
       >>> print(rod.topology.fixed_base, rod.topology.dof_names)
       True ('hinge',)
     """
-    report, robot, order, mimics = _read(path_or_text, repair, strict, meshes, packages, fixed_base)
+    options = ReadOptions(
+        fixed_base=fixed_base,
+        merge_fixed_joints=merge_fixed_joints,
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        packages=packages,
+        dtype=dtype,
+        known_repairs=REPAIRS,
+    )
+    report, robot, order, mimics = _read(path_or_text, options)
     report.finish()
     assert robot is not None  # An unreadable document is an error.
     builder = ArticulationBuilder(
-        fixed_base=_is_fixed(order, fixed_base),
+        fixed_base=_is_fixed(order, options.fixed_base),
         gravity=gravity,
         name=robot.name,
         strict=False,
     )
     inbound = {joint.child: joint for joint in robot.joints.values()}
     links = [description for name in order for description in _descriptions(robot, name, inbound.get(name))]
-    add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+    add_links(builder, links, merge_fixed_joints=options.merge_fixed_joints)
     for follower, mimic in mimics.items():
         builder.add_mimic(follower, mimic.joint, gear_ratio=-mimic.multiplier, offset=-mimic.offset)
-    return builder.build(dtype)
+    return builder.build(options.dtype)
 
 
 def check_urdf(
@@ -164,7 +175,15 @@ def check_urdf(
       >>> print([(issue.line, issue.element) for issue in artix.io.check_urdf(text) if issue.severity == "error"])
       [(5, '<joint name="hinge">')]
     """
-    report, *_ = _read(path_or_text, repair, strict, meshes, packages, fixed_base)
+    options = ReadOptions(
+        fixed_base=fixed_base,
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        packages=packages,
+        known_repairs=REPAIRS,
+    )
+    report, *_ = _read(path_or_text, options)
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
@@ -172,30 +191,21 @@ def check_urdf(
 _Reading = tuple[Report, UrdfRobot | None, list[str], dict[str, UrdfMimic]]
 
 
-def _read(
-    path_or_text: str | Path,
-    repair: Collection[str],
-    strict: bool,
-    meshes: Meshes | None,
-    packages: Packages | None,
-    fixed_base: bool | None,
-) -> _Reading:
-    check_meshes(meshes)
-    repair = chosen_repairs(repair, REPAIRS)
-    report = Report(origin(path_or_text)[0], strict=strict)
-    robot = parse_urdf(path_or_text, report, meshes, packages)
+def _read(path_or_text: str | Path, options: ReadOptions) -> _Reading:
+    report = Report(origin(path_or_text)[0], strict=options.strict)
+    robot = parse_urdf(path_or_text, report, options)
     if robot is None:
         return report, None, [], {}
     check_unread(robot.element, report)
     places: dict[str, Place] = {link.name: link.inertial or link.element for link in robot.links.values()}
-    links = check_inertias(list(robot.links.values()), places, report, repair="inertia" in repair, strict=strict)
+    links = check_inertias(list(robot.links.values()), places, report, repair=options.repairs_inertia)
     robot = dataclasses.replace(robot, links={link.name: link for link in links})
     order = check_tree(robot, report)
-    mimics = check_mimics(robot, report, repair)
+    mimics = check_mimics(robot, report, options.repair)
     if not report.num_errors:
         check_masses(robot, order, report)
         check_composites(robot, order, report)
-        check_meshes_left_out(robot, order, report, fixed_base=_is_fixed(order, fixed_base))
+        check_meshes_left_out(robot, order, report, fixed_base=_is_fixed(order, options.fixed_base))
     return report, robot, order, mimics
 
 

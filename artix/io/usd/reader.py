@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.io.common.diagnostics import Issue, Location, Report
-from artix.io.common.inertias import check_inertias, chosen_repairs
+from artix.io.common.inertias import check_inertias
 from artix.io.common.links import LinkDescription, LinkPlace, add_links
-from artix.io.common.meshes import Meshes, check_meshes
+from artix.io.common.meshes import Meshes
+from artix.io.common.options import ReadOptions
 from artix.io.common.poses import compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation, read_articulation
 from artix.io.usd.colliders import TRIGGER_SCHEMA
@@ -90,8 +91,18 @@ def load_usd(
       >>> print(pendulum.topology.dof_names, pendulum.link_mass)
       ('shoulder', 'elbow') [0. 1. 1.]
     """
-    options = (root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, self_contact, dtype)
-    return _load(path_or_text_or_stage, *options)[0]
+    options = ReadOptions(
+        root=root,
+        fixed_base=fixed_base,
+        merge_fixed_joints=merge_fixed_joints,
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+        gravity=gravity,
+        dtype=dtype,
+    )
+    return _load(path_or_text_or_stage, options)[0]
 
 
 def load_usd_with_state(
@@ -126,8 +137,18 @@ def load_usd_with_state(
       >>> print(state.joint_position)
       [ 0.5 -0.2]
     """
-    options = (root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, self_contact, dtype)
-    return _load(path_or_text_or_stage, *options)
+    options = ReadOptions(
+        root=root,
+        fixed_base=fixed_base,
+        merge_fixed_joints=merge_fixed_joints,
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+        gravity=gravity,
+        dtype=dtype,
+    )
+    return _load(path_or_text_or_stage, options)
 
 
 def check_usd(
@@ -167,46 +188,41 @@ def check_usd(
       >>> print([issue.severity for issue in artix.io.check_usd(path) if issue.severity == "error"])
       []
     """
-    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, meshes, None, self_contact, None)
+    options = ReadOptions(
+        root=root,
+        fixed_base=fixed_base,
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+    )
+    report, _ = _read(path_or_text_or_stage, options)
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
-def _load(source: Any, *arguments: Any) -> tuple[Articulation, State]:
-    report, reading = _read(source, *arguments)
+def _load(source: Any, options: ReadOptions) -> tuple[Articulation, State]:
+    report, reading = _read(source, options)
     report.finish(stacklevel=4)
     assert reading is not None  # Otherwise there are errors.
     return reading
 
 
-def _read(
-    source: Any,
-    root: str | None,
-    fixed_base: bool | None,
-    merge_fixed_joints: bool,
-    repair: Collection[str],
-    strict: bool,
-    meshes: Meshes | None,
-    gravity: npt.ArrayLike | None,
-    self_contact: bool,
-    dtype: Any,
-) -> tuple[Report, tuple[Articulation, State] | None]:
+def _read(source: Any, options: ReadOptions) -> tuple[Report, tuple[Articulation, State] | None]:
     """The report, and the articulation with its state if there are no errors."""
-    check_meshes(meshes)
-    repairs = bool(chosen_repairs(repair))
     is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
     file = os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>"
-    report = Report(file, strict=strict)
+    report = Report(file, strict=options.strict)
     stage = open_stage(source, report)
     if stage is None:
         return report, None
     reading = None
     try:
-        description = read_articulation(UsdScene(stage, report, meshes), root, fixed_base)
+        description = read_articulation(UsdScene(stage, report, options.meshes), options.root, options.fixed_base)
         if description is not None:
             links = description.links()
             places = {description.names[path]: description.scene.prims[path] for path in description.tree.bodies}
-            links = check_inertias(links, places, report, repair=repairs, strict=strict)
-            articulation = _build(report, description, links, merge_fixed_joints, gravity, self_contact, dtype)
+            links = check_inertias(links, places, report, repair=options.repairs_inertia)
+            articulation = _build(report, description, links, options)
             if articulation is not None:
                 reading = articulation, read_state(description, articulation)
                 description.note_unread()
@@ -219,10 +235,7 @@ def _build(
     report: Report,
     description: UsdArticulation,
     links: list[LinkDescription],
-    merge_fixed_joints: bool,
-    gravity: npt.ArrayLike | None,
-    self_contact: bool,
-    dtype: Any,
+    options: ReadOptions,
 ) -> Articulation | None:
     """Builds the articulation; ``None`` if the report has errors."""
     stage_gravity = description.gravity()
@@ -230,16 +243,16 @@ def _build(
         return None
     builder = ArticulationBuilder(
         fixed_base=description.tree.fixed_base,
-        gravity=stage_gravity if gravity is None else gravity,
+        gravity=stage_gravity if options.gravity is None else options.gravity,
         name=description.name,
         strict=False,
     )
     try:
-        places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+        places = add_links(builder, links, merge_fixed_joints=options.merge_fixed_joints)
         _add_couplings(builder, description, places)
-        for pair in self_contact_pairs(description, places, self_contact):
+        for pair in self_contact_pairs(description, places, options.self_contact):
             builder.add_geometry_pair(*pair)
-        return None if report.num_errors else builder.build(dtype)
+        return None if report.num_errors else builder.build(options.dtype)
     except ValueError as error:  # The builder's message names the link or joint.
         report.error(Location(description.root.label), str(error), "correct the prim of this name")
         return None
