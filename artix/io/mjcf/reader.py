@@ -86,21 +86,20 @@ def load_mjcf(
       path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). MuJoCo opens the files
         and meshes that it refers to.
       body: root of the articulation: ``"world"`` or a child of the world; optional if the model has only one.
-      fixed_base: ``True`` fixes a body with a free joint at its pose in the file, ``False`` frees a body that has no
-        joint; ``None`` follows the file.
-      merge_fixed_joints: whether bodies without joints become part of their parent; each stays as a named frame.
+      fixed_base: as for :func:`artix.load`: ``True`` fixes a body with a free joint at its pose in the file, ``False``
+        frees a body that has no joint.
+      merge_fixed_joints: as for :func:`artix.load`; these links are bodies without joints.
       skip: kinds of elements that a strict reader leaves out with a warning instead of refusing the model: any of
         ``"actuator"``, ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``, ``"spring"``,
         ``"tendon"``, or ``"all"``.
-      repair: ``("inertia",)`` drops the inertia of bodies without mass. MuJoCo uses such inertias, and so does this
-        reader by default, with one :class:`~artix.DescriptionWarning`. MuJoCo's compiler handles all other impossible
-        inertias, see its ``balanceinertia``.
+      repair: as for :func:`artix.load`: ``("inertia",)`` drops the inertia of bodies without mass. MuJoCo uses such
+        inertias, and so does this reader by default. MuJoCo's compiler handles all other impossible inertias, see its
+        ``balanceinertia``.
       strict: whether to refuse a model that cannot be read completely, and what ``repair`` would repair.
-      meshes: replacement for geoms with meshes of more than 16 vertices: a ``"hull"`` of 16 of them or the enclosing
-        ``"capsule"``; ``None`` leaves them out. :func:`check_mjcf` reports the distance of these shapes from the mesh.
-      self_contact: whether geoms of one articulation touch each other wherever ``contype``, ``conaffinity`` and
-        ``<exclude>`` allow it; otherwise only the geoms of a ``<pair>`` do.
-      dtype: floating-point type of the arrays; JAX's default when ``None``.
+      meshes: as for :func:`artix.load`, of geoms with more than 16 vertices.
+      self_contact: as for :func:`artix.load`: wherever ``contype``, ``conaffinity`` and ``<exclude>`` allow it.
+        Otherwise only the geoms of a ``<pair>`` touch each other.
+      dtype: as for :func:`artix.load`.
 
     Returns:
       The articulation.
@@ -160,22 +159,11 @@ def load_mjcf_all(
 ) -> dict[str, Articulation]:
     """Reads every articulation of an MJCF model.
 
-    Args:
-      path_or_text: as for :func:`load_mjcf`.
-      merge_fixed_joints: as for :func:`load_mjcf`.
-      skip: as for :func:`load_mjcf`.
-      repair: as for :func:`load_mjcf`.
-      strict: as for :func:`load_mjcf`.
-      meshes: as for :func:`load_mjcf`.
-      self_contact: as for :func:`load_mjcf`.
-      dtype: as for :func:`load_mjcf`.
+    Arguments and errors are those of :func:`load_mjcf`.
 
     Returns:
       The articulations by the name of their root: ``"world"`` if anything without a free joint moves, and the bodies
       with free joints, in the order of the file. Couplings between two of them are left out.
-
-    Raises:
-      DescriptionError, OSError, ImportError, ValueError, TypeError: as :func:`load_mjcf`.
 
     Examples:
       >>> model = '''
@@ -216,22 +204,11 @@ def check_mjcf(
 ) -> list[Issue]:
     """Lists all errors and warnings of an MJCF, by line; its content never makes this raise.
 
-    Args:
-      path_or_text: as for :func:`load_mjcf`.
-      skip: as for :func:`load_mjcf`.
-      repair: repairs to apply, as for :func:`load_mjcf`.
-      strict: as for :func:`load_mjcf`.
-      meshes: as for :func:`load_mjcf`.
-      self_contact: as for :func:`load_mjcf`.
+    Arguments and errors are those of :func:`load_mjcf`, which raises the warnings of this list and refuses a model
+    with errors. Here the content of the model never raises an error.
 
     Returns:
       The issues, none for a model without errors and warnings.
-
-    Raises:
-      OSError: the file cannot be read.
-      ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
-      ValueError: a kind to skip or a repair is unknown.
-      TypeError: ``path_or_text`` is neither a string nor a path.
 
     Examples:
       >>> model = '''

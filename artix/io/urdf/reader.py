@@ -65,24 +65,17 @@ def load_urdf(
 
     Args:
       path_or_text: a path, or the URDF itself (a string whose first visible character is ``<``).
-      fixed_base: whether the root is fixed to the world; ``None`` fixes it if and only if the root link is called
-        ``world``, which is URDF's convention for a fixed base.
-      merge_fixed_joints: whether links on fixed joints become part of their parent; each stays as a named frame.
-      repair: names of repairs to apply to invalid numbers, each with a :class:`~artix.DescriptionWarning`.
-        ``"inertia"`` raises principal moments just enough to make an inertia physically possible, and drops the inertia
-        of links without mass; ``"mimic"`` frees joints that mimic a missing or fixed joint or themselves. Without
-        ``"inertia"``, physically impossible inertias are used as given, with one warning for all links, and negative
-        moments are refused.
-      strict: whether to refuse what is otherwise read with a warning that says how: physically impossible inertias, an
-        ``<inertial>`` without ``<mass>`` or ``<inertia>``, missing or exchanged limits of position, limits of effort
-        and velocity that are zero, a second element where there may be one, malformed shapes.
-      meshes: replacement for the meshes of ``<collision>``: a ``"hull"`` of at most 16 of their vertices, or the
-        enclosing ``"capsule"``; ``None`` leaves them out. The files are read with trimesh (extra ``meshes``).
-        :func:`check_urdf` reports the distance of these shapes from the mesh.
-      packages: folders of ROS packages by name, for meshes ``package://NAME/...``. Others are searched for above the
-        file and in ``ROS_PACKAGE_PATH``.
+      fixed_base: as for :func:`artix.load`; ``None`` fixes the root if and only if its link is called ``world``, which
+        is URDF's convention for a fixed base.
+      merge_fixed_joints: as for :func:`artix.load`.
+      repair: as for :func:`artix.load`; ``"mimic"`` frees joints that mimic a missing or fixed joint or themselves.
+      strict: as for :func:`artix.load`: also an ``<inertial>`` without ``<mass>`` or ``<inertia>``, missing or
+        exchanged limits of position, limits of effort and velocity that are zero, a second element where there may be
+        one, and malformed shapes.
+      meshes: as for :func:`artix.load`. The files are read with trimesh (extra ``meshes``).
+      packages: as for :func:`artix.load`. Others are searched for above the file and in ``ROS_PACKAGE_PATH``.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
-      dtype: floating-point type of the arrays; JAX's default when ``None``.
+      dtype: as for :func:`artix.load`.
 
     Returns:
       The articulation.
@@ -147,23 +140,11 @@ def check_urdf(
 ) -> list[Issue]:
     """Lists all errors, warnings and notes of a URDF, by line; its content never makes this raise.
 
-    The errors are those for which :func:`load_urdf` refuses it, the warnings those that :func:`load_urdf` raises.
-
-    Args:
-      path_or_text: as for :func:`load_urdf`.
-      repair: repairs to apply, as for :func:`load_urdf`; they give warnings instead of errors.
-      strict: as for :func:`load_urdf`.
-      meshes: as for :func:`load_urdf`.
-      packages: as for :func:`load_urdf`.
-      fixed_base: as for :func:`load_urdf`.
+    Arguments and errors are those of :func:`load_urdf`, which raises the warnings of this list and refuses a URDF
+    with errors. Here the content of the URDF never raises an error.
 
     Returns:
       The issues, one warning or note for each kind; none for a description without any.
-
-    Raises:
-      OSError: the file cannot be read.
-      ValueError: a repair is unknown.
-      TypeError: ``path_or_text`` is neither a string nor a path.
 
     Examples:
       >>> text = '''

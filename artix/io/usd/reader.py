@@ -58,20 +58,15 @@ def load_usd(
       root: path of the prim to use as the root of the articulation: a body, a joint to the world (which fixes the base)
         or a prim above the bodies. Without a joint to the world the base floats. ``None`` chooses the only prim with
         the ``PhysicsArticulationRootAPI``.
-      fixed_base: whether the root is fixed to the world, through its joint to the world if it has one; ``None`` follows
-        the stage.
-      merge_fixed_joints: whether links on fixed joints become part of their parent; each stays as a named frame.
-      repair: ``("inertia",)`` raises principal moments just enough to make an inertia physically possible, each time
-        with a :class:`~artix.DescriptionWarning`. Without it, impossible inertias are used as given, as in PhysX, with
-        one warning for all links, and negative moments are refused.
-      strict: whether to refuse what is otherwise read with a warning that says how: what is left out or assumed, and
-        physically impossible inertias.
-      meshes: replacement for colliders with meshes of more than 16 points: a ``"hull"`` of 16 of them or the enclosing
-        ``"capsule"``; ``None`` leaves them out. :func:`check_usd` reports the distance of these shapes from the mesh.
+      fixed_base: as for :func:`artix.load`; a base is fixed through its joint to the world if it has one.
+      merge_fixed_joints: as for :func:`artix.load`.
+      repair: as for :func:`artix.load`. PhysX uses impossible inertias, too.
+      strict: as for :func:`artix.load`.
+      meshes: as for :func:`artix.load`, of colliders with more than 16 points.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the stage's scene when ``None``.
-      self_contact: whether shapes of links that no joint connects touch each other wherever the stage allows it, by
-        ``enabledSelfCollisions`` of the articulation, filtered pairs and collision groups.
-      dtype: floating-point type of the arrays; JAX's default when ``None``.
+      self_contact: as for :func:`artix.load`, for shapes of links that no joint connects: wherever
+        ``enabledSelfCollisions`` of the articulation, filtered pairs and collision groups allow it.
+      dtype: as for :func:`artix.load`.
 
     Returns:
       The articulation.
@@ -163,23 +158,11 @@ def check_usd(
 ) -> list[Issue]:
     """Lists all errors and warnings of an articulation in USD, errors first; its content never makes this raise.
 
-    Args:
-      path_or_text_or_stage: as for :func:`load_usd`.
-      root: as for :func:`load_usd`.
-      fixed_base: as for :func:`load_usd`.
-      repair: repairs to apply, as for :func:`load_usd`.
-      strict: as for :func:`load_usd`.
-      meshes: as for :func:`load_usd`.
-      self_contact: as for :func:`load_usd`.
+    Arguments and errors are those of :func:`load_usd`, which raises the warnings of this list and refuses a stage
+    with errors. Here the content of the stage never raises an error.
 
     Returns:
       The issues, none for a stage without errors and warnings.
-
-    Raises:
-      OSError: the file cannot be read.
-      ValueError: a repair is unknown.
-      TypeError: ``path_or_text_or_stage`` is neither a path, USD text nor a stage.
-      ModuleNotFoundError: ``usd-core`` is not installed.
 
     Examples:
       >>> import pathlib, tempfile
