@@ -121,17 +121,17 @@ def _add_geometries(
     A shape without a name, or with one that other shapes share (some exporters write such names), is called
     ``<link>:<k>``. Returns the names of the shapes by link name.
     """
-    given = [name for link, _, _ in links for name, _ in link.geometries]
-    names = Names(name for name in given if name is not None)
-    found: dict[str, list[str]] = {link.name: [] for link, _, _ in links}
+    file_names = [name for link, _, _ in links for name, _ in link.geometries]
+    names = Names(name for name in file_names if name is not None)
+    names_by_link: dict[str, list[str]] = {link.name: [] for link, _, _ in links}
     for link, pose, number in links:
         for k, (name, shape) in enumerate(link.geometries):
-            if name is None or given.count(name) > 1:
+            if name is None or file_names.count(name) > 1:
                 name = names.new(f"{link.name}:{k}")
             moved = dataclasses.replace(shape, pose=compose(pose, np.asarray(shape.pose)))
             builder.add_geometry(number, shape if pose is IDENTITY else moved, name)
-            found[link.name].append(name)
-    return {link: tuple(every) for link, every in found.items()}
+            names_by_link[link.name].append(name)
+    return {link: tuple(every) for link, every in names_by_link.items()}
 
 
 def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:

@@ -81,8 +81,8 @@ def summarize_errors(report: Report, place: Place, meshes: Meshes, errors: dict[
     worst = max(errors, key=lambda name: errors[name])
     kind = f"hulls of at most {MAX_HULL_POINTS} points" if meshes == "hull" else "the capsules around them"
     message = f"collision meshes are replaced by {kind} (links {listed(list(errors))})"
-    found = f"their surfaces differ by up to {1e3 * errors[worst]:.2g} mm, on {worst!r}"
-    report.note(place, f"{message}; {found}", "if that matters, describe the shape by primitives")
+    difference = f"their surfaces differ by up to {1e3 * errors[worst]:.2g} mm, on {worst!r}"
+    report.note(place, f"{message}; {difference}", "if that matters, describe the shape by primitives")
 
 
 def report_missing_meshes(report: Report, place: Place, links: Collection[str], others: Collection[str]) -> None:

@@ -53,13 +53,13 @@ class Element:
     @property
     def label(self) -> str:
         """The element as messages show it: with its name, or with the nearest named element around it."""
-        own = self._tag_and_name
+        label = self._tag_and_name
         if "name" in self.attributes:
-            return own
+            return label
         around = self.parent
         while around is not None and "name" not in around.attributes:
             around = around.parent
-        return own if around is None or around.parent is None else f"{own} of {around._tag_and_name}"
+        return label if around is None or around.parent is None else f"{label} of {around._tag_and_name}"
 
     @property
     def _tag_and_name(self) -> str:
@@ -225,13 +225,13 @@ def read_child(report: Report, element: Element, tag: str, *, required: bool = F
 
     Others of the same tag are ignored, as urdfdom ignores them, and reported.
     """
-    found = element.all(tag)
-    if required and not found:
+    children = element.all(tag)
+    if required and not children:
         report.error(element, f"it has no <{tag}>", f"add a <{tag}> element")
-    if len(found) > 1:
-        message = f"a second <{tag}>; the first is on line {found[0].line}, and it alone is read"
-        report.changed(found[1], message, "keep one of them", f"a second <{tag}>; the first alone is read")
-    return found[0] if found else None
+    if len(children) > 1:
+        message = f"a second <{tag}>; the first is on line {children[0].line}, and it alone is read"
+        report.changed(children[1], message, "keep one of them", f"a second <{tag}>; the first alone is read")
+    return children[0] if children else None
 
 
 def read_name(report: Report, element: Element, attribute: str = "name") -> str | None:

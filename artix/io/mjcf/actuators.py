@@ -38,19 +38,42 @@ class _Actuation:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Law:
-    """An actuator's effort on its joint: ``control + constant - stiffness q - damping qd``, within a limit."""
+class ActuatorLaw:
+    """An actuator's effort on its joint, ``control + constant - stiffness q - damping qd`` within a limit.
+
+    Attributes:
+      constant: effort at zero [N m or N].
+      stiffness: [N m/rad or N/m].
+      damping: [N m s/rad or N s/m].
+      limit: largest effort at each DOF of the joint [N m or N], zero where it does not act, shape [n].
+    """
 
     constant: float
     stiffness: float
     damping: float
     limit: np.ndarray
-    """For each DOF of the joint; zero where it does not act."""
+
+    @classmethod
+    def affine(cls, gear: float, bias: np.ndarray) -> ActuatorLaw:
+        """MuJoCo's law without a limit: the force ``control + bias[0] + bias[1] l + bias[2] l'`` at ``l = gear q``."""
+        stiffness = -(gear**2) * bias[1]
+        damping = -(gear**2) * bias[2]
+        return cls(float(gear * bias[0]), float(stiffness), float(damping), np.full(1, np.inf))
 
     @property
     def is_motor(self) -> bool:
         """Whether its effort depends on neither position nor velocity."""
         return self.stiffness == 0.0 and self.damping == 0.0
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether it pushes away from its target or along the velocity."""
+        return self.stiffness < 0.0 or self.damping < 0.0
+
+    @property
+    def smallest_limit(self) -> float:
+        """The limit of a servo."""
+        return float(self.limit.min())
 
 
 def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -175,7 +198,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
             source.report.warning(place, message, "apply its force as wrenches on the root link")
         actuation.motor_limit = actuation.motor_limit + law.limit
     elif actuation.servos and (
-        min(law.stiffness, actuation.stiffness) or min(*law.limit, actuation.drive_limit) < np.inf
+        min(law.stiffness, actuation.stiffness) or min(law.smallest_limit, actuation.drive_limit) < np.inf
     ):
         source.report_unsupported("actuator", place, "its joint has another servo already, but only one drive")
     else:
@@ -186,7 +209,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
             actuation.target = law.constant / law.stiffness
         else:
             actuation.pull += law.constant
-        actuation.drive_limit = min(actuation.drive_limit, *law.limit.tolist())
+        actuation.drive_limit = min(actuation.drive_limit, law.smallest_limit)
 
 
 def _is_off(source: MjcfSource, actuator: int) -> bool:
@@ -233,7 +256,7 @@ def check_transmissions(source: MjcfSource) -> None:
             source.report.warning(place, message, "apply its force as joint forces or as wrenches on links")
 
 
-def _law(source: MjcfSource, actuator: int) -> _Law | None:
+def _law(source: MjcfSource, actuator: int) -> ActuatorLaw | None:
     """The actuator's force law at its joint; reports an unsupported one and returns ``None``."""
     model, place, mujoco = source.model, source.place("actuator", actuator), import_mujoco()
     gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
@@ -246,20 +269,18 @@ def _law(source: MjcfSource, actuator: int) -> _Law | None:
     for field, names, known in forms:
         value = int(getattr(model, f"actuator_{field}")[actuator])
         if value not in map(int, known):
-            law = names(value).name.split("_")[1].lower()
-            source.report_unsupported("actuator", place, f"an actuator with {field} {law}")
+            form = names(value).name.split("_")[1].lower()
+            source.report_unsupported("actuator", place, f"an actuator with {field} {form}")
             return None
     for field in ("damping", "dampingpoly", "armature", "delay"):
         if np.any(getattr(model, f"actuator_{field}", np.zeros(actuator + 1))[actuator]):
             source.report_unsupported("actuator", place, f"an actuator with {field}")
             return None
-    gear = float(model.actuator_gear[actuator, 0])
-    constant, stiffness, damping = (gear * bias[0], -(gear**2) * bias[1], -(gear**2) * bias[2]) if affine else (0, 0, 0)
-    if stiffness < 0.0 or damping < 0.0:
+    law = ActuatorLaw.affine(float(model.actuator_gear[actuator, 0]), bias if affine else np.zeros(3))
+    if law.is_negative:
         source.report_unsupported("actuator", place, "its stiffness or damping is negative")
         return None
-    limit = _effort_limit(source, actuator, abs(float(gain[0])), not (stiffness or damping))
-    return _Law(float(constant), float(stiffness), float(damping), limit)
+    return dataclasses.replace(law, limit=_effort_limit(source, actuator, abs(float(gain[0])), law.is_motor))
 
 
 def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -> np.ndarray:

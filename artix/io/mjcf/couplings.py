@@ -109,8 +109,8 @@ def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]]
         return None
     if len(path) == 1:
         return path[0][1], -1, [numbers[0] / path[0][2]]
-    (_, follower, own), (_, reference, other) = path
-    return follower, reference, [numbers[0] / own, -other / own]
+    (_, follower, follower_factor), (_, reference, reference_factor) = path
+    return follower, reference, [numbers[0] / follower_factor, -reference_factor / follower_factor]
 
 
 def _is_read(source: MjcfSource, equality: int, place: Location, inside: list[bool]) -> bool:

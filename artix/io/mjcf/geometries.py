@@ -41,11 +41,11 @@ def describe_geoms(
     for geom in range(first, first + int(model.body_geomnum[body])):
         if geom not in touching and geom not in paired:
             continue
-        found = _shape(source, geom, touching.get(geom, float(model.geom_friction[geom, 0])))
-        if found is not None:
+        shape = _shape(source, geom, touching.get(geom, float(model.geom_friction[geom, 0])))
+        if shape is not None:
             name = paired.get(geom) or source.name("geom", geom) or None
             sensor = geom not in touching
-            shapes.append((name, dataclasses.replace(found.geometry, sensor=True) if sensor else found.geometry))
+            shapes.append((name, dataclasses.replace(shape.geometry, sensor=True) if sensor else shape.geometry))
     return shapes
 
 
@@ -277,35 +277,35 @@ def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[
     """
     model = source.model
     ground = ground_geoms(model)
-    own = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] in bodies and geom not in ground]
-    found = _explicit_pairs(source, own)
-    filtered = [pair for pair in _filtered_pairs(source, own) if pair not in found]
+    candidates = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] in bodies and geom not in ground]
+    pairs = _explicit_pairs(source, candidates)
+    filtered = [pair for pair in _filtered_pairs(source, candidates) if pair not in pairs]
     if source.options.self_contact:
-        found = found + filtered
+        pairs = pairs + filtered
     elif filtered:
         message = f"{len(filtered)} pairs of geoms that contype, conaffinity and <exclude> allow are left out"
         fix = "write a <pair> for those that matter, or read all with self_contact=True"
         source.report.warning(Location("<contact>"), message, fix)
-    unsupported = [pair for pair in found if not all(geom_type(model, geom) in _PAIRED_TYPES for geom in pair)]
+    unsupported = [pair for pair in pairs if not all(geom_type(model, geom) in _PAIRED_TYPES for geom in pair)]
     if unsupported:
         kinds = sorted({geom_type(model, geom).lower() for pair in unsupported for geom in pair})
         message = f"{len(unsupported)} pairs of geoms of one articulation are left out (types {', '.join(kinds)})"
         fix = "where they matter, use spheres, capsules and boxes, which touch each other"
         source.report.warning(Location("<contact>"), message, fix)
-    return [pair for pair in found if pair not in unsupported]
+    return [pair for pair in pairs if pair not in unsupported]
 
 
 def geom_names(source: MjcfSource, geoms: set[int]) -> dict[int, str]:
     """Unique names of geoms: their own, or ``<body>:<k>``."""
     model = source.model
-    given = {geom: source.name("geom", geom) for geom in range(model.ngeom)}
-    names = Names(name for name in given.values() if name)
-    found = {}
+    file_names = {geom: source.name("geom", geom) for geom in range(model.ngeom)}
+    names = Names(name for name in file_names.values() if name)
+    unique_names = {}
     for geom in sorted(geoms):
         body = int(model.geom_bodyid[geom])
         unnamed = f"{source.name('body', body)}:{geom - int(model.body_geomadr[body])}"
-        found[geom] = given[geom] or names.new(unnamed)
-    return found
+        unique_names[geom] = file_names[geom] or names.new(unnamed)
+    return unique_names
 
 
 def check_pair_friction(source: MjcfSource, pairs: Sequence[tuple[int, int]], touching: Mapping[int, float]) -> None:
@@ -327,14 +327,16 @@ def check_pair_friction(source: MjcfSource, pairs: Sequence[tuple[int, int]], to
         source.report.warning(Location("<contact>"), message, fix)
 
 
-def _explicit_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]:
+def _explicit_pairs(source: MjcfSource, candidates: list[int]) -> list[tuple[int, int]]:
     model = source.model
     pairs = zip(np.asarray(model.pair_geom1).tolist(), np.asarray(model.pair_geom2).tolist(), strict=True)
     unique = {frozenset(pair): pair for pair in pairs}
-    return [(a, b) for a, b in unique.values() if a in own and b in own and not _moves_as_one(model, a, b)]
+    return [
+        (a, b) for a, b in unique.values() if a in candidates and b in candidates and not _moves_as_one(model, a, b)
+    ]
 
 
-def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]:
+def _filtered_pairs(source: MjcfSource, candidates: list[int]) -> list[tuple[int, int]]:
     """The pairs that pass MuJoCo's filters: bit masks, excluded bodies, and bodies adjacent in the tree.
 
     Bodies adjacent to the world are not filtered.
@@ -343,8 +345,8 @@ def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]
     excluded = excluded_bodies(model)
     weld = model.body_weldid
     above = [int(weld[model.body_parentid[body]]) for body in range(model.nbody)]
-    found = []
-    for pair in itertools.combinations(own, 2):
+    pairs = []
+    for pair in itertools.combinations(candidates, 2):
         a, b = pair
         bodies = int(model.geom_bodyid[a]), int(model.geom_bodyid[b])
         first, second = (int(weld[body]) for body in bodies)
@@ -354,8 +356,8 @@ def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]
         if neighbours and not source.disables("FILTERPARENT"):
             continue
         if may_touch(model, a, b):
-            found.append(pair)
-    return found
+            pairs.append(pair)
+    return pairs
 
 
 def _moves_as_one(model: mujoco.MjModel, a: int, b: int) -> bool:

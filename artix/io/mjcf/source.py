@@ -63,12 +63,13 @@ class MjcfNames:
     @classmethod
     def of(cls, model: mujoco.MjModel) -> MjcfNames:
         """Names of the elements of a model; unnamed ones are ``body3``, ``body3_joint``, ``body3_joint_2``, ..."""
-        given = [model.body(k).name for k in range(model.nbody)]
-        unused = Names(given)
-        bodies = [name or unused.new(f"body{k}") for k, name in enumerate(given)]
-        given = [model.joint(k).name for k in range(model.njnt)]
-        unused = Names(given)
-        joints = [name or unused.new(f"{bodies[model.jnt_bodyid[k]]}_joint") for k, name in enumerate(given)]
+        of_bodies = [model.body(k).name for k in range(model.nbody)]
+        unused = Names(of_bodies)
+        bodies = [name or unused.new(f"body{k}") for k, name in enumerate(of_bodies)]
+        of_joints = [model.joint(k).name for k in range(model.njnt)]
+        unused = Names(of_joints)
+        links = [bodies[body] for body in model.jnt_bodyid]
+        joints = [name or unused.new(f"{link}_joint") for name, link in zip(of_joints, links, strict=True)]
         return cls(tuple(bodies), tuple(joints))
 
 
@@ -231,8 +232,9 @@ def _check_sizes(root: Element, file: str | None, report: Report) -> None:
     for element in _walk(root):
         copies = repeated[id(element)]
         for attribute, value in element.attributes.items():
-            own = MEMORY_ATTRIBUTES_OF.get(element.tag, ())
-            limit = LARGEST_COUNT if attribute.startswith(own) and own else MEMORY_ATTRIBUTES.get(attribute)
+            prefixes = MEMORY_ATTRIBUTES_OF.get(element.tag, ())
+            is_count = bool(prefixes) and attribute.startswith(prefixes)
+            limit = LARGEST_COUNT if is_count else MEMORY_ATTRIBUTES.get(attribute)
             largest = max(
                 (abs(float(number)) for number in re.findall(r"\d+(?:\.\d*)?(?:[eE]\+?\d+)?", value)), default=0.0
             )

@@ -364,11 +364,11 @@ def read_collisions(link: Element, report: Report, folder: MeshFolder) -> tuple[
             for issue in trial.issues:
                 report.changed(Location(issue.element, issue.line), issue.message, issue.fix)
         if shape is None and not trial.num_errors and folder.meshes is not None:
-            found = _mesh(element, report, folder, folder.meshes)
+            replacement = _mesh(element, report, folder, folder.meshes)
             name = link.attributes.get("name", "")
-            if found is not None:
-                folder.errors[name] = max(folder.errors.get(name, 0.0), found.error)
-                shape = found.geometry
+            if replacement is not None:
+                folder.errors[name] = max(folder.errors.get(name, 0.0), replacement.error)
+                shape = replacement.geometry
         if shape is not None and not trial.num_errors:
             shapes.append((element.attributes.get("name", "").strip() or None, shape))
     return tuple(shapes)

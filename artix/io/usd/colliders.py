@@ -145,9 +145,9 @@ def _mesh(
         return Geometry.hull(points[np.sort(first)], pose=pose, **material)
     if scene.meshes is None:
         return None
-    found = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
-    summarize_errors(scene.report, collider, scene.meshes, {collider.name: found.error})
-    return found.geometry
+    replacement = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
+    summarize_errors(scene.report, collider, scene.meshes, {collider.name: replacement.error})
+    return replacement.geometry
 
 
 def is_mesh(collider: UsdPrim) -> bool:

@@ -68,13 +68,15 @@ def _physx_mimic(
     description: UsdArticulation, prim: UsdPrim, space: str, follower: _Dof, reference: _Dof
 ) -> MimicJoint | None:
     """``q_follower + gearing q_reference + offset = 0`` in the stage's units."""
-    own, other = (description.scene.units.axis(axis.angular).position for _, axis, _ in (follower, reference))
+    units = description.scene.units
+    follower_unit = units.axis(follower[1].angular).position
+    reference_unit = units.axis(reference[1].angular).position
     return _mimic(
         prim,
         follower,
         reference,
-        prim.read_number(f"{space}:gearing", 1.0) * own / other,
-        prim.read_number(f"{space}:offset") * own,
+        prim.read_number(f"{space}:gearing", 1.0) * follower_unit / reference_unit,
+        prim.read_number(f"{space}:offset") * follower_unit,
         natural_frequency=prim.read_number(f"{space}:naturalFrequency", low=0.0),
         damping_ratio=prim.read_number(f"{space}:dampingRatio", low=0.0),
     )
@@ -82,16 +84,17 @@ def _physx_mimic(
 
 def _newton_mimic(description: UsdArticulation, prim: UsdPrim, follower: _Dof, reference: _Dof) -> MimicJoint | None:
     """``q_follower = coef0 + coef1 q_reference``: ``coef0`` in the stage's units, or in MuJoCo's if its is authored."""
-    scene, angular = description.scene, follower[1].angular
-    own, other = (1.0 if axis.angular else scene.units.length for _, axis, _ in (follower, reference))
-    offset = prim.read_number("newton:mimicCoef0") * scene.units.axis(angular).position
+    units = description.scene.units
+    follower_unit = 1.0 if follower[1].angular else units.length
+    reference_unit = 1.0 if reference[1].angular else units.length
+    offset = prim.read_number("newton:mimicCoef0") * units.axis(follower[1].angular).position
     slope = prim.read_number("newton:mimicCoef1", 1.0)
     if prim.has("MjcEqualityJointAPI"):
-        offset = prim.read_number("mjc:coef0", offset / own) * own
+        offset = prim.read_number("mjc:coef0", offset / follower_unit) * follower_unit
         slope = prim.read_number("mjc:coef1", slope)
         if any(prim.read_number(f"mjc:coef{power}") for power in (2, 3, 4)):
             prim.left_out("mjc:coef2", "a relation of joints is linear; higher powers are not read", "linearize it")
-    return _mimic(prim, follower, reference, -slope * own / other, -offset)
+    return _mimic(prim, follower, reference, -slope * follower_unit / reference_unit, -offset)
 
 
 def _mimic(

@@ -286,20 +286,20 @@ def self_contact_pairs(
     ]
     joined = {frozenset((parent, child)) for parent, _, child in description.tree.edges}
     filtered, grouped = _filtered_pairs(description), _collision_groups(description)
-    found = [
-        (one[2], other[2])
-        for one, other in itertools.combinations(named, 2)
-        if places[description.names[one[0]]].number != places[description.names[other[0]]].number
-        and frozenset((one[0], other[0])) not in joined
-        and not any(frozenset(pair) in filtered for pair in itertools.product(_lineage(one), _lineage(other)))
-        and grouped(one[1], other[1])
+    pairs = [
+        (first[2], second[2])
+        for first, second in itertools.combinations(named, 2)
+        if places[description.names[first[0]]].number != places[description.names[second[0]]].number
+        and frozenset((first[0], second[0])) not in joined
+        and not any(frozenset(pair) in filtered for pair in itertools.product(_lineage(first), _lineage(second)))
+        and grouped(first[1], second[1])
     ]
-    if found and not self_contact:
-        message = f"{len(found)} pairs of its shapes that touch each other in PhysX are left out"
+    if pairs and not self_contact:
+        message = f"{len(pairs)} pairs of its shapes that touch each other in PhysX are left out"
         fix = "choose those that matter with artix.select_geometry_pairs, or read all with self_contact=True"
         description.scene.report.warning(root, message, fix)
         return []
-    return found
+    return pairs
 
 
 def _lineage(shape: tuple[str, UsdPrim, str]) -> tuple[str, str]:
@@ -309,12 +309,12 @@ def _lineage(shape: tuple[str, UsdPrim, str]) -> tuple[str, str]:
 
 def _filtered_pairs(description: UsdArticulation) -> set[frozenset[str]]:
     """Pairs of paths of bodies or shapes that ``PhysicsFilteredPairsAPI`` excludes."""
-    found = set()
+    filtered = set()
     for path, prim in description.scene.prims.items():
         relation = prim.prim.GetRelationship("physics:filteredPairs")
         if relation and prim.has("PhysicsFilteredPairsAPI"):
-            found |= {frozenset((path, str(target))) for target in relation.GetTargets()}
-    return found
+            filtered |= {frozenset((path, str(target))) for target in relation.GetTargets()}
+    return filtered
 
 
 def _collision_groups(description: UsdArticulation) -> Callable[[UsdPrim, UsdPrim], bool]:
@@ -327,10 +327,14 @@ def _collision_groups(description: UsdArticulation) -> Callable[[UsdPrim, UsdPri
     table = physics.CollisionGroup.ComputeCollisionGroupTable(stage)
     members = [(group.GetPath(), group.GetCollidersCollectionAPI().ComputeMembershipQuery()) for group in groups]
 
-    def own(prim: UsdPrim) -> list:
+    def groups_of(prim: UsdPrim) -> list:
         return [path for path, query in members if query.IsPathIncluded(prim.prim.GetPath())]
 
-    return lambda a, b: all(table.IsCollisionEnabled(*paths) for paths in itertools.product(own(a), own(b)))
+    def allowed(a: UsdPrim, b: UsdPrim) -> bool:
+        pairs = itertools.product(groups_of(a), groups_of(b))
+        return all(table.IsCollisionEnabled(*pair) for pair in pairs)
+
+    return allowed
 
 
 # --- state ---------------------------------------------------------------------------------------
