@@ -56,7 +56,8 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
     :func:`artix.load_urdf` reads ``.urdf``, :func:`artix.load_xacro` ``.xacro``, :func:`artix.load_mjcf` ``.xml`` and
     ``.mjcf``, :func:`artix.load_usd` ``.usd``, ``.usda``, ``.usdc`` and ``.usdz``, :func:`artix.load_archive` ``.npz``.
 
-    Options have one meaning in all formats. Each reader says what its format adds to it, and has further options.
+    Options have one meaning in all formats. Each reader says what its format adds to it, and has further options;
+    xacro has those of URDF.
     A :class:`~artix.DescriptionWarning` names what is read otherwise than it is written; :func:`artix.check` lists the
     same before loading.
 
@@ -78,8 +79,11 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
           from the mesh.
         - ``self_contact`` (MJCF, USD): whether shapes of links touch each other wherever the filters of the file
           allow it.
-        - ``packages`` (URDF, xacro): folders of ROS packages by name, for ``package://NAME/...``.
-        - ``dtype`` (all formats): floating-point type of the arrays; JAX's default when ``None``.
+        - ``packages`` (URDF): folders of ROS packages by name, for ``package://NAME/...`` and ``$(find NAME)``.
+        - ``gravity`` (URDF, USD): acceleration of gravity in world axes [m/s^2], shape [3]; ``None`` takes that of
+          the stage. An MJCF has its own.
+        - ``dtype`` (URDF, MJCF, USD, npz): floating-point type of the arrays; when ``None``, JAX's default, or that
+          of the archive.
 
     Returns:
       The articulation.
