@@ -55,7 +55,8 @@ def check_inertias(
     checked: list[_AnyLink] = []
     impossible: dict[str, str] = {}
     for link in links:
-        place, inertia = places.get(link.name), link.inertia
+        place = places.get(link.name)
+        inertia = link.inertia
         if place is not None:
             inertia, problem = _checked_inertia(link, place, report, repair=repair)
             impossible |= {link.name: problem} if problem else {}

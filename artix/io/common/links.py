@@ -94,7 +94,8 @@ def add_links(
         members.setdefault(host[link.name], []).append(link.name)
     number: dict[str, int] = {}
     for name, merged in members.items():
-        link, parts = by_name[name], [(by_name[part], pose_in_host[part]) for part in merged]
+        link = by_name[name]
+        parts = [(by_name[part], pose_in_host[part]) for part in merged]
         mass, com_pose, inertia = combine_inertias(
             [(part.mass, compose(pose, part.com_pose), part.inertia) for part, pose in parts]
         )
@@ -161,7 +162,8 @@ class Names:
 
     def new(self, base: str) -> str:
         """``base``, with ``_2``, ``_3``, ... appended if it is taken."""
-        name, count = base, 1
+        name = base
+        count = 1
         while name in self._taken:
             count += 1
             name = f"{base}_{count}"

@@ -58,7 +58,8 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
         error = float(np.max(directions @ center + ends + radius - reach))
         placed = compose(pose, np.concatenate([center, _turn_from_z(axis)]))
         return MeshShape(Geometry.capsule(radius, half_length, pose=placed, **material), error)
-    size, chosen = np.ptp(points, axis=0).max(), [int(farthest[0])]
+    size = np.ptp(points, axis=0).max()
+    chosen = [int(farthest[0])]
     while True:
         gap = reach - (directions @ points[chosen].T).max(axis=1)
         worst = int(np.argmax(gap))

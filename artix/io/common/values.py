@@ -138,7 +138,9 @@ def unsupported_features(articulation: Articulation, supported: Collection[str])
 def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
     """Yields each feature in use: its name, the element that uses it, and a phrase for messages."""
     topology = articulation.topology
-    drive, friction, envelope = articulation.drive, articulation.friction, articulation.envelope
+    drive = articulation.drive
+    friction = articulation.friction
+    envelope = articulation.envelope
     per_dof: dict[str, tuple[Any, str]] = {
         "armature": (articulation.armature != 0.0, "armature"),
         "max_velocity": (articulation.max_joint_velocity < np.inf, "its speed limit"),

@@ -147,7 +147,8 @@ def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> E
     except (ValueError, LookupError) as problem:
         report.error(Location("XML", 1 + skipped), f"unreadable encoding ({problem})", "save the file as UTF-8")
         return None
-    mended, fix = _mended(data), "correct the XML at this line"
+    mended = _mended(data)
+    fix = "correct the XML at this line"
     try:
         root = None if mended is None else _parse_strictly(mended.encode("utf-8"), "utf-8", skipped, report)
     except (expat.ExpatError, ValueError):
@@ -166,7 +167,8 @@ def _mended(data: bytes) -> str | None:
     ``<`` in values, and characters that XML does not allow. ``None`` if there are other faults.
     """
     text = NOT_XML.sub("\ufffd", data.decode("utf-8-sig", "replace"))
-    parts, at = list[str](), 0
+    parts = list[str]()
+    at = 0
     while (start := text.find("<", at)) >= 0:
         parts.append(_BARE_AMPERSAND.sub("&amp;", text[at:start]))
         closing = {"<!--": "-->", "<?": "?>", "<![CDATA[": "]]>"}

@@ -92,7 +92,8 @@ def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[s
 
 
 def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str, Any]:
-    model, dof = source.model, int(source.model.jnt_dofadr[joint])
+    model = source.model
+    dof = int(model.jnt_dofadr[joint])
     loss = 0.0 if source.disables("FRICTIONLOSS") else float(model.dof_frictionloss[dof])
     viscous = 0.0 if source.disables("DAMPER") else float(model.dof_damping[dof])
     limit = _joint_limit(source, joint)
@@ -120,7 +121,8 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
 
 def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> Drive:
     """The drive with the joint's passive spring, if it can hold both."""
-    model, place = source.model, source.place("jnt", joint)
+    model = source.model
+    place = source.place("jnt", joint)
     _refuse_nonlinear(source, place, joint, "jnt_stiffnesspoly", "jnt_springyield")
     _refuse_nonlinear(source, place, int(model.jnt_dofadr[joint]), "dof_dampingpoly")
     stiffness = 0.0 if source.disables("SPRING") else float(model.jnt_stiffness[joint])
@@ -138,7 +140,8 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
         message = "its drive combines its spring and its servo, whose target is only a part of the drive's"
         fix = "command the target (kp target + stiffness springref) / (kp + stiffness)"
         source.report.warning(place, message, fix)
-    rest, total = float(model.qpos_spring[model.jnt_qposadr[joint]]), drive.stiffness + stiffness
+    rest = float(model.qpos_spring[model.jnt_qposadr[joint]])
+    total = drive.stiffness + stiffness
     target = (drive.stiffness * drive.target + stiffness * rest) / total
     return dataclasses.replace(drive, stiffness=total, target=target)
 
@@ -147,7 +150,8 @@ def springs_beside_drives(
     source: MjcfSource, options: Mapping[int, Mapping[str, Any]]
 ) -> dict[int, tuple[float, float]]:
     """Stiffness and reference position of the springs that are no part of their joint's drive, by joint."""
-    model, springs = source.model, dict[int, tuple[float, float]]()
+    model = source.model
+    springs = dict[int, tuple[float, float]]()
     for joint, option in options.items():
         stiffness = 0.0 if source.disables("SPRING") else float(model.jnt_stiffness[joint])
         if stiffness > 0.0 and model.jnt_type[joint] != BALL and option["drive"].max_force < np.inf:
@@ -177,7 +181,8 @@ def _check_free_joint(source: MjcfSource, joint: int) -> None:
 
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
     """Adds an actuator to the entry of its joint in ``actuations``; ignores actuators of other joints."""
-    model, place = source.model, source.place("actuator", actuator)
+    model = source.model
+    place = source.place("actuator", actuator)
     if _is_off(source, actuator) or not acts_on_joint(source, actuator) or _is_plugin(source, actuator):
         return
     joint = int(model.actuator_trnid[actuator, 0])
@@ -234,7 +239,8 @@ def check_transmissions(source: MjcfSource) -> None:
 
     Disabled ones are warnings, and so are motors that do not act on joints.
     """
-    model, mujoco = source.model, import_mujoco()
+    model = source.model
+    mujoco = import_mujoco()
     for actuator in range(len(model.actuator_trntype)):
         if _is_off(source, actuator):
             message = "it is disabled and not read"
@@ -245,7 +251,8 @@ def check_transmissions(source: MjcfSource) -> None:
             continue
         if acts_on_joint(source, actuator):
             continue
-        place, kind = source.place("actuator", actuator), mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
+        place = source.place("actuator", actuator)
+        kind = mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
         laws = [int(getattr(model, f"actuator_{field}")[actuator]) for field in ("dyntype", "gaintype", "biastype")]
         if any(laws):
             source.report_unsupported(
@@ -258,7 +265,9 @@ def check_transmissions(source: MjcfSource) -> None:
 
 def _law(source: MjcfSource, actuator: int) -> ActuatorLaw | None:
     """The actuator's force law at its joint; reports an unsupported one and returns ``None``."""
-    model, place, mujoco = source.model, source.place("actuator", actuator), import_mujoco()
+    model = source.model
+    place = source.place("actuator", actuator)
+    mujoco = import_mujoco()
     gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
     affine = int(model.actuator_biastype[actuator]) == int(mujoco.mjtBias.mjBIAS_AFFINE)
     forms = (
@@ -285,7 +294,9 @@ def _law(source: MjcfSource, actuator: int) -> ActuatorLaw | None:
 
 def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -> np.ndarray:
     """The effort limits of an actuator at the DOFs of its joint; those of a motor may follow from its control range."""
-    model, place, limit = source.model, source.place("actuator", actuator), np.inf
+    model = source.model
+    place = source.place("actuator", actuator)
+    limit = np.inf
     if model.actuator_forcelimited[actuator]:
         low, high = map(float, model.actuator_forcerange[actuator])
         if low != -high and motor:

@@ -58,7 +58,8 @@ class Members:
 
 def held_joints(source: MjcfSource) -> dict[int, float]:
     """The positions at which equalities hold single joints, by joint."""
-    model, held = source.model, dict[int, float]()
+    model = source.model
+    held = dict[int, float]()
     for equality in range(0 if source.disables("EQUALITY") else model.neq):
         relation = _relation(source, equality)
         if relation is not None and relation[1] < 0 and model.eq_active0[equality]:
@@ -74,7 +75,8 @@ def add_equalities(builder: ArticulationBuilder, source: MjcfSource, members: Me
         return
     followers: set[int] = set()
     for equality in range(source.model.neq):
-        kind, relation = _kind(source, equality), _relation(source, equality)
+        kind = _kind(source, equality)
+        relation = _relation(source, equality)
         if relation is not None:
             _add_mimic(builder, source, members, equality, relation, followers)
         elif kind in ("connect", "weld"):
@@ -99,7 +101,8 @@ def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]]
     The polynomial maps the displacement of the reference from its ``qpos0`` to that of the follower. A fixed tendon
     along one or two joints whose length is held constant is such a relation as well.
     """
-    model, kind = source.model, _kind(source, equality)
+    model = source.model
+    kind = _kind(source, equality)
     first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
     numbers = [float(number) for number in model.eq_data[equality, :5]]
     if kind == "joint":
@@ -133,7 +136,8 @@ def _add_mimic(
     followers: set[int],
 ) -> None:
     """Adds an equality of two joints, and its first joint to ``followers``, the joints that follow another one."""
-    model, place = source.model, source.place("eq", equality)
+    model = source.model
+    place = source.place("eq", equality)
     follower, reference, polynomial = relation
     if not np.all(np.abs(polynomial) <= LARGEST_NUMBER):
         source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
@@ -161,7 +165,9 @@ def _add_mimic(
 def _add_loop_joint(
     builder: ArticulationBuilder, source: MjcfSource, members: Members, equality: int, *, weld: bool
 ) -> None:
-    model, place, data = source.model, source.place("eq", equality), source.model.eq_data[equality]
+    model = source.model
+    place = source.place("eq", equality)
+    data = model.eq_data[equality]
     if not np.all(np.abs(data) <= LARGEST_NUMBER):
         source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
         return
@@ -231,7 +237,8 @@ def add_tendons(builder: ArticulationBuilder, source: MjcfSource, members: Membe
             for kind, element, _ in path
             if kind in ("joint", "site")
         ]
-        place, kinds = source.place("tendon", tendon), {kind for kind, _, _ in path}
+        place = source.place("tendon", tendon)
+        kinds = {kind for kind, _, _ in path}
         if not any(inside) or (not all(inside) and not source.first_report(place)):
             continue
         if kinds not in ({"joint"}, {"site"}):
@@ -310,7 +317,8 @@ def _add_spatial_tendon(
     numbers: _Numbers,
 ) -> None:
     """Adds a tendon with straight segments from site to site."""
-    model, sites = source.model, [site for _, site, _ in source.tendon_path(tendon)]
+    model = source.model
+    sites = [site for _, site, _ in source.tendon_path(tendon)]
     points = []
     for index, site in enumerate(sites):
         place = members.places[source.names.bodies[model.site_bodyid[site]]]
@@ -351,7 +359,8 @@ class _Numbers:
 
 def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
     """Spring and damper of a tendon; ``None`` if it exerts no force."""
-    model, place = source.model, source.place("tendon", tendon)
+    model = source.model
+    place = source.place("tendon", tendon)
     for field in ("frictionloss", "armature", "stiffnesspoly", "dampingpoly", "springyield"):
         if np.any(getattr(model, f"tendon_{field}", np.zeros(model.ntendon))[tendon]):
             source.report_unsupported("tendon", place, f"its {field}, which tendons of artix do not have")

@@ -36,7 +36,8 @@ def describe_geoms(
       paired: names of the geoms that touch others of their articulation; those of them that do not touch the ground
         become sensors.
     """
-    model, shapes = source.model, list[tuple[str | None, Geometry]]()
+    model = source.model
+    shapes = list[tuple[str | None, Geometry]]()
     first = int(model.body_geomadr[body])
     for geom in range(first, first + int(model.body_geomnum[body])):
         if geom not in touching and geom not in paired:
@@ -51,14 +52,16 @@ def describe_geoms(
 
 def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]) -> None:
     """Reports geoms that may touch the ground but are left out, and replaced meshes."""
-    model, place = source.model, Location("<worldbody>")
+    model = source.model
+    place = Location("<worldbody>")
     missing: dict[str, list[str]] = {}
     errors: dict[str, float] = {}
     others: list[str] = []
     for geom in touching:
         if model.geom_bodyid[geom] not in bodies:
             continue
-        shape, name = _shape(source, geom, 0.0), source.names.bodies[model.geom_bodyid[geom]]
+        shape = _shape(source, geom, 0.0)
+        name = source.names.bodies[model.geom_bodyid[geom]]
         if shape is None:
             missing.setdefault(geom_type(model, geom).lower(), []).append(name)
             continue
@@ -176,7 +179,9 @@ def ground_friction(model: mujoco.MjModel) -> GroundFriction:
     As in MuJoCo, two geoms touch if ``contype`` and ``conaffinity`` match and no ``<exclude>`` names their bodies, or
     if a ``<pair>`` names them. In a model without ground, all geoms that touch anything would touch it.
     """
-    ground, pairs, excluded = ground_geoms(model), pair_frictions(model), excluded_bodies(model)
+    ground = ground_geoms(model)
+    pairs = pair_frictions(model)
+    excluded = excluded_bodies(model)
     frictions: dict[tuple[int, int], float] = {}
     touching: list[int] = []
     for geom in range(model.ngeom):
@@ -241,7 +246,8 @@ def _combined(combination: Combination, shape: float, surface: float) -> float:
 
 def check_friction(source: MjcfSource, bodies: list[int], friction: GroundFriction) -> None:
     """Reports what artix's contacts with the ground have otherwise than MuJoCo's."""
-    model, place = source.model, Location("<contact>")
+    model = source.model
+    place = Location("<contact>")
     inside = [geom for geom in friction.shapes if model.geom_bodyid[geom] in bodies]
     inexact = {pair: values for pair, values in friction.inexact.items() if pair[0] in inside}
     apart = [geom for geom in friction.apart if geom in inside]
@@ -310,7 +316,8 @@ def geom_names(source: MjcfSource, geoms: set[int]) -> dict[int, str]:
 
 def check_pair_friction(source: MjcfSource, pairs: Sequence[tuple[int, int]], touching: Mapping[int, float]) -> None:
     """Reports pairs whose friction is not the larger of their shapes', which contacts between links use."""
-    model, explicit = source.model, pair_frictions(source.model)
+    model = source.model
+    explicit = pair_frictions(model)
     differ = {}
     for pair in pairs:
         wanted = explicit.get(frozenset(pair), mixed_friction(model, *pair))

@@ -270,7 +270,8 @@ def _read(path_or_text: str | Path, options: ReadOptions) -> tuple[Report, MjcfS
 
 def _roots(source: MjcfSource) -> dict[str, _Root]:
     """The articulations of a model by name; only the static world if nothing moves."""
-    model, names = source.model, source.names
+    model = source.model
+    names = source.names
     tops = top_bodies(model)
     fixed = tuple(top for top in tops if not is_free(model, top))
     free = [_Root(names.bodies[top], top, (top,)) for top in tops if is_free(model, top)]
@@ -343,7 +344,8 @@ def _articulation(source: MjcfSource, root: _Root) -> Articulation | None:
 
 def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root) -> None:
     """Adds the links, frames and couplings of an articulation to a builder."""
-    model, names = source.model, source.names
+    model = source.model
+    names = source.names
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
     check_joints(source, options)
@@ -390,7 +392,8 @@ _CONTACT_PARAMETERS = {"condim": 3, "margin": 0.0, "gap": 0.0, "adhesion": 0.0, 
 
 def check_world(source: MjcfSource) -> None:
     """Reports features of the whole model that an articulation cannot represent or does not need."""
-    model, place = source.model, Location("<mujoco>")
+    model = source.model
+    place = Location("<mujoco>")
     if model.opt.density > 0.0 or model.opt.viscosity > 0.0:
         source.report_unsupported("fluid", Location("<option>"), "its density and viscosity: artix has no fluid forces")
     if model.nflex:
@@ -418,7 +421,8 @@ def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -
       source: the model.
       options: drive, limits and armature of the joints of one articulation, as for :class:`~artix.Joint`.
     """
-    model, driven = source.model, _driven_joints(source)
+    model = source.model
+    driven = _driven_joints(source)
     if options and not driven.intersection(options) and not any(one["drive"].stiffness for one in options.values()):
         lacking = ["their drives have no gains"]
         if all(np.all(np.isinf(one["max_force"])) for one in options.values()):
@@ -439,7 +443,9 @@ def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -
 
 def _driven_joints(source: MjcfSource) -> set[int]:
     """The joints on which actuators act, by themselves or through tendons."""
-    model, transmissions, driven = source.model, import_mujoco().mjtTrn, set[int]()
+    model = source.model
+    transmissions = import_mujoco().mjtTrn
+    driven = set[int]()
     for actuator, target in enumerate(np.asarray(model.actuator_trnid)[:, 0].tolist()):
         if acts_on_joint(source, actuator):
             driven.add(target)
@@ -450,7 +456,8 @@ def _driven_joints(source: MjcfSource) -> set[int]:
 
 def _check_obstacles(source: MjcfSource) -> None:
     """Reports static geoms that would touch a floating articulation, but are not ground."""
-    model, ground = source.model, ground_geoms(source.model)
+    model = source.model
+    ground = ground_geoms(model)
     roots = np.asarray(model.body_rootid)[model.geom_bodyid]
     floats = np.array([is_free(model, body) for body in range(model.nbody)])[roots]
     types, affinities = (np.asarray(masks)[floats] for masks in (model.geom_contype, model.geom_conaffinity))

@@ -98,7 +98,8 @@ class MjcfSource:
 
     def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
         """The elements of a tendon's path: kind (``"joint"``, ``"site"``, ``"pulley"``, ...), number, parameter."""
-        model, wraps = self.model, import_mujoco().mjtWrap
+        model = self.model
+        wraps = import_mujoco().mjtWrap
         first = int(model.tendon_adr[tendon])
         return [
             (wraps(int(model.wrap_type[at])).name[7:].lower(), int(model.wrap_objid[at]), float(model.wrap_prm[at]))
@@ -253,7 +254,8 @@ def _check_sizes(root: Element, file: str | None, report: Report) -> None:
 
 def _compile(mujoco: Any, path_or_text: str | Path, report: Report) -> mujoco.MjModel | None:
     """Runs MuJoCo's compiler and reports its warnings, which it would otherwise write to a log file."""
-    place, warned = Location("<mujoco>"), list[str]()
+    place = Location("<mujoco>")
+    warned = list[str]()
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(warned.append)
     try:

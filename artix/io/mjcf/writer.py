@@ -124,7 +124,8 @@ class BodyWriter(XmlWriter):
         return name
 
     def _write_root(self, world: ET.Element) -> None:
-        topology, mass = self.topology, float(self.articulation.link_mass[0])
+        topology = self.topology
+        mass = float(self.articulation.link_mass[0])
         self._bodies[-1] = world
         if topology.fixed_base and topology.link_names[0] == WORLD:
             if mass:
@@ -161,7 +162,8 @@ class BodyWriter(XmlWriter):
         # Displacement across each joint of the chain, with all joints at zero.
         steps = [compose(self.pose("joint_parent_pose", k), inverse(self.pose("joint_child_pose", k))) for k in chain]
         pose = functools.reduce(compose, steps)
-        last, names = chain[-1], self.topology.link_names
+        last = chain[-1]
+        names = self.topology.link_names
         body = self._add_body(last, self._bodies[above], pose)
         for index, member in enumerate(chain):
             in_last = translation(np.zeros(3))
@@ -177,7 +179,8 @@ class BodyWriter(XmlWriter):
 
     def _continues(self, link: int) -> bool:
         """Whether a link only separates two joints, as in a joint composed of several axes."""
-        children, topology = self._children[link], self.topology
+        children = self._children[link]
+        topology = self.topology
         used = {*topology.frame_links, *(shape.link for shape in topology.geometries)}
         used |= {attached for tendon in topology.spatial_tendons for attached in tendon.links}
         used |= {end for joint in topology.loop_joints for end in (joint.link_a, joint.link_b)}
@@ -189,7 +192,9 @@ class BodyWriter(XmlWriter):
 
     def _write_joint(self, body: ET.Element, link: int, frame: np.ndarray) -> None:
         """Writes a joint, whose frame at position zero is given in the body's frame."""
-        topology, robot, name = self.topology, self.articulation, self._joint(link)
+        topology = self.topology
+        robot = self.articulation
+        name = self._joint(link)
         axes, kind = topology.joint_axes[link], topology.joint_types[link]
         if not axes:
             return
@@ -246,7 +251,8 @@ class BodyWriter(XmlWriter):
             self.warn(f"joint {name!r}", "MJCF has a single armature and friction for all axes of a ball joint")
 
     def _write_inertial(self, link: int, *, moves: bool) -> None:
-        name, mass = self.topology.link_names[link], float(self.articulation.link_mass[link])
+        name = self.topology.link_names[link]
+        mass = float(self.articulation.link_mass[link])
         if moves and not self._carries_mass(link):
             fix = "give it both" + ("" if link else ", or read the robot with fixed_base=True if its base is fixed")
             self.refuse(f"link {name!r}", "MuJoCo requires mass and rotational inertia of moving bodies", fix)
@@ -298,7 +304,8 @@ def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
     The geoms touch the ground and, through ``<pair>`` elements, each other; MuJoCo's filters let no other pairs
     through. Sensors are left out except for those in pairs, which touch nothing else.
     """
-    arrays, first = writer.articulation.geometry, 0
+    arrays = writer.articulation.geometry
+    first = 0
     paired = {name for pair in writer.topology.geometry_pairs for name in pair}
     for k, shape in enumerate(writer.topology.geometries):
         points = np.asarray(arrays.point[first : first + shape.num_points], float)
@@ -345,14 +352,16 @@ def _is_solid(points: np.ndarray) -> bool:
 
 def write_actuators(writer: BodyWriter, root: ET.Element) -> None:
     """Writes a servo for each drive and a motor for each limit of a commanded force."""
-    topology, robot = writer.topology, writer.articulation
+    topology = writer.topology
+    robot = writer.articulation
     section = ET.SubElement(root, "actuator")
     for dof, name in enumerate(topology.dof_names):
         limit = float(robot.max_joint_force[dof])
         stiffness, damping = float(robot.drive.stiffness[dof]), float(robot.drive.damping[dof])
         joint = topology.joint_names[topology.dof_link[dof] - 1]
         dofs = topology.dofs(joint)
-        is_ball, axis = dofs.stop - dofs.start > 1, dof - dofs.start
+        is_ball = dofs.stop - dofs.start > 1
+        axis = dof - dofs.start
         if limit == 0.0:
             writer.warn(f"joint {name!r}", "MJCF has no effort limit of zero; it is dropped")
         elif np.isfinite(limit):
@@ -369,7 +378,8 @@ def write_actuators(writer: BodyWriter, root: ET.Element) -> None:
 def _write_servo(
     writer: BodyWriter, section: ET.Element, dof: int, joint: str, stiffness: float, damping: float
 ) -> None:
-    drive, where = writer.articulation.drive, f"joint {joint!r}"
+    drive = writer.articulation.drive
+    where = f"joint {joint!r}"
     if float(drive.max_force[dof]) == 0.0:
         writer.warn(where, "MJCF has no servo with an effort limit of zero; the drive, which has no effect, is dropped")
         return
@@ -395,7 +405,8 @@ def _write_servo(
 
 def write_equalities(writer: BodyWriter, root: ET.Element) -> None:
     """Writes mimic joints, joints with equal limits and loop joints."""
-    topology, robot = writer.topology, writer.articulation
+    topology = writer.topology
+    robot = writer.articulation
     section = ET.SubElement(root, "equality")
     for index, pair in enumerate(topology.mimic_dofs):
         follower, reference = (topology.joint_names[topology.dof_link[dof] - 1] for dof in pair)
@@ -434,7 +445,9 @@ def write_tendons(writer: BodyWriter, root: ET.Element) -> None:
 
 
 def _write_fixed_tendons(writer: BodyWriter, section: ET.Element) -> None:
-    topology, tendons, start = writer.topology, writer.articulation.fixed_tendons, 0
+    topology = writer.topology
+    tendons = writer.articulation.fixed_tendons
+    start = 0
     for index, tendon in enumerate(topology.fixed_tendons):
         members = slice(start, start + len(tendon.dofs))
         start = members.stop
@@ -460,10 +473,13 @@ def _write_fixed_tendons(writer: BodyWriter, section: ET.Element) -> None:
 
 
 def _write_spatial_tendons(writer: BodyWriter, section: ET.Element) -> None:
-    topology, tendons, start = writer.topology, writer.articulation.spatial_tendons, 0
+    topology = writer.topology
+    tendons = writer.articulation.spatial_tendons
+    start = 0
     for index, tendon in enumerate(topology.spatial_tendons):
         first, start = start, start + len(tendon.links)
-        leaf, where = start - 1, f"spatial tendon {tendon.name!r}"
+        leaf = start - 1
+        where = f"spatial tendon {tendon.name!r}"
         if tendon.parents != tuple(range(-1, len(tendon.links) - 1)):
             writer.warn(where, "MJCF has no branching tendons")
             continue

@@ -199,7 +199,8 @@ def _lacks(inertial: Element, tag: str, attributes: tuple[str, ...], reading: st
     if present and not missing:
         return False
     what = f"the attribute {missing[0]!r} is missing" if missing else f"it has no <{tag}>"
-    place, wanted = (present[0] if missing else inertial), " ".join(f'{name}="..."' for name in attributes)
+    place = present[0] if missing else inertial
+    wanted = " ".join(f'{name}="..."' for name in attributes)
     report.changed(place, f"{what}: {reading}, as Pinocchio does", f"write <{tag} {wanted}/>")
     return True
 
@@ -238,7 +239,8 @@ def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
 
 
 def _joint_type(element: Element, report: Report) -> str:
-    kind, known = element.attributes.get("type"), ("fixed", *MOVING_TYPES, *COMPOSITE_TYPES)
+    kind = element.attributes.get("type")
+    known = ("fixed", *MOVING_TYPES, *COMPOSITE_TYPES)
     if kind is not None and kind in known:
         return kind
     message = "the joint has no type" if kind is None else f"unknown joint type {kind[:60]!r}"
@@ -378,7 +380,8 @@ def _mesh(collision: Element, report: Report, folder: MeshFolder, meshes: Meshes
     """The shape that replaces the mesh of a ``<collision>``; ``None``, and an error, if the mesh cannot be read."""
     (geometry,) = collision.all("geometry")
     (element,) = geometry.all("mesh")
-    name, fix = element.attributes.get("filename", ""), "correct the file, or leave meshes out (meshes=None)"
+    name = element.attributes.get("filename", "")
+    fix = "correct the file, or leave meshes out (meshes=None)"
     path = find_file(name, folder.base, packages=folder.packages) if name else None
     if path is None:
         fix = "paths are relative to the folder of the URDF; package:// is searched above it and in ROS_PACKAGE_PATH, "

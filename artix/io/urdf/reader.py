@@ -196,7 +196,9 @@ def _is_fixed(order: list[str], fixed_base: bool | None) -> bool:
 
 def _descriptions(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> list[LinkDescription]:
     """The link, preceded by the massless links of a joint with several degrees of freedom."""
-    link, parent, joints = robot.links[name], None if joint is None else joint.parent, list[Joint | None]([None])
+    link = robot.links[name]
+    parent = None if joint is None else joint.parent
+    joints = list[Joint | None]([None])
     if joint is not None:
         joints = [*_composite(joint).named_joints(name)] if joint.type in COMPOSITE_TYPES else [_joint(joint)]
     between = []

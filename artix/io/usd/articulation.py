@@ -210,7 +210,8 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
 
 def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
     """The dynamic bodies by path, and the paths of kinematic ones; a disabled body is none."""
-    moving, kinematic = {}, []
+    moving = {}
+    kinematic = []
     for path, prim in scene.prims.items():
         if prim.has("PhysicsRigidBodyAPI") and prim.read_bool("physics:rigidBodyEnabled", True):
             if prim.read_bool("physics:kinematicEnabled", False):
@@ -222,7 +223,8 @@ def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
 
 def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
     """Reports prims that act on the articulation but are not read: other and disabled joints, actuators, forces."""
-    bodies, joints = set(tree.bodies), {joint.prim.path for _, joint, _ in tree.edges}
+    bodies = set(tree.bodies)
+    joints = {joint.prim.path for _, joint, _ in tree.edges}
     for prim in scene.prims.values():
         if str(prim.prim.GetTypeName()) in KINDS and not prim.read_bool("physics:jointEnabled", True):
             _note_disabled_joint(scene, prim, bodies)
@@ -305,7 +307,8 @@ def make_joint(joint: UsdJoint, parent: str | None, actuators: Sequence[UsdPrim]
 
 def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float, actuators: Sequence[UsdPrim]) -> dict[str, Any]:
     """The options of a :class:`~artix.Joint` for one of its axes."""
-    units, offset = joint.scene.units.axis(axis.angular), mujoco.reference(joint, axis)
+    units = joint.scene.units.axis(axis.angular)
+    offset = mujoco.reference(joint, axis)
     low, high = sorted(sign * (limit * units.position - offset) for limit in axis.limits)
     drive, envelope = _drive(joint.prim, axis.instance, units, sign)
     options = {

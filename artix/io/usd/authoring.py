@@ -33,7 +33,9 @@ class Author:
 
     def __init__(self, topology: Topology, arrays: Articulation, state: State | None, report: Report) -> None:
         pxr = import_pxr()
-        self.topology, self.arrays, self.state = topology, arrays, state
+        self.topology = topology
+        self.arrays = arrays
+        self.state = state
         self.bodies: list[Usd.Prim] = []
         self.joints: list[Usd.Prim] = []
         self.stage = pxr.Usd.Stage.CreateInMemory()

@@ -37,7 +37,8 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     for collider in colliders:
         # A faulty collider is not a reason to refuse the articulation.
         trial = copy.copy(scene)
-        trial.report, trial._transforms = Report(scene.report.file), {}
+        trial.report = Report(scene.report.file)
+        trial._transforms = {}
         shape = read_shape(trial, UsdPrim(collider.prim, trial.report), body)
         problem = trial.report.errors[0].message if trial.report.num_errors else None
         if shape is None or problem is not None:

@@ -141,7 +141,8 @@ def loop_joints(description: UsdArticulation, places: dict[str, LinkPlace], link
         if joint.kind == "distance":
             options |= _distances(description, joint.prim)
         (link_a, pose_a), (link_b, pose_b) = ends
-        name, kind = joint.prim.name, LoopJointType(joint.kind)
+        name = joint.prim.name
+        kind = LoopJointType(joint.kind)
         try:
             made = LoopJoint(
                 name=name, link_a=link_a, link_b=str(link_b), pose_a=pose_a, pose_b=pose_b, type=kind, **options
@@ -216,7 +217,8 @@ def _fixed_tendon(
             return None
         number_of[child] = len(joints)
         joints.append(_tendon_joint(description, name, joint, joint.sign(parent), above))
-    space, unit = f"physxTendon:{name}", description.scene.units
+    space = f"physxTendon:{name}"
+    unit = description.scene.units
     limits = [root.read_number(f"{space}:{side}Limit", bound, infinite=True) for side, bound in _BOUNDS]
     try:
         return FixedTendon(
@@ -265,7 +267,8 @@ def _first(prim: UsdPrim, name: str) -> float:
 
 def _gains(description: UsdArticulation, root: UsdPrim, name: str) -> dict[str, float]:
     """Gains and offset on the root of a tendon of either kind; the gains of a disabled tendon are zero."""
-    space, unit = f"physxTendon:{name}", description.scene.units
+    space = f"physxTendon:{name}"
+    unit = description.scene.units
     gains = {
         key: root.read_number(f"{space}:{attribute}", low=0.0) * unit.mass
         for key, attribute in (
@@ -356,7 +359,8 @@ def _spatial_tendon(
     description: UsdArticulation, name: str, tree: list[_Point], places: dict[str, LinkPlace], links: list[str]
 ) -> SpatialTendon | None:
     """Reads one tendon from its attachments, parents first."""
-    scene, index = description.scene, {point.key: number for number, point in enumerate(tree)}
+    scene = description.scene
+    index = {point.key: number for number, point in enumerate(tree)}
     local = [_position(description, point) for point in tree]
     world = [_world_point(description, point, position) for point, position in zip(tree, local, strict=True)]
     lengths: list[float] = []

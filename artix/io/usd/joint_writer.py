@@ -36,7 +36,8 @@ def axis_units(axis: Axis) -> AxisUnits:
 
 def write_joint(out: Author, link: int) -> Usd.Prim:
     """Writes the joint between a link and its parent."""
-    topology, arrays = out.topology, out.arrays
+    topology = out.topology
+    arrays = out.arrays
     kind, axes = topology.joint_types[link], topology.joint_axes[link]
     dofs = [int(dof) for dof in np.flatnonzero(topology.dof_link == link)]
     plain = len(axes) == 3 and not any(_is_limited(arrays, dof) or _features(arrays, dof) for dof in dofs)
@@ -81,7 +82,9 @@ def _is_limited(arrays: Articulation, dof: int) -> bool:
 
 def _features(arrays: Articulation, dof: int) -> list[str]:
     """The schemas that an axis needs."""
-    drive, envelope, friction = arrays.drive, arrays.envelope, arrays.friction
+    drive = arrays.drive
+    envelope = arrays.envelope
+    friction = arrays.friction
     numbers = drive.stiffness, drive.damping, drive.is_acceleration, drive.target_position, drive.target_velocity
     resistances = arrays.armature, friction.static, friction.dynamic, friction.viscous
     schemas = []
@@ -96,7 +99,8 @@ def _features(arrays: Articulation, dof: int) -> list[str]:
 
 
 def _write_limits(out: Author, prim: Usd.Prim, dof: int, axis: Axis, kind: JointType) -> None:
-    units, arrays = axis_units(axis), out.arrays
+    units = axis_units(axis)
+    arrays = out.arrays
     low, high = (float(limit[dof]) / units.position for limit in (arrays.joint_lower_limit, arrays.joint_upper_limit))
     limited = _is_limited(arrays, dof)
     if kind is JointType.SPHERICAL:
@@ -115,7 +119,9 @@ def _write_limits(out: Author, prim: Usd.Prim, dof: int, axis: Axis, kind: Joint
 
 def _write_axis(out: Author, prim: Usd.Prim, dof: int, axis: Axis, instance: str) -> None:
     """Writes drive, envelope, friction, armature, velocity limit and state of an axis."""
-    arrays, state, units = out.arrays, out.state, axis_units(axis)
+    arrays = out.arrays
+    state = out.state
+    units = axis_units(axis)
     schemas = _features(arrays, dof)
     for schema in schemas:
         prim.AddAppliedSchema(f"{schema}:{instance}")
@@ -145,7 +151,9 @@ def _write_axis(out: Author, prim: Usd.Prim, dof: int, axis: Axis, instance: str
 
 
 def _write_drive(out: Author, prim: Usd.Prim, dof: int, instance: str, units: AxisUnits) -> None:
-    drive, envelope, space = out.arrays.drive, out.arrays.envelope, f"drive:{instance}:physics"
+    drive = out.arrays.drive
+    envelope = out.arrays.envelope
+    space = f"drive:{instance}:physics"
     acceleration = bool(drive.is_acceleration[dof])
     gain = units.acceleration if acceleration else units.stiffness
     effort = float(drive.max_force[dof])
@@ -179,7 +187,8 @@ _LOOP_PRIM_TYPES = {kind: name for name, kind in KINDS.items()}
 
 def write_mimic_joints(out: Author) -> None:
     """Applies ``PhysxMimicJointAPI`` to the followers."""
-    topology, arrays = out.topology, out.arrays
+    topology = out.topology
+    arrays = out.arrays
     for index, (follower, reference) in enumerate(topology.mimic_dofs):
         prim, reference_prim = (out.joints[topology.dof_link[dof] - 1] for dof in (follower, reference))
         axis, reference_axis = (Axis(topology.dof_axis[dof]) for dof in (follower, reference))
@@ -229,11 +238,13 @@ def _why_unsupported(topology: Topology, tendon: FixedTendonStructure) -> str:
 
 
 def _write_fixed_tendon(out: Author, index: int, first: int, name: str) -> None:
-    topology, numbers = out.topology, out.arrays.fixed_tendons
+    topology = out.topology
+    numbers = out.arrays.fixed_tendons
     tendon = topology.fixed_tendons[index]
     space = f"physxTendon:{name}"
     for number, dof in enumerate(tendon.dofs):
-        prim, units = out.joints[topology.dof_link[dof] - 1], axis_units(Axis(topology.dof_axis[dof]))
+        prim = out.joints[topology.dof_link[dof] - 1]
+        units = axis_units(Axis(topology.dof_axis[dof]))
         root = tendon.parents[number] < 0
         prim.AddAppliedSchema(f"{'PhysxTendonAxisRootAPI' if root else 'PhysxTendonAxisAPI'}:{name}")
         coefficient, force = (array[first + number] for array in (numbers.coefficient, numbers.recip_coefficient))
@@ -264,7 +275,8 @@ def write_spatial_tendons(out: Author) -> None:
 
 
 def _write_spatial_tendon(out: Author, tendon: SpatialTendonStructure, index: int, first: int) -> None:
-    bodies, numbers = out.bodies, out.arrays.spatial_tendons
+    bodies = out.bodies
+    numbers = out.arrays.spatial_tendons
     names = _attachment_names(tendon, bodies)
     if float(numbers.coefficient[first]) != 1.0:
         out.report_unsupported(
@@ -315,7 +327,8 @@ def _attachment_names(tendon: SpatialTendonStructure, bodies: list[Usd.Prim]) ->
     taken = {link: _applied_attachments(bodies[link]) for link in tendon.links}
     for number, (link, attachment) in enumerate(zip(tendon.links, tendon.attachment_names, strict=True)):
         base = valid(tendon.name if number == 0 else attachment or f"{tendon.name}_{number}")
-        name, copy = base, 2
+        name = base
+        copy = 2
         while name in taken[link] or name in _ATTACHMENT_PROPERTIES:
             name, copy = f"{base}_{copy}", copy + 1
         taken[link].add(name)

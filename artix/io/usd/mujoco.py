@@ -99,7 +99,8 @@ def axis_options(
 
 def _resistance(joint: UsdJoint, axis: UsdAxis, options: dict[str, Any]) -> dict[str, Any]:
     """Armature, damping and friction loss, unless PhysX's schemas are applied."""
-    prim, units = joint.prim, _Units.of(joint, axis)
+    prim = joint.prim
+    units = _Units.of(joint, axis)
     prim.read("mjc:group")
     if np.any(_numbers(prim, "mjc:springdamper", (0.0, 0.0))):
         message = "a spring by time constant and damping ratio is not read"
@@ -118,7 +119,9 @@ def _resistance(joint: UsdJoint, axis: UsdAxis, options: dict[str, Any]) -> dict
 
 def _drive(joint: UsdJoint, axis: UsdAxis, sign: float, servos: list[ActuatorLaw], limit: float) -> Drive | None:
     """The drive that stands for the joint's servo or its passive spring; ``None`` if it has neither."""
-    prim, units, offset = joint.prim, _Units.of(joint, axis), reference(joint, axis)
+    prim = joint.prim
+    units = _Units.of(joint, axis)
+    offset = reference(joint, axis)
     stiffness = prim.read_number("mjc:stiffness", low=0.0) * units.gain if prim.has(JOINT_SCHEMA) else 0.0
     if len(servos) > 1:
         joint.scene.left_out(prim, "all its servos but one: a joint has only one drive", "join them")

@@ -372,7 +372,8 @@ def _joint_state(
         if axis.instance not in applied:
             continue
         unit = sign * description.scene.units.axis(axis.angular).position
-        space, name = f"state:{axis.instance}:physics", joint.dof(axis)
+        space = f"state:{axis.instance}:physics"
+        name = joint.dof(axis)
         position[name] = joint.prim.read_number(f"{space}:position") * unit
         velocity[name] = joint.prim.read_number(f"{space}:velocity") * unit
     return joint_motion([axis.axis for axis in joint.axes], [position[joint.dof(axis)] for axis in joint.axes])
@@ -417,7 +418,8 @@ def _root_velocity(description: UsdArticulation) -> np.ndarray:
     if path is None or description.tree.fixed_base:
         return np.zeros(6)
     scene = description.scene
-    prim, above = scene.prims[path], path.rpartition("/")[0] or "/"
+    prim = scene.prims[path]
+    above = path.rpartition("/")[0] or "/"
     linear, angular = (prim.read_array(f"physics:{name}", 3) for name in ("velocity", "angularVelocity"))
     rotation = rotation_matrix(scene.pose(above)[3:])
     linear = np.zeros(3) if linear is None else rotation @ scene.point(above, linear)

@@ -241,7 +241,9 @@ class UsdScene:
 
     def __init__(self, stage: Usd.Stage, report: Report, meshes: Meshes | None = None) -> None:
         pxr = import_pxr()
-        self.stage, self.report, self.meshes = stage, report, meshes
+        self.stage = stage
+        self.report = report
+        self.meshes = meshes
         self.units = self._units()
         up_is_y = pxr.UsdGeom.GetStageUpAxis(stage) == pxr.UsdGeom.Tokens.y
         turn = np.array([np.sin(np.pi / 4), 0.0, 0.0, np.cos(np.pi / 4)]) if up_is_y else IDENTITY[3:]

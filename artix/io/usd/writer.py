@@ -182,7 +182,8 @@ def _write_root(out: Author, pose: np.ndarray) -> None:
 
 def _write_body(out: Author, link: int, pose: np.ndarray) -> Usd.Prim:
     """Writes a rigid body with its mass properties and PhysX's damping and velocity limits."""
-    arrays, body = out.arrays, out.define("Xform", out.topology.link_names[link])
+    arrays = out.arrays
+    body = out.define("Xform", out.topology.link_names[link])
     for schema in ("PhysicsRigidBodyAPI", "PhysicsMassAPI", "PhysxRigidBodyAPI"):
         body.AddAppliedSchema(schema)
     set_pose(body, pose)
@@ -238,7 +239,8 @@ _KINDS = {
 
 def write_colliders(out: Author) -> None:
     """Writes every shape below the prim of its link, sensors as PhysX triggers, and filters for contact pairs."""
-    shapes, first = out.arrays.geometry, 0
+    shapes = out.arrays.geometry
+    first = 0
     materials: dict[tuple[float, ...], Usd.Prim] = {}
     prims: dict[str, Usd.Prim] = {}
     for k, shape in enumerate(out.topology.geometries):
