@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from artix import Articulation, robots
-from artix.io.common.mesh_files import Packages
-from artix.io.load import MJCF_SUFFIXES, SUFFIXES, USD_SUFFIXES
+from artix.io.common.meshes import Packages
+from artix.io.load import MJCF, SUFFIXES, USD
 from artix.io.urdf.xacro import expand_xacro
 from artix.viewer.link_shapes import link_visuals
 from artix.viewer.mesh_files import simplified, with_sharp_edges
@@ -123,9 +123,9 @@ def _read(
         return urdf_visuals(path, package_dirs, packages)
     if suffix == ".xacro":
         return urdf_visuals(expand_xacro(path, packages=packages), package_dirs, packages)
-    if suffix in MJCF_SUFFIXES:
+    if suffix in MJCF.suffixes:
         return mjcf_visuals(path)
-    if suffix in USD_SUFFIXES:
+    if suffix in USD.suffixes:
         return usd_visuals(path, root)
     if suffix == ".npz":
         return []

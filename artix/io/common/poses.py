@@ -140,7 +140,7 @@ def combine_inertias(
     weights = [mass / total if total > 0.0 else 1.0 / len(parts) for mass, _, _ in parts]
     center = np.sum([weight * pose[:3] for weight, (_, pose, _) in zip(weights, parts, strict=True)], axis=0)
     inertia = np.zeros((3, 3))
-    for mass, pose, own in parts:
+    for mass, pose, part_inertia in parts:
         rotation, arm = rotation_matrix(pose[3:]), pose[:3] - center
-        inertia += rotation @ own @ rotation.T + point_inertia(mass, arm)
+        inertia += rotation @ part_inertia @ rotation.T + point_inertia(mass, arm)
     return total, translation(center), 0.5 * (inertia + inertia.T)

@@ -38,19 +38,42 @@ class _Actuation:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Law:
-    """An actuator's effort on its joint: ``control + constant - stiffness q - damping qd``, within a limit."""
+class ActuatorLaw:
+    """An actuator's effort on its joint, ``control + constant - stiffness q - damping qd`` within a limit.
+
+    Attributes:
+      constant: effort at zero [N m or N].
+      stiffness: [N m/rad or N/m].
+      damping: [N m s/rad or N s/m].
+      limit: largest effort at each DOF of the joint [N m or N], zero where it does not act, shape [n].
+    """
 
     constant: float
     stiffness: float
     damping: float
     limit: np.ndarray
-    """For each DOF of the joint; zero where it does not act."""
+
+    @classmethod
+    def affine(cls, gear: float, bias: np.ndarray) -> ActuatorLaw:
+        """MuJoCo's law without a limit: the force ``control + bias[0] + bias[1] l + bias[2] l'`` at ``l = gear q``."""
+        stiffness = -(gear**2) * bias[1]
+        damping = -(gear**2) * bias[2]
+        return cls(float(gear * bias[0]), float(stiffness), float(damping), np.full(1, np.inf))
 
     @property
     def is_motor(self) -> bool:
         """Whether its effort depends on neither position nor velocity."""
         return self.stiffness == 0.0 and self.damping == 0.0
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether it pushes away from its target or along the velocity."""
+        return self.stiffness < 0.0 or self.damping < 0.0
+
+    @property
+    def smallest_limit(self) -> float:
+        """The limit of a servo."""
+        return float(self.limit.min())
 
 
 def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -69,7 +92,8 @@ def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[s
 
 
 def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str, Any]:
-    model, dof = source.model, int(source.model.jnt_dofadr[joint])
+    model = source.model
+    dof = int(model.jnt_dofadr[joint])
     loss = 0.0 if source.disables("FRICTIONLOSS") else float(model.dof_frictionloss[dof])
     viscous = 0.0 if source.disables("DAMPER") else float(model.dof_damping[dof])
     limit = _joint_limit(source, joint)
@@ -97,7 +121,8 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
 
 def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> Drive:
     """The drive with the joint's passive spring, if it can hold both."""
-    model, place = source.model, source.place("jnt", joint)
+    model = source.model
+    place = source.place("jnt", joint)
     _refuse_nonlinear(source, place, joint, "jnt_stiffnesspoly", "jnt_springyield")
     _refuse_nonlinear(source, place, int(model.jnt_dofadr[joint]), "dof_dampingpoly")
     stiffness = 0.0 if source.disables("SPRING") else float(model.jnt_stiffness[joint])
@@ -115,7 +140,8 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
         message = "its drive combines its spring and its servo, whose target is only a part of the drive's"
         fix = "command the target (kp target + stiffness springref) / (kp + stiffness)"
         source.report.warning(place, message, fix)
-    rest, total = float(model.qpos_spring[model.jnt_qposadr[joint]]), drive.stiffness + stiffness
+    rest = float(model.qpos_spring[model.jnt_qposadr[joint]])
+    total = drive.stiffness + stiffness
     target = (drive.stiffness * drive.target + stiffness * rest) / total
     return dataclasses.replace(drive, stiffness=total, target=target)
 
@@ -124,7 +150,8 @@ def springs_beside_drives(
     source: MjcfSource, options: Mapping[int, Mapping[str, Any]]
 ) -> dict[int, tuple[float, float]]:
     """Stiffness and reference position of the springs that are no part of their joint's drive, by joint."""
-    model, springs = source.model, dict[int, tuple[float, float]]()
+    model = source.model
+    springs = dict[int, tuple[float, float]]()
     for joint, option in options.items():
         stiffness = 0.0 if source.disables("SPRING") else float(model.jnt_stiffness[joint])
         if stiffness > 0.0 and model.jnt_type[joint] != BALL and option["drive"].max_force < np.inf:
@@ -149,12 +176,13 @@ def _check_free_joint(source: MjcfSource, joint: int) -> None:
         source.report_unsupported("free_joint", source.place("jnt", joint), "its stiffness: a free root has no spring")
 
 
-# --- actuators ----------------------------------------------------------------------------------------------------
+# --- actuators -----------------------------------------------------------------------------------
 
 
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
     """Adds an actuator to the entry of its joint in ``actuations``; ignores actuators of other joints."""
-    model, place = source.model, source.place("actuator", actuator)
+    model = source.model
+    place = source.place("actuator", actuator)
     if _is_off(source, actuator) or not acts_on_joint(source, actuator) or _is_plugin(source, actuator):
         return
     joint = int(model.actuator_trnid[actuator, 0])
@@ -175,7 +203,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
             source.report.warning(place, message, "apply its force as wrenches on the root link")
         actuation.motor_limit = actuation.motor_limit + law.limit
     elif actuation.servos and (
-        min(law.stiffness, actuation.stiffness) or min(*law.limit, actuation.drive_limit) < np.inf
+        min(law.stiffness, actuation.stiffness) or min(law.smallest_limit, actuation.drive_limit) < np.inf
     ):
         source.report_unsupported("actuator", place, "its joint has another servo already, but only one drive")
     else:
@@ -186,7 +214,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
             actuation.target = law.constant / law.stiffness
         else:
             actuation.pull += law.constant
-        actuation.drive_limit = min(actuation.drive_limit, *law.limit.tolist())
+        actuation.drive_limit = min(actuation.drive_limit, law.smallest_limit)
 
 
 def _is_off(source: MjcfSource, actuator: int) -> bool:
@@ -211,7 +239,8 @@ def check_transmissions(source: MjcfSource) -> None:
 
     Disabled ones are warnings, and so are motors that do not act on joints.
     """
-    model, mujoco = source.model, import_mujoco()
+    model = source.model
+    mujoco = import_mujoco()
     for actuator in range(len(model.actuator_trntype)):
         if _is_off(source, actuator):
             message = "it is disabled and not read"
@@ -222,7 +251,8 @@ def check_transmissions(source: MjcfSource) -> None:
             continue
         if acts_on_joint(source, actuator):
             continue
-        place, kind = source.place("actuator", actuator), mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
+        place = source.place("actuator", actuator)
+        kind = mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
         laws = [int(getattr(model, f"actuator_{field}")[actuator]) for field in ("dyntype", "gaintype", "biastype")]
         if any(laws):
             source.report_unsupported(
@@ -233,9 +263,11 @@ def check_transmissions(source: MjcfSource) -> None:
             source.report.warning(place, message, "apply its force as joint forces or as wrenches on links")
 
 
-def _law(source: MjcfSource, actuator: int) -> _Law | None:
+def _law(source: MjcfSource, actuator: int) -> ActuatorLaw | None:
     """The actuator's force law at its joint; reports an unsupported one and returns ``None``."""
-    model, place, mujoco = source.model, source.place("actuator", actuator), import_mujoco()
+    model = source.model
+    place = source.place("actuator", actuator)
+    mujoco = import_mujoco()
     gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
     affine = int(model.actuator_biastype[actuator]) == int(mujoco.mjtBias.mjBIAS_AFFINE)
     forms = (
@@ -246,25 +278,25 @@ def _law(source: MjcfSource, actuator: int) -> _Law | None:
     for field, names, known in forms:
         value = int(getattr(model, f"actuator_{field}")[actuator])
         if value not in map(int, known):
-            law = names(value).name.split("_")[1].lower()
-            source.report_unsupported("actuator", place, f"an actuator with {field} {law}")
+            form = names(value).name.split("_")[1].lower()
+            source.report_unsupported("actuator", place, f"an actuator with {field} {form}")
             return None
     for field in ("damping", "dampingpoly", "armature", "delay"):
         if np.any(getattr(model, f"actuator_{field}", np.zeros(actuator + 1))[actuator]):
             source.report_unsupported("actuator", place, f"an actuator with {field}")
             return None
-    gear = float(model.actuator_gear[actuator, 0])
-    constant, stiffness, damping = (gear * bias[0], -(gear**2) * bias[1], -(gear**2) * bias[2]) if affine else (0, 0, 0)
-    if stiffness < 0.0 or damping < 0.0:
+    law = ActuatorLaw.affine(float(model.actuator_gear[actuator, 0]), bias if affine else np.zeros(3))
+    if law.is_negative:
         source.report_unsupported("actuator", place, "its stiffness or damping is negative")
         return None
-    limit = _effort_limit(source, actuator, abs(float(gain[0])), not (stiffness or damping))
-    return _Law(float(constant), float(stiffness), float(damping), limit)
+    return dataclasses.replace(law, limit=_effort_limit(source, actuator, abs(float(gain[0])), law.is_motor))
 
 
 def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -> np.ndarray:
     """The effort limits of an actuator at the DOFs of its joint; those of a motor may follow from its control range."""
-    model, place, limit = source.model, source.place("actuator", actuator), np.inf
+    model = source.model
+    place = source.place("actuator", actuator)
+    limit = np.inf
     if model.actuator_forcelimited[actuator]:
         low, high = map(float, model.actuator_forcerange[actuator])
         if low != -high and motor:

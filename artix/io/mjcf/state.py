@@ -108,10 +108,10 @@ class MujocoCoordinates:
           ValueError: an array has another shape, or a quaternion in ``qpos`` is zero. JAX's arrays are not searched for
             the latter, which gives NaN.
         """
-        given = qpos
+        argument = qpos
         qpos, qvel = self._arrays(qpos, qvel)
-        if not isinstance(given, jax.Array):
-            self._check_quaternions(np.asarray(given))
+        if not isinstance(argument, jax.Array):
+            self._check_quaternions(np.asarray(argument))
         return _state(self._places, self.articulation.link_com_pose, qpos, qvel)
 
     def qpos_qvel(self, state: State, qpos: Array, qvel: Array | None = None) -> tuple[Array, Array]:

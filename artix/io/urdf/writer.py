@@ -10,7 +10,7 @@ import numpy as np
 from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
-from artix.io.common.xml_writer import XmlWriter
+from artix.io.common.xml_tree import XmlWriter
 from artix.io.urdf.reader import WORLD_LINK
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
@@ -105,7 +105,8 @@ class _Writer(XmlWriter):
             self.warn("base", message, f"read it with fixed_base={topology.fixed_base}")
 
     def _link(self, link: int) -> list[str]:
-        name, mass = quoteattr(self.topology.link_names[link]), float(self.articulation.link_mass[link])
+        name = quoteattr(self.topology.link_names[link])
+        mass = float(self.articulation.link_mass[link])
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         geometries = self.topology.geometries
         shapes = [line for index, shape in enumerate(geometries) if shape.link == link for line in self._shape(index)]
@@ -127,7 +128,8 @@ class _Writer(XmlWriter):
 
     def _shape(self, index: int) -> list[str]:
         """A ``<collision>``; nothing if URDF has no such shape."""
-        shape, arrays = self.topology.geometries[index], self.articulation.geometry
+        shape = self.topology.geometries[index]
+        arrays = self.articulation.geometry
         if shape.sensor or shape.type is GeometryType.HULL:
             return []
         size = np.asarray(arrays.size[index], float)
@@ -152,7 +154,8 @@ class _Writer(XmlWriter):
         parent, child = topology.parent[link], self.pose("joint_child_pose", link)
         at_zero = compose(self.pose("joint_parent_pose", link), inverse(child))
         origin = compose(compose(inverse(self.written_frame[parent]), at_zero), self.written_frame[link])
-        kind, details = "fixed", list[str]()
+        kind = "fixed"
+        details = list[str]()
         if topology.joint_axes[link]:
             kind, details = self._moving(link, _axis(topology, link, child))
         return [
@@ -166,7 +169,8 @@ class _Writer(XmlWriter):
 
     def _moving(self, link: int, axis: np.ndarray) -> tuple[str, list[str]]:
         """URDF's type of a joint with one degree of freedom, and its child elements."""
-        robot, name = self.articulation, self.topology.joint_names[link - 1]
+        robot = self.articulation
+        name = self.topology.joint_names[link - 1]
         dof = self.topology.dofs(name).start
         friction = float(robot.friction.viscous[dof]), float(robot.friction.static[dof])
         lines = [f'    <axis xyz="{self.numbers(axis)}"/>']
@@ -185,10 +189,12 @@ class _Writer(XmlWriter):
 
     def _limit(self, link: int, dof: int) -> tuple[str, str]:
         """The type of a joint and the attributes of its ``<limit>``."""
-        robot, element = self.articulation, f"joint {self.topology.joint_names[link - 1]!r}"
+        robot = self.articulation
+        element = f"joint {self.topology.joint_names[link - 1]!r}"
         low, high = float(robot.joint_lower_limit[dof]), float(robot.joint_upper_limit[dof])
         bounds = {"effort": float(robot.max_joint_force[dof]), "velocity": float(robot.max_joint_velocity[dof])}
-        kind, limited = _kind(self.topology, link), np.isfinite(low) or np.isfinite(high)
+        kind = _kind(self.topology, link)
+        limited = np.isfinite(low) or np.isfinite(high)
         joint_type = self.topology.joint_types[link]
         if limited and not (np.isfinite(low) and np.isfinite(high)):
             message = "URDF has no joints with a limit on one side only; written as unlimited"

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from artix.io.common.collision_meshes import mesh_shape, summarize_errors
 from artix.io.common.diagnostics import Report
+from artix.io.common.meshes import mesh_shape, summarize_errors
 from artix.io.common.poses import IDENTITY, compose, translation
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
 from artix.model.geometry import MAX_HULL_POINTS, Geometry, GeometryType
@@ -37,7 +37,8 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     for collider in colliders:
         # A faulty collider is not a reason to refuse the articulation.
         trial = copy.copy(scene)
-        trial.report, trial._transforms = Report(scene.report.file), {}
+        trial.report = Report(scene.report.file)
+        trial._transforms = {}
         shape = read_shape(trial, UsdPrim(collider.prim, trial.report), body)
         problem = trial.report.errors[0].message if trial.report.num_errors else None
         if shape is None or problem is not None:
@@ -145,9 +146,9 @@ def _mesh(
         return Geometry.hull(points[np.sort(first)], pose=pose, **material)
     if scene.meshes is None:
         return None
-    found = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
-    summarize_errors(scene.report, collider, scene.meshes, {collider.name: found.error})
-    return found.geometry
+    replacement = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
+    summarize_errors(scene.report, collider, scene.meshes, {collider.name: replacement.error})
+    return replacement.geometry
 
 
 def is_mesh(collider: UsdPrim) -> bool:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from artix.io.mjcf.actuators import ActuatorLaw
 from artix.io.usd.joints import UsdAxis, UsdJoint, enclosing
-from artix.io.usd.stage import UsdPrim, UsdScene
-from artix.io.usd.units import DEGREE
+from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene
 from artix.model.joint_features import Drive, JointFriction
 
 JOINT_SCHEMA, SCENE_SCHEMA, SITE_SCHEMA = "MjcJointAPI", "MjcSceneAPI", "MjcSiteAPI"
@@ -33,28 +33,6 @@ _HARMLESS = (
     *("mjc:sol", "mjc:group", "mjc:maxhullvert", "mjc:rollingfriction", "mjc:torsionalfriction"),
     *("mjc:condim", "mjc:shellinertia", "mjc:inertia"),
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Law:
-    """An actuator's effort on its joint: ``control + constant - stiffness q - damping qd``, within a limit.
-
-    Attributes:
-      constant: effort at zero [N m or N].
-      stiffness: [N m/rad or N/m].
-      damping: [N m s/rad or N s/m].
-      limit: largest effort [N m or N].
-    """
-
-    constant: float
-    stiffness: float
-    damping: float
-    limit: float
-
-    @property
-    def is_motor(self) -> bool:
-        """Whether its effort depends on neither position nor velocity."""
-        return self.stiffness == 0.0 and self.damping == 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +86,7 @@ def axis_options(
         options = options | _resistance(joint, axis, options)
     limit = _joint_limit(joint) * _Units.of(joint, axis).effort
     laws = [law for prim in actuators if (law := _law(joint, axis, prim)) is not None]
-    motors = sum(law.limit for law in laws if law.is_motor) or np.inf
+    motors = sum(law.smallest_limit for law in laws if law.is_motor) or np.inf
     options = options | {"max_force": min(limit, motors)}
     drive = _drive(joint, axis, sign, [law for law in laws if not law.is_motor], limit)
     if drive is not None and options["drive"] is not None:
@@ -121,7 +99,8 @@ def axis_options(
 
 def _resistance(joint: UsdJoint, axis: UsdAxis, options: dict[str, Any]) -> dict[str, Any]:
     """Armature, damping and friction loss, unless PhysX's schemas are applied."""
-    prim, units = joint.prim, _Units.of(joint, axis)
+    prim = joint.prim
+    units = _Units.of(joint, axis)
     prim.read("mjc:group")
     if np.any(_numbers(prim, "mjc:springdamper", (0.0, 0.0))):
         message = "a spring by time constant and damping ratio is not read"
@@ -138,9 +117,11 @@ def _resistance(joint: UsdJoint, axis: UsdAxis, options: dict[str, Any]) -> dict
     }
 
 
-def _drive(joint: UsdJoint, axis: UsdAxis, sign: float, servos: list[_Law], limit: float) -> Drive | None:
+def _drive(joint: UsdJoint, axis: UsdAxis, sign: float, servos: list[ActuatorLaw], limit: float) -> Drive | None:
     """The drive that stands for the joint's servo or its passive spring; ``None`` if it has neither."""
-    prim, units, offset = joint.prim, _Units.of(joint, axis), reference(joint, axis)
+    prim = joint.prim
+    units = _Units.of(joint, axis)
+    offset = reference(joint, axis)
     stiffness = prim.read_number("mjc:stiffness", low=0.0) * units.gain if prim.has(JOINT_SCHEMA) else 0.0
     if len(servos) > 1:
         joint.scene.left_out(prim, "all its servos but one: a joint has only one drive", "join them")
@@ -153,7 +134,7 @@ def _drive(joint: UsdJoint, axis: UsdAxis, sign: float, servos: list[_Law], limi
         return Drive(
             stiffness=servo.stiffness,
             damping=servo.damping,
-            max_force=min(servo.limit, limit),
+            max_force=min(servo.smallest_limit, limit),
             target=sign * held,
             target_velocity=sign * speed,
         )
@@ -188,7 +169,7 @@ def _range(prim: UsdPrim, kind: str) -> tuple[float, float] | None:
     return (low, high) if low < high else None
 
 
-def _law(joint: UsdJoint, axis: UsdAxis, prim: UsdPrim) -> _Law | None:
+def _law(joint: UsdJoint, axis: UsdAxis, prim: UsdPrim) -> ActuatorLaw | None:
     """The force law of an actuator at its joint; reports an unsupported one and returns ``None``."""
     units = _Units.of(joint, axis)
     if len(joint.axes) != 1:
@@ -211,14 +192,19 @@ def _law(joint: UsdJoint, axis: UsdAxis, prim: UsdPrim) -> _Law | None:
     if prim.read_token("mjc:biasType", "none") == "affine":
         authored = _numbers(prim, "mjc:biasPrm", (0.0, 0.0, 0.0))[:3]
         bias[: len(authored)] = authored
-    constant, stiffness, damping = gear * bias[0], -(gear**2) * bias[1], -(gear**2) * bias[2]
-    if stiffness < 0.0 or damping < 0.0:
+    law = ActuatorLaw.affine(gear, bias)
+    if law.is_negative:
         prim.left_out("mjc:biasPrm", "an actuator of negative stiffness or damping is not read", "correct its sign")
         return None
-    limit = _actuator_limit(prim, abs(gain), motor=not (stiffness or damping)) * abs(gear)
-    if constant and not (stiffness or damping):
+    limit = _actuator_limit(prim, abs(gain), motor=law.is_motor) * abs(gear)
+    if law.constant and law.is_motor:
         prim.left_out("mjc:biasPrm", "the constant force of a motor is not read", "command it")
-    return _Law(constant * units.effort, stiffness * units.gain, damping * units.gain, limit * units.effort)
+    return ActuatorLaw(
+        constant=law.constant * units.effort,
+        stiffness=law.stiffness * units.gain,
+        damping=law.damping * units.gain,
+        limit=np.full(1, limit * units.effort),
+    )
 
 
 def _actuator_limit(prim: UsdPrim, gain: float, *, motor: bool) -> float:
@@ -247,7 +233,7 @@ def _numbers(prim: UsdPrim, name: str, fallback: tuple[float, ...]) -> np.ndarra
     return numbers
 
 
-# --- prims that act on the articulation ---------------------------------------------------------------------------
+# --- prims that act on the articulation ----------------------------------------------------------
 
 
 def joint_actuators(scene: UsdScene, joints: Collection[str], bodies: Collection[str]) -> dict[str, list[UsdPrim]]:

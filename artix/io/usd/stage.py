@@ -1,7 +1,12 @@
-"""Opens a USD stage and reads values, applied schemas and poses of its prims; reports mistakes with their prim."""
+"""Opens a USD stage and reads values, applied schemas and poses of its prims, in SI units and radians.
+
+Mistakes are reported with their prim.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import re
 from pathlib import Path
@@ -9,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.collision_meshes import Meshes
 from artix.io.common.diagnostics import Location, Place, Report
+from artix.io.common.meshes import Meshes
 from artix.io.common.poses import IDENTITY, compose, inverse, rotation_matrix
-from artix.io.usd.units import StageUnits
 
 if TYPE_CHECKING:
     from pxr import Usd
@@ -237,7 +241,9 @@ class UsdScene:
 
     def __init__(self, stage: Usd.Stage, report: Report, meshes: Meshes | None = None) -> None:
         pxr = import_pxr()
-        self.stage, self.report, self.meshes = stage, report, meshes
+        self.stage = stage
+        self.report = report
+        self.meshes = meshes
         self.units = self._units()
         up_is_y = pxr.UsdGeom.GetStageUpAxis(stage) == pxr.UsdGeom.Tokens.y
         turn = np.array([np.sin(np.pi / 4), 0.0, 0.0, np.cos(np.pi / 4)]) if up_is_y else IDENTITY[3:]
@@ -318,3 +324,66 @@ class UsdScene:
             return fallback
         quaternion = import_pxr().Gf.Matrix3d(*rotation.T.ravel()).ExtractRotation().GetQuat()
         return np.array([*array[3, :3], *quaternion.GetImaginary(), quaternion.GetReal()]), scale
+
+
+# --- units ---------------------------------------------------------------------------------------
+
+DEGREE = math.pi / 180.0
+
+
+@dataclasses.dataclass(frozen=True)
+class AxisUnits:
+    """SI values of a stage's units for one joint axis.
+
+    Attributes:
+      position: unit of positions and, per second, of velocities [rad or m].
+      effort: unit of torques or forces [N m or N].
+      inertia: unit of armature [kg m^2 or kg].
+      acceleration: unit of the stiffness of acceleration drives: acceleration per position [1/s^2].
+      lever: unit of the ratio of this axis's effort to a force [m or 1].
+    """
+
+    position: float
+    effort: float
+    inertia: float
+    acceleration: float
+    lever: float
+
+    @property
+    def stiffness(self) -> float:
+        """Unit of stiffness and, times a second, of damping and viscous friction."""
+        return self.effort / self.position
+
+    @property
+    def gradient(self) -> float:
+        """Unit of velocity per effort."""
+        return self.position / self.effort
+
+
+@dataclasses.dataclass(frozen=True)
+class StageUnits:
+    """SI values of a stage's units; time is in seconds.
+
+    Attributes:
+      length: ``metersPerUnit`` [m].
+      mass: ``kilogramsPerUnit`` [kg].
+    """
+
+    length: float = 1.0
+    mass: float = 1.0
+
+    @property
+    def inertia(self) -> float:
+        """Unit of rotational inertias [kg m^2]."""
+        return self.mass * self.length**2
+
+    @property
+    def force(self) -> float:
+        """Unit of forces [N]."""
+        return self.mass * self.length
+
+    def axis(self, angular: bool) -> AxisUnits:
+        """The units of a rotational or a translational joint axis."""
+        if angular:
+            return AxisUnits(DEGREE, self.inertia, self.inertia, 1.0 / DEGREE, self.length)
+        return AxisUnits(self.length, self.force, self.mass, 1.0, 1.0)

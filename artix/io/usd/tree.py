@@ -7,10 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from artix.io.common.diagnostics import Location
-from artix.io.common.names import listed
-from artix.io.usd.joints import UsdJoint, enclosing
-from artix.io.usd.stacks import Edge, expand_stacks, is_between, is_stackable
+from artix.io.common.diagnostics import Location, listed
+from artix.io.usd.joints import Edge, UsdJoint, enclosing, expand_stacks, is_between, is_stackable
 from artix.io.usd.stage import UsdPrim, UsdScene
 
 ROOT_SCHEMA = "PhysicsArticulationRootAPI"
@@ -88,7 +86,8 @@ def find_tree(
             message = "the root of the articulation is a joint, but not one to the world"
             scene.report.error(root, message, f"apply {ROOT_SCHEMA} to a body, or clear one of the joint's bodies")
             return None
-        base, start = None if named.is_free else named, named.other(None)
+        base = None if named.is_free else named
+        start = named.other(None)
         component = graph.component(start)
     elif root.path in bodies:
         # PhysX keeps such a root floating and its joint to the world outside the articulation; the robot is attached
@@ -229,7 +228,10 @@ class _Growth:
     """
 
     def __init__(self, scene: UsdScene, graph: _Graph, start: str, base: UsdJoint | None, adds_mobility: bool) -> None:
-        self.scene, self.graph, self.start, self.base = scene, graph, start, base
+        self.scene = scene
+        self.graph = graph
+        self.start = start
+        self.base = base
         self.adds_mobility = adds_mobility
         self.on_world = base is not None and base.kind != "fixed"
         self.edges: list[Edge] = [(None, base, start)] if base is not None and self.on_world else []
