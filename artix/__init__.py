@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from artix.kinematics import *
     from artix.math import lie
     from artix.model import *
+    from artix.physx.solver import *
     from artix.simulation import *
 
 __all__ = [
@@ -148,6 +149,7 @@ _ROOMS = (
     "io",
     "kinematics",
     "model",
+    "physx.solver",
     "simulation",
 )
 _OTHER_ROOMS = ("math", "physx", "robots")

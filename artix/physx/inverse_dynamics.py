@@ -26,7 +26,7 @@ from artix.physx.generalized import (
     joint_force_for,
 )
 from artix.physx.simulation import ArticulationSimulation
-from artix.simulation.projected.unconstrained import clamp_joint_velocities
+from artix.physx.solver.unconstrained import clamp_joint_velocities
 
 Array = jax.Array
 

@@ -14,10 +14,10 @@ from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_quaternion, check_state, check_vector
 from artix.model.states import neutral_state
+from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, is_sleeping, sleep_after_step, wake_up, woken_by
 from artix.simulation.common.control import Control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import StepReport
-from artix.simulation.sleeping import SLEEP_THRESHOLD, SleepState, is_sleeping, sleep_after_step, wake_up, woken_by
 from artix.simulation.step import step_and_report
 
 Array = jax.Array

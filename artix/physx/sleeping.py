@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from artix.model.checks import as_number
 from artix.physx.simulation import ArticulationSimulation
-from artix.simulation import sleeping
+from artix.physx.solver import sleeping
 
 Array = jax.Array
 

@@ -15,7 +15,6 @@ from artix.math.arrays import is_known
 from artix.model.articulation import Articulation
 from artix.model.checks import check_type, check_vector
 from artix.model.topology import Topology
-from artix.simulation.common.joint_drift import drift_by_body
 
 Array = jax.Array
 
@@ -101,17 +100,17 @@ def commands_of(articulation: Articulation, control: Control) -> Commands:
     )
 
 
-def position_error(topology: Topology, position: Array, target: Array, drift: Array | None = None) -> Array:
+def position_error(topology: Topology, position: Array, target: Array, turn: Array | None = None) -> Array:
     """Target minus position, [n]; for spherical joints with several axes, twice the vector part of the rotation left.
 
-    A ``drift`` [L, 3] of the joint frames is part of the rotation, not of its target.
+    A ``turn`` of the joint frames, quaternions [4, B-1], is part of the rotation, not of its target.
     """
     error = target - position
     if not topology.has_spherical:
         return error
     wanted, now = (spatial.quaternion_exp(by_body(topology, x)) for x in (target, position))
-    if drift is not None:
-        now = spatial.quaternion_product(drift_by_body(topology, drift), now)
+    if turn is not None:
+        now = spatial.quaternion_product(turn, now)
     product = spatial.quaternion_product(spatial.conjugate(wanted), now)
     product = jnp.where(product[3] < 0, -product, product)
     several = jnp.asarray(topology.dof_is_one_of_several)

@@ -1,24 +1,39 @@
-"""One step by PhysX's articulation solver."""
+"""One step by PhysX's articulation solver: ``solver="pgs"`` and ``"tgs"`` of :func:`artix.step`."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from artix.contact.ground import Ground
 from artix.kinematics.links import link_frames, link_velocities
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
+from artix.physx.solver.contact_checks import check_rigid, held_by
+from artix.physx.solver.contact_report import contact_report, contact_wrenches
+from artix.physx.solver.contact_rows import ContactRows, Touching, contact_rows
+from artix.physx.solver.friction_anchors import Anchored, FrictionAnchors, kept
+from artix.physx.solver.gauss_seidel import tendon_wrenches
+from artix.physx.solver.iterations import Solution, iterate
+from artix.physx.solver.joint_drift import with_joint_drift
+from artix.physx.solver.positions import Configuration, to_state, with_drift_of
+from artix.physx.solver.rows import constraint_rows
+from artix.physx.solver.unconstrained import (
+    Unconstrained,
+    clamp_joint_velocities,
+    unconstrained_velocities,
+)
 from artix.simulation.common.control import Control, commands_of
-from artix.simulation.common.joint_drift import with_joint_drift
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.link_forces import gravity_and_loads, link_resistance
 from artix.simulation.common.loop_closures import loop_closures, loop_wrenches
 from artix.simulation.common.momentum_end import momentum_of, restore_momentum, with_momentum
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import StepReport, all_finite, residual_of
+from artix.simulation.common.solvers import register_solver
 from artix.simulation.common.step_start import (
     StepStart,
     evaluate_step_start,
@@ -27,18 +42,6 @@ from artix.simulation.common.step_start import (
     link_motion,
     response,
     world_inertias,
-)
-from artix.simulation.projected.contact_report import contact_report, contact_wrenches
-from artix.simulation.projected.contact_rows import ContactRows, Touching, contact_rows
-from artix.simulation.projected.friction_anchors import Anchored, FrictionAnchors, kept
-from artix.simulation.projected.gauss_seidel import tendon_wrenches
-from artix.simulation.projected.iterations import Solution, iterate
-from artix.simulation.projected.positions import Configuration, to_state, with_drift_of
-from artix.simulation.projected.rows import constraint_rows
-from artix.simulation.projected.unconstrained import (
-    Unconstrained,
-    clamp_joint_velocities,
-    unconstrained_velocities,
 )
 
 Array = jax.Array
@@ -73,11 +76,12 @@ def physx_step(
       control: forces and targets.
       dt: length of the step [s].
       options: the solver and the numbers of sweeps.
-      drift: drifts of its joints, [L, 3]; see :func:`artix.simulation.step_with_joint_drift`.
+      drift: drifts of its joints, [L, 3]; see :func:`artix.step_with_joint_drift`.
       touching: its contacts with the ground.
     """
     state = clamp_joint_velocities(articulation, state)
-    at_start = evaluate_step_start(articulation, state, drift)
+    placed = articulation if drift is None else with_joint_drift(articulation, drift)
+    at_start = evaluate_step_start(placed, state)
     base = at_start.topology.num_base_dofs
     velocity = generalized_velocity(articulation, state)
     motion = link_motion(at_start, velocity)
@@ -95,14 +99,14 @@ def physx_step(
     free = _corrected(at_start, free)
     loops = None
     if has_loop_joints(at_start.topology):
-        loops = loop_closures(articulation if drift is None else with_joint_drift(articulation, drift), state)
+        loops = loop_closures(placed, state)
     contacts: ContactRows | None = None
     anchors: list[Anchored] = []
     found_at = free.velocity[:0]
     if touching is not None:
         contacts, anchors, found_at = contact_rows(articulation, at_start, touching, free.motion, dt, options)
-    rows = constraint_rows(articulation, at_start, loops, state.joint_position, free.motion, commands, contacts)
-    solution = iterate(articulation, state, at_start, rows, free, late, dt, options)
+    rows = constraint_rows(articulation, at_start, loops, state.joint_position, free.motion, commands, contacts, drift)
+    solution = iterate(articulation, state, at_start, rows, free, late, dt, options, keeps_drift=drift is not None)
     configuration = _within_limits(articulation, solution.configuration)
     end = to_state(articulation, at_start.topology, configuration, state)
     drifted = articulation
@@ -176,3 +180,33 @@ def _end(
     center = jnp.sum(at_start.mass[:, None] * at_start.center, axis=0)[:, None] / jnp.sum(at_start.mass)
     end = with_momentum(articulation, end, center, travelled, target, carried, dt, magnitude_only=True)
     return end, link_velocities(articulation, end)
+
+
+class _PhysxSolver:
+    """What :func:`artix.step` calls."""
+
+    memory = FrictionAnchors
+
+    def check(self, articulation: Articulation, ground: Ground, options: SolverOptions) -> None:
+        """Refuses compliant contacts."""
+        check_rigid(articulation, ground, options)
+
+    def step(
+        self,
+        articulation: Articulation,
+        state: State,
+        memory: Any,
+        control: Control,
+        dt: Array,
+        options: SolverOptions,
+        ground: Ground | None,
+    ) -> tuple[State, Any, StepReport]:
+        """One substep, whose memory is friction anchors."""
+        touching = held_by(articulation, state, ground, memory)
+        outcome = physx_step(articulation, state, control, dt, options, touching=touching)
+        remembered = memory if memory is None or touching is None else outcome.anchors
+        return outcome.state, remembered, outcome.report
+
+
+register_solver("pgs", _PhysxSolver())
+register_solver("tgs", _PhysxSolver())

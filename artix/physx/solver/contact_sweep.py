@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.physx.solver.contact_rows import ContactRows, NormalRow
 from artix.simulation.common.sweep import Sweep
-from artix.simulation.projected.contact_rows import ContactRows, NormalRow
 
 Array = jax.Array
 

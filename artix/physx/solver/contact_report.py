@@ -8,11 +8,11 @@ import numpy as np
 
 from artix.math import spatial
 from artix.math.arrays import matmul, square_root
+from artix.physx.solver.contact_rows import ContactRows, Touching
+from artix.physx.solver.contact_sweep import ContactImpulses
+from artix.physx.solver.friction_anchors import pair_of_contacts
 from artix.simulation.common.report import ContactReport
 from artix.simulation.common.step_start import StepStart
-from artix.simulation.projected.contact_rows import ContactRows, Touching
-from artix.simulation.projected.contact_sweep import ContactImpulses
-from artix.simulation.projected.friction_anchors import pair_of_contacts
 
 Array = jax.Array
 

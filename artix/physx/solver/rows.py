@@ -7,6 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.model.articulation import Articulation
+from artix.physx.solver.contact_rows import ContactRows, mobility_softness
+from artix.physx.solver.dof_laws import LimitRow
+from artix.physx.solver.gauss_seidel import DofRow, Rows
+from artix.physx.solver.joint_drift import drift_by_body
+from artix.physx.solver.loop_rows import loop_rows
 from artix.simulation.common.control import Commands, position_error, room
 from artix.simulation.common.drives import DriveRow
 from artix.simulation.common.fixed_tendons import fixed_tendon_rows
@@ -14,10 +19,6 @@ from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.mimic import mimic_rows
 from artix.simulation.common.spatial_tendons import spatial_tendon_rows
 from artix.simulation.common.step_start import StepStart, axis_row
-from artix.simulation.projected.contact_rows import ContactRows, mobility_softness
-from artix.simulation.projected.dof_laws import LimitRow
-from artix.simulation.projected.gauss_seidel import DofRow, Rows
-from artix.simulation.projected.loop_rows import loop_rows
 
 Array = jax.Array
 
@@ -30,27 +31,37 @@ def constraint_rows(
     motion: Array,
     commands: Commands,
     contacts: ContactRows | None,
+    drift: Array | None,
 ) -> Rows:
-    """All rows at the start of the step; ``motion`` [L, 6] is the links' velocity before any impulse."""
+    """All rows at the start of the step.
+
+    ``motion`` [L, 6] is the links' velocity before any impulse, ``drift`` [L, 3] that of their joints if it is kept.
+    """
     a, t = articulation, at_start.topology
     return Rows(
         loops=None if loops is None else loop_rows(a, at_start, loops),
         spatial_tendons=spatial_tendon_rows(a, at_start, motion) if t.spatial_tendons else None,
         fixed_tendons=fixed_tendon_rows(a, at_start, joint_position, motion) if t.fixed_tendons else None,
         mimics=mimic_rows(a.mimic, at_start, joint_position) if t.mimic_dofs else None,
-        dofs=_dof_rows(a, at_start, joint_position, motion, commands),
+        dofs=_dof_rows(a, at_start, joint_position, motion, commands, drift),
         contacts=contacts,
     )
 
 
 def _dof_rows(
-    articulation: Articulation, at_start: StepStart, joint_position: Array, motion: Array, commands: Commands
+    articulation: Articulation,
+    at_start: StepStart,
+    joint_position: Array,
+    motion: Array,
+    commands: Commands,
+    drift: Array | None,
 ) -> DofRow:
     """The rows of all DOFs in the order of the sweep."""
     topology = at_start.topology
     base, n = topology.num_base_dofs, topology.num_dofs
     response = jnp.diagonal(at_start.inverse_mass)[base:]
     softened = 1 / (response + _constraint_force_mixing(articulation, at_start))
+    turn = None if drift is None else drift_by_body(topology, drift)
     rows = DofRow(
         place=base + jnp.arange(n),
         free_velocity=_relative_velocity(at_start, motion),
@@ -59,7 +70,7 @@ def _dof_rows(
         drive=DriveRow(
             drive=articulation.drive,
             envelope=articulation.envelope,
-            position_error=position_error(topology, joint_position, commands.target_position, at_start.drift),
+            position_error=position_error(topology, joint_position, commands.target_position, turn),
             target_velocity=commands.target_velocity,
             response=response,
             softened=softened,

@@ -16,7 +16,7 @@ from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
-from artix.simulation.common.joint_drift import drift_by_link, with_joint_drift
+from artix.physx.solver.joint_drift import drift_by_link, with_joint_drift
 from artix.simulation.common.step_start import StepStart
 
 Array = jax.Array

@@ -1,4 +1,4 @@
-"""Refuses ground contacts that ``"pgs"`` and ``"tgs"`` do not support."""
+"""The contacts of a step: finds them, and refuses those that ``"pgs"`` and ``"tgs"`` do not support."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import jax
 import numpy as np
 
 from artix.contact.ground import Ground
-from artix.contact.ground_contacts import GroundContacts
+from artix.contact.ground_contacts import GroundContacts, contacts_with_ground
 from artix.contact.plane import Plane
-from artix.model.articulation import Articulation
+from artix.kinematics.solve import kinematics
+from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.geometry import GeometryType
+from artix.physx.solver.contact_rows import Touching
+from artix.physx.solver.friction_anchors import FrictionAnchors, patches_of
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.projected.friction_anchors import FrictionAnchors, patches_of
 
 _SHAPES = (GeometryType.SPHERE, GeometryType.CAPSULE, GeometryType.BOX)
 
 
 def check_rigid(articulation: Articulation, ground: Ground, options: SolverOptions) -> None:
     """Raises ``ValueError`` for compliant shapes or surfaces, if their numbers are not traced."""
-    if options.solver not in ("pgs", "tgs"):
-        return
     every = {f"ground.surfaces[{k}]": surface.stiffness for k, surface in enumerate(ground.surfaces)}
     every["articulation.geometry"] = articulation.geometry.stiffness
     for where, stiffness in every.items():
@@ -54,3 +54,15 @@ def check_solvable(
         check_vector(
             "memory.on_link", anchors.on_link, (pairs, 2, 3), articulation.dtype, "P pairs of shape and surface"
         )
+
+
+def held_by(
+    articulation: Articulation, state: State, ground: Ground | None, anchors: FrictionAnchors | None
+) -> Touching | None:
+    """The contacts with the ground at the start of a step."""
+    if ground is None:
+        return None
+    kin = kinematics(articulation, state)
+    found = contacts_with_ground(articulation, kin, ground)
+    check_solvable(articulation, ground, found, anchors)
+    return Touching(found, ground, kin.reference, anchors)

@@ -1,7 +1,7 @@
 """Contacts with the ground as rows of Gauss-Seidel sweeps, by PhysX's law.
 
 Every pair of a shape and a surface has one normal row per contact, and two tangential rows for each of its two friction
-anchors; see :mod:`artix.simulation.projected.friction_anchors`.
+anchors; see :mod:`artix.physx.solver.friction_anchors`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from artix.contact.ground_contacts import GroundContacts
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
-from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.step_start import StepStart, point_row
-from artix.simulation.projected.friction_anchors import (
+from artix.physx.solver.friction_anchors import (
     Anchored,
     FrictionAnchors,
     Patch,
@@ -30,7 +28,9 @@ from artix.simulation.projected.friction_anchors import (
     patches_of,
     present,
 )
-from artix.simulation.projected.manifolds import manifolds
+from artix.physx.solver.manifolds import manifolds
+from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.step_start import StepStart, point_row
 
 Array = jax.Array
 

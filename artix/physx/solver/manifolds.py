@@ -17,8 +17,8 @@ from artix.kinematics.bodies import Placement
 from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
+from artix.physx.solver.friction_anchors import pair_of_contacts
 from artix.simulation.common.step_start import StepStart
-from artix.simulation.projected.friction_anchors import pair_of_contacts
 
 Array = jax.Array
 

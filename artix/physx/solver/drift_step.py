@@ -7,10 +7,10 @@ import jax
 from artix.evaluation.quantity import one_operation, quantity
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_type
+from artix.physx.solver.step import physx_step
 from artix.simulation.common.control import Control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import StepReport
-from artix.simulation.projected.step import physx_step
 from artix.simulation.step import checked_control, in_parts
 
 Array = jax.Array

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
+from artix.physx.solver.dof_laws import limit_impulses
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
 from artix.simulation.common.step_start import StepStart
 from artix.simulation.common.sweep import Sweep
-from artix.simulation.projected.dof_laws import limit_impulses
 
 Array = jax.Array
 
