@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.physx.solver.contact_rows import ContactRows, NormalRow
-from artix.simulation.common.sweep import Sweep
+from artix.physx.solver.dof_laws import Sweep
 
 Array = jax.Array
 

@@ -16,20 +16,26 @@ from artix.math.arrays import joined
 from artix.model.topology import Topology
 from artix.physx.solver.contact_rows import ContactRows
 from artix.physx.solver.contact_sweep import ContactImpulses, no_contact_impulses, solve_pair, travel
+from artix.physx.solver.couplings import (
+    FixedTendonRow,
+    LoopRow,
+    MimicRow,
+    SpatialTendonRow,
+    fixed_tendon_impulses,
+    loop_impulses,
+    mimic_impulse,
+    spatial_tendon_impulses,
+)
 from artix.physx.solver.dof_laws import (
     LimitRow,
+    Sweep,
     drive_impulse,
     friction_impulse,
     limit_impulses,
     velocity_limit_impulse,
 )
-from artix.physx.solver.loop_rows import LoopRow, loop_impulses
 from artix.simulation.common.drives import DriveRow, within_envelope
-from artix.simulation.common.fixed_tendons import FixedTendonRow, fixed_tendon_impulses
-from artix.simulation.common.mimic import MimicRow, mimic_impulse
-from artix.simulation.common.spatial_tendons import SpatialTendonRow, spatial_tendon_impulses
 from artix.simulation.common.step_start import HIGHEST
-from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
 

@@ -11,6 +11,7 @@ from artix.evaluation.devices import scan
 from artix.kinematics.bodies import Placement
 from artix.kinematics.links import link_poses
 from artix.model.articulation import Articulation, State
+from artix.physx.solver.dof_laws import Sweep
 from artix.physx.solver.gauss_seidel import (
     Progress,
     Rows,
@@ -25,7 +26,6 @@ from artix.physx.solver.unconstrained import Unconstrained
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.spatial_tendons import path_lengths
 from artix.simulation.common.step_start import StepStart, link_motion
-from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
 

@@ -8,16 +8,13 @@ import numpy as np
 
 from artix.model.articulation import Articulation
 from artix.physx.solver.contact_rows import ContactRows, mobility_softness
+from artix.physx.solver.couplings import fixed_tendon_rows, loop_rows, mimic_rows, spatial_tendon_rows
 from artix.physx.solver.dof_laws import LimitRow
 from artix.physx.solver.gauss_seidel import DofRow, Rows
 from artix.physx.solver.joint_drift import drift_by_body
-from artix.physx.solver.loop_rows import loop_rows
 from artix.simulation.common.control import Commands, position_error, room
 from artix.simulation.common.drives import DriveRow
-from artix.simulation.common.fixed_tendons import fixed_tendon_rows
 from artix.simulation.common.loop_closures import LoopClosures
-from artix.simulation.common.mimic import mimic_rows
-from artix.simulation.common.spatial_tendons import spatial_tendon_rows
 from artix.simulation.common.step_start import StepStart, axis_row
 
 Array = jax.Array
