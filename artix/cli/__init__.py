@@ -179,7 +179,8 @@ def _add_reading_options(command: argparse.ArgumentParser) -> None:
 def _add_checking_options(command: argparse.ArgumentParser) -> None:
     root_help = "path of the articulation root prim, for a USD stage with several (default: the only one)"
     command.add_argument("--root", help=root_help)
-    command.add_argument("--skip", nargs="+", metavar="KIND", help="MJCF elements to ignore, such as actuator, or all")
+    skip_help = "what --strict leaves out of an MJCF, such as actuator, or all"
+    command.add_argument("--skip", nargs="+", metavar="KIND", help=skip_help)
     command.add_argument("--repair", nargs="+", metavar="KIND", help="what to repair: inertia, or mimic in a URDF")
     strict_help = "reject what is otherwise read with a warning that says how, such as impossible inertias"
     command.add_argument("--strict", action="store_true", default=None, help=strict_help)

@@ -74,7 +74,7 @@ def contact_points(articulation: Articulation, kin: Kinematics, links: np.ndarra
 
 
 def contact_jacobian(
-    articulation: Articulation, kin: Kinematics, links: np.ndarray | Array, point: Array, frames: Array
+    articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array, frames: Array
 ) -> Array:
     """Jacobians of points of links along the axes of frames.
 

@@ -157,7 +157,7 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
     wrenches = jnp.moveaxis(jnp.concatenate([force, torque]), -1, 1).reshape(6, -1)
     motions = generalized_motions(articulation, kin)
     powers = matmul(motions.T, wrenches)
-    moves = tree.dof_moves_link.astype(powers.dtype)
+    moves = jnp.asarray(tree.dof_moves_link, powers.dtype)
     moves = jnp.concatenate([jnp.ones_like(moves, shape=(tree.num_base_dofs, tree.num_links)), moves])
     return (powers.reshape(tree.nv, tree.num_links, 10) * moves[..., None]).reshape(tree.nv, 10 * tree.num_links)
 

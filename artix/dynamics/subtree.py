@@ -167,7 +167,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
     weight = jnp.where(jnp.sum(weight) > 0, weight, jnp.zeros_like(weight).at[top].set(1))
     weight = weight / jnp.sum(weight)
     # The fraction of the subtree's mass that each DOF moves, and the first moment of that fraction.
-    moved = tree.dof_moves_link.astype(weight.dtype)
+    moved = jnp.asarray(tree.dof_moves_link, weight.dtype)
     moved = jnp.concatenate([jnp.ones_like(moved, shape=(tree.num_base_dofs, tree.num_links)), moved]) * weight[None]
     moment = matmul(link_centers(articulation, kin), moved.T)
     return jnp.sum(moved, axis=1)[None] * motions[:3] + spatial.cross(motions[3:], moment)

@@ -260,8 +260,8 @@ def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Pr
         transposed, linear, used = program.transposes
         return _transpose(transposed, key, tuple(linear[index] for index in indices), used)
     if program.pads is not None:
-        inner, arguments, results = program.pads
-        return _padded(inner.select(indices), key, arguments, tuple(results[index] for index in indices))
+        inner, argument_axes, result_axes = program.pads
+        return _padded(inner.select(indices), key, argument_axes, tuple(result_axes[index] for index in indices))
 
     def selected() -> ClosedJaxpr:
         whole = program.jaxpr

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
@@ -16,7 +17,8 @@ from artix.evaluation.compilation import gpu_kernels_are_on, kernels_are_on
 from artix.evaluation.operation import evaluate
 from artix.evaluation.program import Program, is_tracing, trace
 from artix.evaluation.signature import program_key, read_signature, signature_of, write_signature
-from artix.model.articulation import Articulation
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_known_state
 from artix.model.scene import Scene
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -89,6 +91,11 @@ def quantity(function: _Function) -> _Function:
       function: a function of pytrees whose results are arrays; the only errors it raises concern shapes and dtypes.
         Its arguments cannot be random keys.
 
+    Raises:
+      ValueError: from the decorated function, an argument is a :class:`~artix.State` whose values are known, and it has
+        a number that is not finite or a quaternion not of length 1. Within ``jax.jit``, ``jax.vmap`` and ``jax.grad``
+        values are not known, and what follows from a NaN is NaN.
+
     Examples:
       >>> @artix.quantity
       ... def height(articulation, state):
@@ -103,7 +110,10 @@ def quantity(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        call = None if is_tracing() else call_of(function, *args, **kwargs)
+        if is_tracing():
+            return function(*args, **kwargs)
+        _check_states(function, args, kwargs)
+        call = call_of(function, *args, **kwargs)
         if call is None:
             return function(*args, **kwargs)
         return jax.tree.unflatten(call.structure, evaluate(call.program, call.operands))
@@ -112,6 +122,28 @@ def quantity(function: _Function) -> _Function:
     return cast(_Function, wrapper)
 
 
+def _check_states(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuses states that are known, and are not finite or have no unit quaternion."""
+    for index, value in enumerate((*args, *kwargs.values())):
+        if type(value) is State:
+            names = _parameter_names(function)
+            name = [*kwargs][index - len(args)] if index >= len(args) else names[min(index, len(names) - 1)]
+            check_known_state(name, value, any_length=hasattr(function, _ANY_QUATERNION))
+
+
+@functools.cache
+def _parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+def any_quaternion(function: _Function) -> _Function:
+    """Marks a function of states whose quaternions may have any length but zero; :func:`quantity` comes after it."""
+    setattr(function, _ANY_QUATERNION, True)
+    return function
+
+
+#: The attribute that marks functions of quaternions of any length.
+_ANY_QUATERNION = "takes_any_quaternion"
 #: The attribute under which a decorated function keeps the original.
 _INNER = "function_of_quantity"
 #: The attribute that marks functions as one operation.

@@ -162,7 +162,8 @@ def joined_ranges(members: Sequence[Articulation], index: np.ndarray, width: int
     for member in members:
         ranges, extra = ranges_of(member), (0, width - member.topology.num_dofs)
         xp: Any = jnp if have_tracers(ranges) else np
-        different.append(Ranges(*(xp.pad(x, extra) for x in ranges[:3]), ranges.root_is_free))
+        lower, upper, spread = (xp.pad(x, extra) for x in ranges[:3])
+        different.append(Ranges(lower, upper, spread, ranges.root_is_free))
     return jax.tree.map(functools.partial(members_of, index), *different)
 
 

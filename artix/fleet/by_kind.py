@@ -83,10 +83,11 @@ def _without_partial(function: Function, options: Mapping[str, Any]) -> tuple[Fu
     Other processes find kernels of artix's own functions on disk, and those that take arrays by keyword, too.
     """
     while isinstance(function, partial) and not function.args:
-        leaves = jax.tree.leaves(function.keywords)
+        keywords = function.keywords
+        leaves = jax.tree.leaves(keywords)
         if have_tracers(leaves) or not all(is_array(leaf) or isinstance(leaf, Hashable) for leaf in leaves):
             break
-        function, options = function.func, {**function.keywords, **options}
+        function, options = function.func, {**keywords, **options}
     return function, options
 
 

@@ -286,7 +286,8 @@ class Fleet:
         """The parameters of each kind, every leaf with a leading axis of the members that :attr:`kinds` lists."""
         batches = []
         for kind in kinds_of(self._different, self._index):
-            leaves, structure = jax.tree.flatten(kind.articulation)
+            leaves = jax.tree.leaves(kind.articulation)
+            structure: Any = jax.tree.structure(kind.articulation)
             rows = np.zeros(len(kind.members), int)
             pairs = zip(leaves, kind.differs, strict=True)
             batches.append(structure.unflatten([leaf if flag else members_of(rows, leaf) for leaf, flag in pairs]))

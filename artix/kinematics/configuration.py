@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.evaluation.quantity import one_operation, quantity
+from artix.evaluation.quantity import any_quaternion, one_operation, quantity
 from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial
 from artix.math.arrays import masked_sum, square_root
@@ -18,15 +18,18 @@ from artix.model.topology import Topology
 
 Array = jax.Array
 
+#: Angles this far apart are the same where they are a circle [rad], as in PhysX.
+CIRCUMFERENCE = 4 * np.pi
+
 
 @quantity
 def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
     """Moves the configuration along a tangent vector, the ``(+)`` of the manifold; velocities are kept.
 
     The root's centre of mass moves by the linear part and the root rotates by ``exp`` of the angular part, both in
-    world axes. Revolute and prismatic positions add (angles of wrapped joints stay within [-2 pi, 2 pi] by steps of
-    4 pi, as in PhysX). A spherical joint rotates by ``exp`` of its part in the child joint frame. Mirrors Pinocchio's
-    ``integrate`` in artix's tangent space.
+    world axes. Revolute and prismatic positions add, and count turns; only the angles of wheels, whose turns nothing
+    counts, stay within [-2 pi, 2 pi] by steps of 4 pi (see *Angles* in the conventions). A spherical joint rotates by
+    ``exp`` of its part in the child joint frame. Mirrors Pinocchio's ``integrate`` in artix's tangent space.
 
     Args:
       articulation: the articulation.
@@ -40,7 +43,7 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t.
+    Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t, but for spherical joints of two axes.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")  # floating: six more numbers than joints
@@ -52,10 +55,16 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
       >>> print(jnp.allclose(artix.difference(robot, state, moved), step, atol=1e-5))
       True
     """
+    end = move(articulation, state, dnu)
+    return end.replace(joint_position=wrap_angles(articulation, end.joint_position))
+
+
+def move(articulation: Articulation, state: State, dnu: Array) -> State:
+    """The same as :func:`integrate`, but no angle is wrapped: the new positions are near the old ones."""
     check_state(articulation, state)
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
-    q = wrap_angles(tree, state.joint_position + dnu[base:])
+    q = state.joint_position + dnu[base:]
     if tree.has_spherical:
         start = spatial.quaternion_exp(by_body(tree, state.joint_position))
         turn = spatial.quaternion_exp(by_body(tree, dnu[base:]))
@@ -78,7 +87,8 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
 def difference(articulation: Articulation, start: State, end: State) -> Array:
     """The shortest tangent vector that moves one configuration to another, the ``(-)`` of the manifold.
 
-    Angles of wrapped joints that differ by 4 pi are the same, so that this is at most 2 pi for them.
+    Angles of wheels that differ by 4 pi are the same, so that this is at most 2 pi for them. Other angles count turns,
+    and subtract (see *Angles* in the conventions).
 
     Args:
       articulation: the articulation.
@@ -93,7 +103,8 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations of less than a half turn.
+    Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations of less than a half turn, but for spherical
+    joints of two axes.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -105,7 +116,7 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     check_state(articulation, start)
     check_state(articulation, end)
     tree = articulation.topology
-    joints = wrap_angles(tree, end.joint_position - start.joint_position)
+    joints = wrap_angles(articulation, end.joint_position - start.joint_position)
     if tree.has_spherical:
         first, last = (spatial.quaternion_exp(by_body(tree, s.joint_position)) for s in (start, end))
         vector = spatial.quaternion_log(spatial.quaternion_product(spatial.conjugate(first), last))
@@ -220,11 +231,12 @@ def distance(articulation: Articulation, start: State, end: State) -> Array:
 
 
 @quantity
+@any_quaternion
 def normalize(articulation: Articulation, state: State) -> State:
     """The same configuration in normal form, Pinocchio's ``normalize``.
 
     The root's quaternion gets unit length, rotation vectors of spherical joints with three free axes get a length of at
-    most pi, and wrapped angles return to [-2 pi, 2 pi]. Velocities are kept.
+    most pi, and angles of wheels, whose turns nothing counts, return to [-2 pi, 2 pi]. Velocities are kept.
 
     Args:
       articulation: the articulation.
@@ -246,7 +258,7 @@ def normalize(articulation: Articulation, state: State) -> State:
     """
     check_state(articulation, state)
     tree, root = articulation.topology, state.root_pose
-    q = wrap_angles(tree, state.joint_position)
+    q = wrap_angles(articulation, state.joint_position)
     if tree.has_spherical:
         shortest = spatial.quaternion_log(spatial.quaternion_exp(by_body(tree, q)))
         q = jnp.where(_in_full_rotation(tree), where_spherical(tree, shortest, q), q)
@@ -281,6 +293,7 @@ def is_normalized(articulation: Articulation, state: State, tolerance: float = 1
 
 
 @quantity
+@any_quaternion
 def is_same_configuration(articulation: Articulation, start: State, end: State, tolerance: float = 1e-6) -> Array:
     """Whether no entry of :func:`difference` exceeds ``tolerance``, Pinocchio's ``isSameConfiguration``.
 
@@ -315,10 +328,20 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
     return jnp.all(jnp.abs(changes) <= tolerance)
 
 
-def wrap_angles(tree: Topology, q: Array) -> Array:
-    """Brings the wrapped angles among positions [n] back into [-2 pi, 2 pi] by steps of 4 pi, as PhysX does."""
-    span = 4 * jnp.pi
-    return jnp.where(tree.dof_wraps, q - span * jnp.round(q / span), q)
+def wrap_angles(articulation: Articulation, q: Array) -> Array:
+    """Brings the positions [n] of wheels back into [-2 pi, 2 pi] by steps of 4 pi, as PhysX does.
+
+    A wheel is a joint of type ``REVOLUTE`` whose turns nothing counts: it has no drive stiffness, no
+    limit, no mimic joint and no fixed tendon. All other positions count turns and stay as they are.
+    Without wrapping, the angle of a wheel would lose its digits in float32.
+    """
+    wraps = articulation.topology.dof_wraps
+    if not np.any(wraps):
+        return q
+    lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
+    is_read = (articulation.drive.stiffness != 0) | jnp.isfinite(lower) | jnp.isfinite(upper)
+    wrapped = q - CIRCUMFERENCE * jnp.round(q / CIRCUMFERENCE)
+    return jnp.where(jnp.asarray(wraps) & ~is_read, wrapped, q)
 
 
 def _in_full_rotation(tree: Topology) -> np.ndarray:

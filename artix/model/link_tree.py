@@ -151,8 +151,14 @@ class LinkTree:
 
     @cached_property
     def dof_wraps(self) -> np.ndarray:
-        """Whether each DOF is an angle that ``integrate`` keeps within [-2 pi, 2 pi], shape [n]."""
-        return read_only([self.joint_types[link] is JointType.REVOLUTE for link in self.dof_link], bool)
+        """Whether each DOF is an angle of a wheel, a circle of 4 pi, if it has no stiffness and no limit, shape [n].
+
+        Mimic joints and fixed tendons count the turns of the joints that they couple.
+        """
+        wheels = np.array([self.joint_types[link] is JointType.REVOLUTE for link in self.dof_link], bool)
+        wheels[[dof for pair in self.mimic_dofs for dof in pair]] = False
+        wheels[[dof for tendon in self.fixed_tendons for dof in tendon.dofs]] = False
+        return read_only(wheels, bool)
 
     @cached_property
     def dof_parent_link(self) -> np.ndarray:

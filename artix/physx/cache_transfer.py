@@ -159,7 +159,7 @@ def apply_cache(
         if flag not in Flag.ROOT_TRANSFORM | Flag.POSITION:
             moves.append(jnp.any((value - before if flag in _TARGETS else value) != 0))
     if Flag.ROOT_TRANSFORM in flags:
-        check_quaternion("cache.root_link_data.transform", cache.root_link_data.transform)
+        check_quaternion("cache.root_link_data.transform", cache.root_link_data.transform, any_length=True)
     return wake_if(changed, jnp.asarray(autowake) | jnp.any(jnp.array(moves, bool)))
 
 

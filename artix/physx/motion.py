@@ -67,7 +67,7 @@ def set_root_global_pose(
       The simulation with the root at this pose.
 
     Raises:
-      ValueError: the pose has the wrong shape, or is known and has a quaternion of length zero.
+      ValueError: the pose has the wrong shape, or is known and has a quaternion not of length 1.
       TypeError: it has another dtype than the articulation.
 
     Examples:

@@ -12,7 +12,7 @@ from artix.kinematics.velocities import generalized_velocity
 from artix.math import struct
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_quaternion, check_state, check_vector
+from artix.model.checks import check_known_state, check_state, check_vector
 from artix.model.states import neutral_state
 from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, is_sleeping, sleep_after_step, wake_up, woken_by
 from artix.simulation.common.control import Control
@@ -110,7 +110,8 @@ def create_simulation(
       The simulation; its thresholds and its wake counter have PhysX's defaults.
 
     Raises:
-      ValueError: an array of the state has the wrong shape, or its quaternion is known and has length zero.
+      ValueError: an array of the state has the wrong shape, or it is known and has a number that is not finite or a
+        quaternion not of length 1.
       TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
@@ -123,7 +124,7 @@ def create_simulation(
     tree, dtype = articulation.topology, articulation.dtype
     state = neutral_state(articulation) if state is None else state
     check_state(articulation, state)
-    check_quaternion("state.root_pose", state.root_pose)
+    check_known_state("state", state)
     links, dofs = jnp.zeros((tree.num_links, 6), dtype), jnp.zeros(tree.num_dofs, dtype)
     drive = articulation.drive
     return ArticulationSimulation(

@@ -12,15 +12,15 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.forward import forward_dynamics
-from artix.evaluation import quantity
 from artix.evaluation.devices import scan
+from artix.evaluation.quantity import any_quaternion, quantity
 from artix.kinematics.configuration import integrate
 from artix.kinematics.velocities import generalized_velocity, joint_rate_from_velocity
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
-from artix.simulation.common.control import Control, check_control, commands_of, position_error
+from artix.simulation.common.control import Control, check_control, check_known_control, commands_of, position_error
 from artix.simulation.common.options import check_tendon_law
 from artix.simulation.common.springs import coupling_springs, spring_efforts
 from artix.simulation.common.step_start import StepStart, evaluate_step_start, link_motion, momenta_about_centers
@@ -68,10 +68,12 @@ def vector_field(
     """
     articulation, control = args
     check_tendon_law(tendon_law)
+    check_known_control(control)
     return _vector_field(articulation, state, control, tendon_law)
 
 
 @quantity
+@any_quaternion
 def _vector_field(articulation: Articulation, state: State, control: Control | None, tendon_law: TendonLaw) -> State:
     control = Control() if control is None else control
     check_state(articulation, state)

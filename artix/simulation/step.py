@@ -14,7 +14,7 @@ from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_type
 from artix.model.scene import Scene
 from artix.simulation.common.contact_memory import ContactMemory
-from artix.simulation.common.control import Control, check_control, warn_of_missing_gains
+from artix.simulation.common.control import Control, check_control, check_known_control, warn_of_missing_gains
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import RolloutReport, StepReport, summarized
 from artix.simulation.common.solvers import HOMES, solver_of
@@ -58,8 +58,9 @@ def step(
       The state after the step.
 
     Raises:
-      ValueError: an array has the wrong shape; ``dt`` is negative; the solver is ``"rk4"`` and there are mimic joints,
-        loop joints or a ground; no shape can touch the ground; there are pairs of shapes and the solver is not
+      ValueError: an array has the wrong shape; a known state or control has a number that is not finite, or a
+        quaternion not of length 1; ``dt`` is negative; the solver is ``"rk4"`` and there are mimic joints, loop joints
+        or a ground; no shape can touch the ground; there are pairs of shapes and the solver is not
         ``"implicit"``; or the solver is ``"pgs"`` or ``"tgs"``, and a surface is not a plane, a shape is not a sphere,
         capsule or box, or one of them is compliant.
       TypeError: an array has another dtype than the articulation.
@@ -74,7 +75,7 @@ def step(
       True
     """
     warn_of_missing_gains(articulation, control)
-    return _step(articulation, state, control, _time(articulation, dt, options, ground), options, ground)
+    return _step(articulation, state, control, _time(articulation, control, dt, options, ground), options, ground)
 
 
 @quantity
@@ -114,7 +115,7 @@ def step_and_report(
       [ 0.    0.   -9.81] [0.9]
     """
     warn_of_missing_gains(articulation, control)
-    time = _time(articulation, dt, options, ground)
+    time = _time(articulation, control, dt, options, ground)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
     return _step_and_report(articulation, state, control, time, options, ground)
@@ -182,7 +183,7 @@ def step_with_contact_memory(
       [[0.    0.    0.049]]
     """
     warn_of_missing_gains(articulation, control)
-    time = _time(articulation, dt, options, ground)
+    time = _time(articulation, control, dt, options, ground)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no contacts: use artix.step, or solver='implicit', 'pgs' or 'tgs'")
     check_memory(memory, options)
@@ -213,7 +214,7 @@ def step_and_summary(
     ground: Ground | None,
 ) -> tuple[State, Memory | None, RolloutReport]:
     """A :func:`step_with_contact_memory`, or a :func:`step` without a memory, with what a rollout reports of it."""
-    time = _time(articulation, dt, options, ground)
+    time = _time(articulation, control, dt, options, ground)
     return _step_and_summary(articulation, state, memory, control, time, options, ground)
 
 
@@ -308,9 +309,16 @@ def in_parts(
     return end, jax.tree.map(lambda each: each[-1], reports)
 
 
-def _time(articulation: Articulation, dt: float | Array, options: SolverOptions, ground: Ground | None) -> Array:
+def _time(
+    articulation: Articulation,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions,
+    ground: Ground | None,
+) -> Array:
     """Checks what must be known outside of the program, and returns the length of the step."""
     check_type("options", options, SolverOptions)
+    check_known_control(control)
     if ground is not None:
         check_ground(ground)
         if options.solver in HOMES:

@@ -292,9 +292,11 @@ def mjcf_file(tmp_path):
 
 
 def test_info_and_check_of_an_mjcf(mjcf_file, capsys):
-    assert main(["check", mjcf_file]) == 1
-    assert '<muscle name="biceps">' in capsys.readouterr().out
-    assert main(["check", mjcf_file, "--skip", "all"]) == 0
+    assert main(["check", mjcf_file, "--strict"]) == 1
+    assert 'error: <muscle name="biceps">' in capsys.readouterr().out
+    assert main(["check", mjcf_file]) == 0
+    assert 'warning: <muscle name="biceps">: left out' in capsys.readouterr().out
+    assert main(["check", mjcf_file, "--strict", "--skip", "all"]) == 0
     assert main(["info", mjcf_file, "--skip", "actuator", "--body", "ball"]) == 0
     assert "floating base, 1 link" in capsys.readouterr().out
     assert main(["info", mjcf_file, "--skip", "actuator"]) == 1

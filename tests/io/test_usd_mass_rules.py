@@ -190,7 +190,7 @@ def has_ambiguous_axes(body: Usd.Prim) -> bool:
     if sum(attribute.HasAuthoredValue() for attribute in attributes) != 1:
         return False
     for attribute in attributes:
-        attribute.Block()
+        attribute.Clear()  # A blocked one has no value at all, and the oracle reads uninitialized memory.
     moments = np.sort(UsdPhysics.RigidBodyAPI(body).ComputeMassProperties(shape_information(body))[1])
     return bool(np.diff(moments).min() < 0.01 * moments[2])
 

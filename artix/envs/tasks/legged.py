@@ -41,9 +41,6 @@ SIGNALS = (
     *("air_time", "contact_time", "swing_peak", "terminated", "tracking_sigma", "max_foot_height", "target_height"),
 )
 
-#: Joints should stay within this fraction of their limits.
-SOFT_LIMIT = 0.95
-
 
 class LeggedRobot(NamedTuple):
     """A robot, and what a task needs to know about it."""
@@ -253,6 +250,7 @@ class LeggedVelocity(Environment):
         """The signals that reward terms can use, by name."""
         robot, state, memory = transition.articulation, transition.state, transition.memory
         velocity = artix.frame_velocity(robot, state, self.robot.imu, axes="world_aligned")
+        soft_lower, soft_upper = rewards.soft_limits(robot)
         return {
             "command": memory["command"],
             "linear_velocity": observations.linear_velocity(robot, state, self.robot.imu),
@@ -264,8 +262,8 @@ class LeggedVelocity(Environment):
             "joint_velocity": state.joint_velocity,
             "joint_force": self.joint_force(transition, transition.action),
             "default_position": self.robot.default_position,
-            "soft_lower": SOFT_LIMIT * robot.joint_lower_limit,
-            "soft_upper": SOFT_LIMIT * robot.joint_upper_limit,
+            "soft_lower": soft_lower,
+            "soft_upper": soft_upper,
             "pose_weight": self.robot.pose_weight,
             "action": transition.action,
             "last_action": memory["last_action"],

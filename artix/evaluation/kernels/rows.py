@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,7 +76,8 @@ def build_programs(
         for program, numbered in programs:
             plan = Plan(fewest_live(program), width)
             functions = Functions(plan, Rows(numbered, results_are_joined))
-            headers.append(pickle.dumps((functions.interface()._replace(state=None), plan.size)))
+            interface: Any = functions.interface()
+            headers.append(pickle.dumps((interface._replace(state=None), plan.size)))
             yield functions.texts()
 
     for number, objects in enumerate(compile_groups(texts())):

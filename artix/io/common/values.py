@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from artix.math.arrays import unmasked
 from artix.model.articulation import Articulation
@@ -54,6 +55,20 @@ def named_arrays(articulation: Articulation) -> dict[str, np.ndarray]:
         )
         for path, leaf in leaves
     }
+
+
+def shortest(numbers: npt.ArrayLike) -> np.ndarray:
+    """Numbers for a file, in float64: the fewest decimals that read back as the same numbers in their dtype.
+
+    Examples:
+      >>> from artix.io.common.values import shortest
+      >>> print(float(np.float32(0.02)), float(shortest(np.float32(0.02))))
+      0.019999999552965164 0.02
+    """
+    array = np.asarray(numbers)
+    if array.dtype == np.float64:
+        return array
+    return np.array([float(str(value)) for value in array.astype(np.float32).ravel()], float).reshape(array.shape)
 
 
 def check_values(arrays: dict[str, np.ndarray]) -> None:

@@ -16,7 +16,14 @@ from artix.io.common.diagnostics import Location, Report
 from artix.io.common.mesh_files import LFS_FIX, LFS_POINTER, is_lfs_pointer
 
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+#: A tag, the values in it, and an ampersand that begins no entity of XML.
+_TAG = re.compile(r"""<(?:[^<>"']|"[^"]*"|'[^']*')*>""")
+_QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
+_BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);)")
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
+
+#: Characters that XML does not allow.
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 #: Larger numbers are treated as mistakes: the product of a few would overflow.
 LARGEST_NUMBER = 1e30
@@ -107,7 +114,8 @@ def read_xml(path_or_text: str | Path, report: Report) -> Element | None:
 
     Args:
       path_or_text: a path, or the document itself; see :func:`is_text`.
-      report: receives an error if this is not XML or has a document type declaration.
+      report: receives an error if this is not XML or has a document type declaration, and a warning if it is XML for
+        lenient parsers only, such as those of MuJoCo and Pinocchio.
 
     Returns:
       The outermost element, ``None`` if there was an error.
@@ -128,6 +136,58 @@ def read_xml(path_or_text: str | Path, report: Report) -> Element | None:
 
 
 def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> Element | None:
+    try:
+        return _parse_strictly(data, encoding, skipped, report)
+    except expat.ExpatError as problem:
+        place = Location("XML", problem.lineno + skipped)
+        message = f"not well-formed XML ({expat.ErrorString(problem.code)})"
+    except (ValueError, LookupError) as problem:
+        report.error(Location("XML", 1 + skipped), f"unreadable encoding ({problem})", "save the file as UTF-8")
+        return None
+    mended, fix = _mended(data), "correct the XML at this line"
+    try:
+        root = None if mended is None else _parse_strictly(mended.encode("utf-8"), "utf-8", skipped, report)
+    except (expat.ExpatError, ValueError):
+        mended = root = None
+    if mended is None:
+        report.error(place, message, fix)
+    else:
+        report.warning(place, f"{message}; read as lenient parsers read it", fix)
+    return root
+
+
+def _mended(data: bytes) -> str | None:
+    """A document as well-formed XML if lenient parsers accept it; every element stays on its line.
+
+    It may have blanks before its declaration and after ``<``, none between attributes, ``--`` in comments, ``&`` and
+    ``<`` in values, and characters that XML does not allow. ``None`` if there are other faults.
+    """
+    text = NOT_XML.sub("\ufffd", data.decode("utf-8-sig", "replace"))
+    parts, at = list[str](), 0
+    while (start := text.find("<", at)) >= 0:
+        parts.append(_BARE_AMPERSAND.sub("&amp;", text[at:start]))
+        closing = {"<!--": "-->", "<?": "?>", "<![CDATA[": "]]>"}
+        opening = next((mark for mark in closing if text.startswith(mark, start)), None)
+        if opening is not None:
+            end = text.find(closing[opening], start + len(opening))
+            at = end + len(closing[opening])
+            part = text[start:at] if opening == "<![CDATA[" else "\n" * text.count("\n", start, at)
+        else:
+            tag = _TAG.match(text, start)
+            end, at = (-1, 0) if tag is None else (start, tag.end())
+            part = "" if tag is None else "<" + _QUOTED.sub(_spaced, tag[0])[1:].lstrip(" \t")
+        if end < 0:
+            return None
+        parts.append(part)
+    return "".join([*parts, text[at:]])
+
+
+def _spaced(value: re.Match[str]) -> str:
+    """An attribute's value in its quotes, escaped, and a blank after it."""
+    return _BARE_AMPERSAND.sub("&amp;", value[0]).replace("<", "&lt;") + " "
+
+
+def _parse_strictly(data: bytes, encoding: str | None, skipped: int, report: Report) -> Element | None:
     parser = expat.ParserCreate(encoding)
     outermost: list[Element] = []
     stack: list[Element] = []
@@ -153,13 +213,6 @@ def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> E
     try:
         parser.Parse(data, True)
     except _Refused:
-        return None
-    except expat.ExpatError as problem:
-        place = Location("XML", problem.lineno + skipped)
-        report.error(place, f"not well-formed XML ({expat.ErrorString(problem.code)})", "correct the XML at this line")
-        return None
-    except (ValueError, LookupError) as problem:
-        report.error(Location("XML", 1 + skipped), f"unreadable encoding ({problem})", "save the file as UTF-8")
         return None
     return outermost[0]
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from artix.io.common.diagnostics import Location, Report
 from artix.io.common.unsupported import unsupported_features, writable_topology
+from artix.io.common.values import shortest
+from artix.io.common.xml_tree import NOT_XML
 from artix.math.arrays import host_arrays
 from artix.model.articulation import Articulation
-
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class XmlWriter:
@@ -53,21 +53,20 @@ class XmlWriter:
         """A pose out of one of the articulation's arrays, [7]."""
         return np.asarray(getattr(self.articulation, field)[index], float)
 
+    def numbers(self, values: npt.ArrayLike) -> str:
+        """Numbers as by :meth:`number`, separated by spaces."""
+        return " ".join(map(self.number, np.asarray(values, float)))
+
+    def number(self, value: npt.ArrayLike) -> str:
+        """The shortest number that reads back as this one in the articulation's dtype; never ``-0.0``."""
+        dtype = np.promote_types(self.articulation.dtype, np.float32)
+        return repr(float(shortest(np.asarray(value, dtype))) + 0.0).removesuffix(".0")
+
     def _refuse_names(self) -> None:
         topology = self.topology
         names = (topology.name, *topology.link_names, *topology.joint_names, *topology.frame_names)
         for name in (*names, *(shape.name for shape in topology.geometries)):
-            if _NOT_XML.search(name):
+            if NOT_XML.search(name):
                 fix = "rename it, or write an .npz archive instead"
                 self.refuse(repr(name)[:60], "its name has characters that XML does not allow", fix)
         self.report.raise_errors()
-
-
-def numbers(values) -> str:
-    """Numbers at full precision, separated by spaces."""
-    return " ".join(number(value) for value in np.asarray(values, float))
-
-
-def number(value) -> str:
-    """A number at full precision; never ``-0.0``."""
-    return repr(float(value) + 0.0)

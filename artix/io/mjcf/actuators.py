@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -96,21 +96,40 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
 
 
 def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> Drive:
-    """The drive, or one that represents the joint's passive spring."""
+    """The drive with the joint's passive spring, if it can hold both."""
     model, place = source.model, source.place("jnt", joint)
     _refuse_nonlinear(source, place, joint, "jnt_stiffnesspoly", "jnt_springyield")
     _refuse_nonlinear(source, place, int(model.jnt_dofadr[joint]), "dof_dampingpoly")
     stiffness = 0.0 if source.disables("SPRING") else float(model.jnt_stiffness[joint])
     if stiffness == 0.0:
         return drive
-    if driven or stiffness < 0.0:
-        message = "it has a spring and a servo, but only one drive" if driven else "its stiffness is negative"
-        source.report_unsupported("spring", place, message)
+    if stiffness < 0.0:
+        source.report_unsupported("spring", place, "its stiffness is negative")
         return drive
     if model.jnt_type[joint] == BALL:
         source.report.warning(place, BALL_SPRING, "nothing, if the joint turns little: at 1 rad they differ by 4 %")
         return Drive(stiffness=stiffness)
-    return Drive(stiffness=stiffness, target=float(model.qpos_spring[model.jnt_qposadr[joint]]))
+    if drive.max_force < np.inf:
+        return drive  # The limit is not one of the spring, which becomes a tendon.
+    if driven:
+        message = "its drive combines its spring and its servo, whose target is only a part of the drive's"
+        fix = "command the target (kp target + stiffness springref) / (kp + stiffness)"
+        source.report.warning(place, message, fix)
+    rest, total = float(model.qpos_spring[model.jnt_qposadr[joint]]), drive.stiffness + stiffness
+    target = (drive.stiffness * drive.target + stiffness * rest) / total
+    return dataclasses.replace(drive, stiffness=total, target=target)
+
+
+def springs_beside_drives(
+    source: MjcfSource, options: Mapping[int, Mapping[str, Any]]
+) -> dict[int, tuple[float, float]]:
+    """Stiffness and reference position of the springs that are no part of their joint's drive, by joint."""
+    model, springs = source.model, dict[int, tuple[float, float]]()
+    for joint, option in options.items():
+        stiffness = 0.0 if source.disables("SPRING") else float(model.jnt_stiffness[joint])
+        if stiffness > 0.0 and model.jnt_type[joint] != BALL and option["drive"].max_force < np.inf:
+            springs[joint] = stiffness, float(model.qpos_spring[model.jnt_qposadr[joint]])
+    return springs
 
 
 def _refuse_nonlinear(source: MjcfSource, place: Location, index: int, *fields: str) -> None:
@@ -136,7 +155,7 @@ def _check_free_joint(source: MjcfSource, joint: int) -> None:
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
     """Adds an actuator to the entry of its joint in ``actuations``; ignores actuators of other joints."""
     model, place = source.model, source.place("actuator", actuator)
-    if _is_off(source, actuator) or not _acts_on_joint(source, actuator) or _is_plugin(source, actuator):
+    if _is_off(source, actuator) or not acts_on_joint(source, actuator) or _is_plugin(source, actuator):
         return
     joint = int(model.actuator_trnid[actuator, 0])
     if joint not in actuations:
@@ -150,7 +169,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
     actuation = actuations[joint]
     if law.is_motor:
         if law.constant:
-            source.report_unsupported("actuator", place, "it adds a constant force")
+            source.report_unsupported("actuator", place, "the constant force that it adds")
         if model.jnt_type[joint] == FREE:
             message = "a motor on a free joint is not read; it has no effect without a command"
             source.report.warning(place, message, "apply its force as wrenches on the root link")
@@ -181,7 +200,8 @@ def _is_plugin(source: MjcfSource, actuator: int) -> bool:
     return bool(source.model.actuator_plugin[actuator] >= 0)
 
 
-def _acts_on_joint(source: MjcfSource, actuator: int) -> bool:
+def acts_on_joint(source: MjcfSource, actuator: int) -> bool:
+    """Whether an actuator acts on a joint, rather than on a tendon, site or body."""
     kinds = import_mujoco().mjtTrn
     return int(source.model.actuator_trntype[actuator]) in (int(kinds.mjTRN_JOINT), int(kinds.mjTRN_JOINTINPARENT))
 
@@ -200,7 +220,7 @@ def check_transmissions(source: MjcfSource) -> None:
         if _is_plugin(source, actuator):
             source.report_unsupported("actuator", source.place("actuator", actuator), "a plugin computes its force")
             continue
-        if _acts_on_joint(source, actuator):
+        if acts_on_joint(source, actuator):
             continue
         place, kind = source.place("actuator", actuator), mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
         laws = [int(getattr(model, f"actuator_{field}")[actuator]) for field in ("dyntype", "gaintype", "biastype")]
@@ -226,11 +246,12 @@ def _law(source: MjcfSource, actuator: int) -> _Law | None:
     for field, names, known in forms:
         value = int(getattr(model, f"actuator_{field}")[actuator])
         if value not in map(int, known):
-            source.report_unsupported("actuator", place, f"{field} {names(value).name.split('_')[1].lower()}")
+            law = names(value).name.split("_")[1].lower()
+            source.report_unsupported("actuator", place, f"an actuator with {field} {law}")
             return None
     for field in ("damping", "dampingpoly", "armature", "delay"):
         if np.any(getattr(model, f"actuator_{field}", np.zeros(actuator + 1))[actuator]):
-            source.report_unsupported("actuator", place, f"its {field}")
+            source.report_unsupported("actuator", place, f"an actuator with {field}")
             return None
     gear = float(model.actuator_gear[actuator, 0])
     constant, stiffness, damping = (gear * bias[0], -(gear**2) * bias[1], -(gear**2) * bias[2]) if affine else (0, 0, 0)
@@ -249,7 +270,8 @@ def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -
         if low != -high and motor:
             _warn_of_range(source, place, "forcerange")
         elif low != -high:
-            source.report_unsupported("actuator", place, "its forcerange is not symmetric")
+            message = "its forcerange is not symmetric; artix limits the drive to the larger side in both directions"
+            source.report_unsupported("actuator", place, message, left_out=False)
         limit = max(-low, high, 0.0)
     if motor and model.actuator_ctrllimited[actuator] and not source.disables("CLAMPCTRL"):
         low, high = map(float, model.actuator_ctrlrange[actuator])
@@ -278,5 +300,6 @@ def _joint_limit(source: MjcfSource, joint: int) -> float:
         return np.inf
     low, high = map(float, model.jnt_actfrcrange[joint])
     if low != -high:
-        source.report_unsupported("limit", source.place("jnt", joint), "its actuatorfrcrange is not symmetric")
+        message = "its actuatorfrcrange is not symmetric; artix limits efforts to the larger side in both directions"
+        source.report_unsupported("limit", source.place("jnt", joint), message, left_out=False)
     return max(-low, high, 0.0)

@@ -11,7 +11,7 @@ import numpy as np
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, joint_frame
 from artix.io.common.names import Names
 from artix.io.common.poses import IDENTITY, compose, translation
-from artix.io.mjcf.source import MjcfSource
+from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.geometry import Geometry
 from artix.model.joints import Joint
 
@@ -38,6 +38,11 @@ def is_free(model: mujoco.MjModel, body: int) -> bool:
 def has_dofs(model: mujoco.MjModel, top: int) -> bool:
     """Whether anything moves in the subtree of a child of the world."""
     return bool(np.any(model.body_dofnum[np.asarray(model.body_rootid) == top]))
+
+
+def geom_type(model: mujoco.MjModel, geom: int) -> str:
+    """MuJoCo's name of a geom's type, such as ``"SPHERE"``."""
+    return import_mujoco().mjtGeom(int(model.geom_type[geom])).name[7:]
 
 
 def joints_of(model: mujoco.MjModel, body: int) -> range:
@@ -69,7 +74,7 @@ def describe_bodies(
       names: names of its bodies and joints.
       bodies: the bodies, parents first.
       root: the root body, one of ``bodies``.
-      options: further options of :class:`~artix.Joint`, by joint.
+      options: further options of :class:`~artix.Joint`, by joint; ``limits`` replace those of the model.
       shapes: named shapes, by body.
     """
     chain_names, fixed_names = Names(source.names.bodies), Names(source.names.joints)
@@ -141,7 +146,7 @@ def _joint(source: MjcfSource, number: int, options: Mapping[str, Any]) -> Joint
     merged |= {
         "parent_pose": compose(frame, zero),
         "child_pose": frame,
-        "limits": [tuple(map(float, model.jnt_range[number])) if limited else None],
+        "limits": merged.get("limits", [tuple(map(float, model.jnt_range[number])) if limited else None]),
     }
     if kind == SLIDE:
         return Joint.prismatic(TRANSLATIONS[coordinate], **merged)

@@ -10,7 +10,7 @@ import numpy as np
 
 from artix.io.common.names import Names
 from artix.io.common.poses import compose, inverse, principal_axes, rotation_matrix, translation
-from artix.io.common.xml_writer import XmlWriter, number, numbers
+from artix.io.common.xml_writer import XmlWriter
 from artix.io.mjcf.bodies import BALL_SPRING, WORLD
 from artix.model.articulation import Articulation
 from artix.model.joints import JointType
@@ -42,7 +42,7 @@ class BodyWriter(XmlWriter):
         """The document with bodies, joints and sites; incomplete if there were errors."""
         root = ET.Element("mujoco", model=self.topology.name)
         ET.SubElement(root, "compiler", angle="radian", autolimits="false")
-        ET.SubElement(root, "option", gravity=numbers(self.articulation.gravity))
+        ET.SubElement(root, "option", gravity=self.numbers(self.articulation.gravity))
         self._write_root(ET.SubElement(root, "worldbody"))
         tree = self.topology
         joints = zip(tree.joint_names, tree.link_names[1:], tree.joint_axes[1:], strict=True)
@@ -58,7 +58,11 @@ class BodyWriter(XmlWriter):
 
     def add_site(self, link: int, pose: np.ndarray, name: str) -> None:
         """Adds a site to the body of a link, -1 for the world."""
-        ET.SubElement(self._bodies[link], "site", {"name": name, **placement(pose)})
+        ET.SubElement(self._bodies[link], "site", {"name": name, **self.placement(pose)})
+
+    def placement(self, pose: np.ndarray) -> dict[str, str]:
+        """A pose as the attributes ``pos`` and ``quat``."""
+        return {"pos": self.numbers(pose[:3]), "quat": self.numbers(np.roll(pose[3:], 1))}
 
     def site_at(self, link: int, position: np.ndarray, name: str) -> str:
         """The name of a site at a point of a link: an existing frame with that name and position, or a new site."""
@@ -96,9 +100,9 @@ class BodyWriter(XmlWriter):
         name = self.topology.link_names[link]
         if name == WORLD:
             self.refuse(f"link {WORLD!r}", "MJCF reserves the name 'world' for the world", "rename the link")
-        body = ET.SubElement(around, "body", {"name": name, **placement(pose)})
+        body = ET.SubElement(around, "body", {"name": name, **self.placement(pose)})
         if compensation := 1.0 - float(self.articulation.gravity_scale[link]):
-            body.set("gravcomp", number(compensation))
+            body.set("gravcomp", self.number(compensation))
         self._bodies[link] = body
         return body
 
@@ -150,18 +154,22 @@ class BodyWriter(XmlWriter):
         first = dofs.start
         attributes = {
             "name": name,
-            "armature": number(robot.armature[first]),
-            "damping": number(robot.friction.viscous[first]),
-            "frictionloss": number(robot.friction.static[first]),
+            "armature": self.number(robot.armature[first]),
+            "damping": self.number(robot.friction.viscous[first]),
+            "frictionloss": self.number(robot.friction.static[first]),
         }
         limits = np.array([robot.joint_lower_limit[dofs], robot.joint_upper_limit[dofs]], float)
         if len(axes) == 3:
-            attributes |= {"type": "ball", "pos": numbers(frame[:3]), "stiffness": number(ball_spring(robot, dofs))}
+            attributes |= {
+                "type": "ball",
+                "pos": self.numbers(frame[:3]),
+                "stiffness": self.number(ball_spring(robot, dofs)),
+            }
             self._check_ball(name, frame, limits, dofs)
         else:
             axis = rotation_matrix(frame[3:])[:, int(axes[0]) % 3]
-            attributes |= {"type": "slide" if kind is JointType.PRISMATIC else "hinge", "axis": numbers(axis)}
-            attributes["pos"] = numbers(frame[:3] if kind is not JointType.PRISMATIC else np.zeros(3))
+            attributes |= {"type": "slide" if kind is JointType.PRISMATIC else "hinge", "axis": self.numbers(axis)}
+            attributes["pos"] = self.numbers(frame[:3] if kind is not JointType.PRISMATIC else np.zeros(3))
             attributes |= self._limits(name, *limits[:, 0])
             if kind in (JointType.REVOLUTE, JointType.SPHERICAL):
                 self.warn(
@@ -173,11 +181,10 @@ class BodyWriter(XmlWriter):
         if np.isinf(low) and np.isinf(high):
             return {}
         if low == high:
-            self.warn(f"joint {name!r}", "its limits are equal, which MJCF does not allow; they are dropped")
-            return {}
+            return {}  # MJCF does not allow equal limits; an equality holds the joint.
         if np.isinf(low) or np.isinf(high):
             self.warn(f"joint {name!r}", "MJCF limits both sides of a joint; the missing limit is written as 1e10")
-        return {"limited": "true", "range": numbers(np.clip([low, high], -1e10, 1e10))}
+        return {"limited": "true", "range": self.numbers(np.clip([low, high], -1e10, 1e10))}
 
     def _check_ball(self, name: str, frame: np.ndarray, limits: np.ndarray, dofs: slice) -> None:
         if ball_spring(self.articulation, dofs):
@@ -194,36 +201,33 @@ class BodyWriter(XmlWriter):
     def _write_inertial(self, link: int, *, moves: bool) -> None:
         name, mass = self.topology.link_names[link], float(self.articulation.link_mass[link])
         if moves and not self._carries_mass(link):
-            self.refuse(
-                f"link {name!r}", "MuJoCo requires mass and rotational inertia of moving bodies", "give it both"
-            )
+            fix = "give it both" + ("" if link else ", or read the robot with fixed_base=True if its base is fixed")
+            self.refuse(f"link {name!r}", "MuJoCo requires mass and rotational inertia of moving bodies", fix)
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         if mass == 0.0 and not np.any(inertia):
             return
         com_pose = self.pose("link_com_pose", link)
         moments, axes = principal_axes(inertia, com_pose[3:])
+        moments = np.array([float(self.number(moment)) for moment in moments])
         excess = 2.0 * moments.max() - moments.sum()
         if excess > 0.0:
             # MuJoCo refuses impossible inertias without tolerance for rounding.
-            moments[np.argsort(moments)[:2]] += 0.5 * excess + 1e-15 * moments.max()
-            message = f"its smaller moments of inertia are raised by {excess:.2g} to satisfy the triangle inequality"
-            self.warn(f"link {name!r}", message)
-        place = placement(np.concatenate([com_pose[:3], axes]))
-        inertial = {"mass": number(mass), "diaginertia": numbers(moments), **place}
+            rounding = np.finfo(np.promote_types(self.articulation.dtype, np.float32)).eps * moments.max()
+            moments[np.argsort(moments)[:2]] += 0.5 * excess + 2.0 * rounding
+            if excess > 4.0 * rounding:
+                message = "its smaller moments of inertia are raised to satisfy the triangle inequality"
+                self.warn(f"link {name!r}", message)
+        place = self.placement(np.concatenate([com_pose[:3], axes]))
+        inertial = {"mass": self.number(mass), "diaginertia": self.numbers(moments), **place}
         ET.SubElement(self._bodies[link], "inertial", inertial)
 
     def _carries_mass(self, link: int) -> bool:
-        """Whether MuJoCo accepts a link's mass and inertia, or those of a body rigidly attached to a massless link."""
+        """Whether MuJoCo accepts a link's mass and inertia, or those of a body rigidly attached to it."""
         inertia = np.asarray(self.articulation.link_inertia[link], float)
-        if float(self.articulation.link_mass[link]) > 0.0:
-            return bool(np.linalg.eigvalsh(inertia)[0] > _SMALLEST)
+        if float(self.articulation.link_mass[link]) > _SMALLEST and np.linalg.eigvalsh(inertia)[0] > _SMALLEST:
+            return True
         rigid = [child for child in self._children[link] if not self.topology.joint_axes[child]]
         return any(self._carries_mass(child) for child in rigid)
-
-
-def placement(pose: np.ndarray) -> dict[str, str]:
-    """A pose as the attributes ``pos`` and ``quat``."""
-    return {"pos": numbers(pose[:3]), "quat": numbers(np.roll(pose[3:], 1))}
 
 
 def ball_spring(articulation: Articulation, dofs: slice) -> float:

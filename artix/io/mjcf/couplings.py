@@ -55,6 +55,18 @@ class Members:
         return ancestors
 
 
+def held_joints(source: MjcfSource) -> dict[int, float]:
+    """The positions at which equalities hold single joints, by joint."""
+    model, held = source.model, dict[int, float]()
+    for equality in range(0 if source.disables("EQUALITY") else model.neq):
+        relation = _relation(source, equality)
+        if relation is not None and relation[1] < 0 and model.eq_active0[equality]:
+            joint, _, (constant, *_) = relation
+            if abs(constant) <= LARGEST_NUMBER:
+                held[joint] = float(model.qpos0[model.jnt_qposadr[joint]]) + constant
+    return held
+
+
 def add_equalities(builder: ArticulationBuilder, source: MjcfSource, members: Members) -> None:
     """Adds the equalities between members, or of members with the world; refuses those with other articulations."""
     if source.disables("EQUALITY"):
@@ -81,10 +93,10 @@ def _kind(source: MjcfSource, equality: int) -> str:
 
 
 def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]] | None:
-    """Follower, reference (-1 for none) and polynomial of an equality of two joint positions, if it is one.
+    """Follower, reference (-1 for none) and polynomial of an equality of joint positions, if it is one.
 
     The polynomial maps the displacement of the reference from its ``qpos0`` to that of the follower. A fixed tendon
-    along two joints whose length is held constant is such a relation as well.
+    along one or two joints whose length is held constant is such a relation as well.
     """
     model, kind = source.model, _kind(source, equality)
     first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
@@ -92,8 +104,10 @@ def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]]
     if kind == "joint":
         return first, second, numbers
     path = source.tendon_path(first) if kind == "tendon" and second < 0 else []
-    if len(path) != 2 or path[0][2] == 0.0 or any(what != "joint" for what, _, _ in path):
+    if not 1 <= len(path) <= 2 or path[0][2] == 0.0 or any(what != "joint" for what, _, _ in path):
         return None
+    if len(path) == 1:
+        return path[0][1], -1, [numbers[0] / path[0][2]]
     (_, follower, own), (_, reference, other) = path
     return follower, reference, [numbers[0] / own, -other / own]
 
@@ -120,14 +134,15 @@ def _add_mimic(
     """Adds an equality of two joints, and its first joint to ``followers``, the joints that follow another one."""
     model, place = source.model, source.place("eq", equality)
     follower, reference, polynomial = relation
-    if reference < 0:
-        if follower in members.joints:
-            source.report_unsupported("equality", place, "it holds one joint at a position: narrow its range instead")
-        return
-    if not _is_read(source, equality, place, [joint in members.joints for joint in (follower, reference)]):
-        return
     if not np.all(np.abs(polynomial) <= LARGEST_NUMBER):
         source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
+        return
+    if reference < 0:
+        if _is_read(source, equality, place, [follower in members.joints]):
+            message = "it holds one joint at a position, by equal limits, which are hard"
+            source.report.warning(place, message, "nothing; artix.lock_joints removes such a joint")
+        return
+    if not _is_read(source, equality, place, [joint in members.joints for joint in (follower, reference)]):
         return
     constant, slope, *higher = polynomial
     if any(higher):

@@ -6,7 +6,6 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 
-from artix.io.common.xml_writer import number
 from artix.io.mjcf.body_writer import BodyWriter, ball_spring
 from artix.model.couplings import LoopJointType
 
@@ -26,7 +25,7 @@ def write_actuators(writer: BodyWriter, root: ET.Element) -> None:
         elif np.isfinite(limit):
             motor = {"name": f"{joint}_motor{'_' + 'xyz'[axis] if is_ball else ''}", "joint": joint}
             gear = " ".join("1" if k == axis else "0" for k in range(3)) if is_ball else "1"
-            control = f"{-limit!r} {limit!r}"
+            control = writer.numbers([-limit, limit])
             ET.SubElement(section, "motor", motor | {"gear": gear, "ctrllimited": "true", "ctrlrange": control})
         if is_ball and (stiffness or damping) and not ball_spring(robot, dofs):
             writer.warn(f"joint {name!r}", "MJCF has no servo on a ball joint, only a spring towards zero")
@@ -52,17 +51,17 @@ def _write_servo(
         "name": f"{joint}_servo",
         "joint": joint,
         "gaintype": "fixed",
-        "gainprm": repr(stiffness or damping),
+        "gainprm": writer.number(stiffness or damping),
         "biastype": "affine",
-        "biasprm": f"{bias!r} {-stiffness!r} {-damping!r}",
+        "biasprm": writer.numbers([bias, -stiffness, -damping]),
     }
     if np.isfinite(limit := float(drive.max_force[dof])):
-        attributes |= {"forcelimited": "true", "forcerange": f"{-limit!r} {limit!r}"}
+        attributes |= {"forcelimited": "true", "forcerange": writer.numbers([-limit, limit])}
     ET.SubElement(section, "general", attributes)
 
 
 def write_equalities(writer: BodyWriter, root: ET.Element) -> None:
-    """Writes mimic joints and loop joints."""
+    """Writes mimic joints, joints with equal limits and loop joints."""
     topology, robot = writer.topology, writer.articulation
     section = ET.SubElement(root, "equality")
     for index, pair in enumerate(topology.mimic_dofs):
@@ -71,10 +70,14 @@ def write_equalities(writer: BodyWriter, root: ET.Element) -> None:
             writer.warn(f"joint {follower!r}", "MJCF couples only hinges and slides; its mimic relation is dropped")
             continue
         slope, constant = -float(robot.mimic.gear_ratio[index]), -float(robot.mimic.offset[index])
-        polynomial = f"{constant!r} {slope!r} 0 0 0"
+        polynomial = writer.numbers([constant, slope, 0, 0, 0])
         ET.SubElement(section, "joint", joint1=follower, joint2=reference, polycoef=polynomial)
         if float(robot.mimic.natural_frequency[index]):
             writer.warn(f"joint {follower!r}", "the compliance of its mimic relation is dropped")
+    for dof, name in enumerate(topology.dof_names):
+        low, high = float(robot.joint_lower_limit[dof]), float(robot.joint_upper_limit[dof])
+        if low == high and name in topology.joint_names:
+            ET.SubElement(section, "joint", joint1=name, polycoef=writer.numbers([low, 0, 0, 0, 0]))
     for index, joint in enumerate(topology.loop_joints):
         tag = {LoopJointType.FIXED: "weld", LoopJointType.SPHERICAL: "connect"}.get(joint.type)
         if tag is None:
@@ -120,7 +123,7 @@ def _write_fixed_tendons(writer: BodyWriter, section: ET.Element) -> None:
         for dof, factor in zip(tendon.dofs, coefficient, strict=True):
             if factor:
                 joint = topology.joint_names[topology.dof_link[dof] - 1]
-                ET.SubElement(element, "joint", joint=joint, coef=repr(float(factor)))
+                ET.SubElement(element, "joint", joint=joint, coef=writer.number(factor))
 
 
 def _write_spatial_tendons(writer: BodyWriter, section: ET.Element) -> None:
@@ -165,10 +168,12 @@ def _springs(
         share * float(getattr(group, field)[index]) for field in ("stiffness", "damping", "limit_stiffness")
     )
     # MuJoCo reads a length of exactly -1 as that of the tendon at the reference positions.
-    length = number(np.nextafter(-1.0, 0.0) if rest - offset == -1.0 else rest - offset)
+    length = writer.number(rest - offset)
+    if float(length) == -1.0:
+        length = "-0.9999999"
     if limit_stiffness and not stiffness and np.all(np.isfinite(limits)):
-        stiffness, length = limit_stiffness, f"{limits[0] - offset!r} {limits[1] - offset!r}"
+        stiffness, length = limit_stiffness, writer.numbers([limits[0] - offset, limits[1] - offset])
     elif limit_stiffness:
         message = "MJCF has no limit stiffness in addition to a spring; its limits are dropped"
         writer.warn(f"{kind} tendon {name!r}", message)
-    return {"stiffness": repr(stiffness), "damping": repr(damping), "springlength": length}
+    return {"stiffness": writer.number(stiffness), "damping": writer.number(damping), "springlength": length}

@@ -6,9 +6,11 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 
-from artix.io.common.xml_writer import number, numbers
-from artix.io.mjcf.body_writer import BodyWriter, placement
+from artix.io.mjcf.body_writer import BodyWriter
 from artix.model.geometry import SIZE_NUMBERS, GeometryType
+
+#: What a size of zero is written as [m]: less than contacts notice, and more than MuJoCo's smallest number.
+_SMALLEST_SIZE = 1e-9
 
 
 def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
@@ -30,8 +32,8 @@ def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
             "mass": "0",
             "contype": "0" if shape.sensor else "1",
             "conaffinity": "0",
-            "friction": f"{number(arrays.friction[k])} 0.005 0.0001",
-            **placement(np.asarray(arrays.pose[k], float)),
+            "friction": f"{writer.number(arrays.friction[k])} 0.005 0.0001",
+            **writer.placement(np.asarray(arrays.pose[k], float)),
         }
         if shape.type is GeometryType.HULL:
             if not _is_solid(points) or float(arrays.size[k, 0]):
@@ -39,10 +41,14 @@ def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
                 continue
             asset = root.find("asset")
             asset = ET.SubElement(root, "asset") if asset is None else asset
-            ET.SubElement(asset, "mesh", {"name": shape.name, "vertex": numbers(points.ravel())})
+            ET.SubElement(asset, "mesh", {"name": shape.name, "vertex": writer.numbers(points.ravel())})
             attributes |= {"type": "mesh", "mesh": shape.name}
         else:
-            attributes["size"] = numbers(arrays.size[k, : SIZE_NUMBERS[shape.type]])
+            size = np.asarray(arrays.size[k, : SIZE_NUMBERS[shape.type]])
+            if np.any(size < _SMALLEST_SIZE):
+                message = f"MuJoCo requires sizes above zero; a size is written as {_SMALLEST_SIZE:g} m"
+                writer.warn(f"geometry {shape.name!r}", message, "nothing")
+            attributes["size"] = writer.numbers(np.maximum(size, _SMALLEST_SIZE))
         ET.SubElement(writer.body(shape.link), "geom", attributes)
     if writer.topology.geometry_pairs:
         contact = ET.SubElement(root, "contact")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.collision_meshes import MeshShape, mesh_shape, summarize_errors
+from artix.io.common.collision_meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
 from artix.io.common.diagnostics import Location
-from artix.io.mjcf.bodies import pose_from_wxyz
-from artix.io.mjcf.source import MjcfSource, import_mujoco
+from artix.io.common.names import listed
+from artix.io.mjcf.bodies import geom_type, pose_from_wxyz
+from artix.io.mjcf.source import MjcfSource
 from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
 
 if TYPE_CHECKING:
@@ -18,42 +20,6 @@ if TYPE_CHECKING:
 
 #: MuJoCo's types, except meshes, that artix has by the same names.
 _TYPES = ("SPHERE", "CAPSULE", "BOX", "CYLINDER")
-
-
-def geom_type(model: mujoco.MjModel, geom: int) -> str:
-    """MuJoCo's name of a geom's type, such as ``"SPHERE"``."""
-    return import_mujoco().mjtGeom(int(model.geom_type[geom])).name[7:]
-
-
-def ground_geoms(model: mujoco.MjModel) -> list[int]:
-    """The static planes and height fields, which make up the ground."""
-    static = np.flatnonzero(np.asarray(model.body_weldid)[model.geom_bodyid] == 0).tolist()
-    return [geom for geom in static if geom_type(model, geom) in ("PLANE", "HFIELD")]
-
-
-def touching_geoms(model: mujoco.MjModel) -> dict[int, float]:
-    """The geoms that may touch the ground, with their friction coefficients, which a ``<pair>`` overrides.
-
-    As in MuJoCo, two geoms may touch if ``contype`` and ``conaffinity`` match or a ``<pair>`` names them. In a model
-    without ground, these are all geoms that may touch anything.
-    """
-    ground = ground_geoms(model)
-    pairs = {}
-    for first, second, friction in zip(model.pair_geom1, model.pair_geom2, model.pair_friction, strict=True):
-        for geom, other in ((int(first), int(second)), (int(second), int(first))):
-            if geom_type(model, other) in ("PLANE", "HFIELD"):
-                pairs[geom] = float(friction[0])
-    touching = {}
-    for geom in range(model.ngeom):
-        if model.geom_bodyid[geom] == 0 or geom in ground:
-            continue
-        if geom in pairs:
-            touching[geom] = pairs[geom]
-        elif any(may_touch(model, geom, other) for other in ground) or (
-            not ground and not pairs and _collides(model, geom)
-        ):
-            touching[geom] = float(model.geom_friction[geom, 0])
-    return touching
 
 
 def describe_geoms(
@@ -81,27 +47,34 @@ def describe_geoms(
     return shapes
 
 
-def check_geoms(source: MjcfSource, bodies: list[int], touching: dict[int, float]) -> None:
-    """Reports geoms that may touch the ground but are left out, one warning for each type, and replaced meshes."""
-    model = source.model
-    left: dict[str, list[int]] = {}
+def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]) -> None:
+    """Reports geoms that may touch the ground but are left out, and replaced meshes."""
+    model, place = source.model, Location("<worldbody>")
+    missing: dict[str, list[str]] = {}
     errors: dict[str, float] = {}
+    others: list[str] = []
     for geom in touching:
         if model.geom_bodyid[geom] not in bodies:
             continue
-        found, name = _shape(source, geom, 0.0), source.name("body", int(model.geom_bodyid[geom]))
-        if found is None:
-            left.setdefault(geom_type(model, geom).lower(), []).append(geom)
-        elif found.error:
-            errors[name] = max(errors.get(name, 0.0), found.error)
+        shape, name = _shape(source, geom, 0.0), source.names.bodies[model.geom_bodyid[geom]]
+        if shape is None:
+            missing.setdefault(geom_type(model, geom).lower(), []).append(name)
+            continue
+        others.append(name)
+        if shape.error:
+            errors[name] = max(errors.get(name, 0.0), shape.error)
     if source.meshes is not None:
-        summarize_errors(source.report, Location("<worldbody>"), source.meshes, errors)
-    for kind, geoms in left.items():
-        named = ", ".join(sorted({source.name("body", int(model.geom_bodyid[geom])) for geom in geoms})[:10])
-        message = f"{len(geoms)} geoms of type {kind} are left out and touch nothing (bodies {named})"
+        summarize_errors(source.report, place, source.meshes, errors)
+    bare = [name for name in dict.fromkeys(missing.get("mesh", ())) if name not in others]
+    if bare and others:
+        report_missing_meshes(source.report, place, bare, list(dict.fromkeys(others)))
+        del missing["mesh"]
+    for kind, names in missing.items():
+        which = listed(sorted({*names}))
+        message = f"{len(names)} geoms of type {kind} are left out and touch nothing (bodies {which})"
         fix = f"where contact matters, use a primitive, or a mesh of at most {MAX_HULL_POINTS} vertices"
         fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
-        source.report.warning(Location("<worldbody>"), message, fix)
+        source.report.warning(place, message, fix)
 
 
 def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
@@ -128,13 +101,3 @@ def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | No
         return None
     kind = GeometryType[name]
     return Geometry(type=kind, size=tuple(model.geom_size[geom, : SIZE_NUMBERS[kind]].tolist()), **options)
-
-
-def may_touch(model: mujoco.MjModel, a: int, b: int) -> bool:
-    """Whether the bit masks of two geoms let them touch."""
-    types, affinities = model.geom_contype, model.geom_conaffinity
-    return bool(types[a] & affinities[b] or types[b] & affinities[a])
-
-
-def _collides(model: mujoco.MjModel, geom: int) -> bool:
-    return bool(model.geom_contype[geom] or model.geom_conaffinity[geom])

@@ -13,8 +13,8 @@ from artix.contact.plane import Plane
 from artix.io.common.diagnostics import Report
 from artix.io.common.poses import compose, rotation_matrix
 from artix.io.common.xml_tree import origin
-from artix.io.mjcf.bodies import pose_from_wxyz
-from artix.io.mjcf.geometries import geom_type, ground_geoms, touching_geoms
+from artix.io.mjcf.bodies import geom_type, pose_from_wxyz
+from artix.io.mjcf.contacts import ground_friction
 from artix.io.mjcf.source import MjcfSource, compile_mjcf
 
 _TOLERANCE = 1e-9
@@ -24,10 +24,10 @@ def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
     """Reads the ground of an MJCF model: its static planes and height fields.
 
     A plane is unbounded, whatever its size. A height field interpolates bilinearly between the heights of the file,
-    whereas MuJoCo's consists of triangles; the two agree at the grid points and along the grid lines. A contact has the
-    larger of the two friction coefficients, as in MuJoCo; if every geom that touches the ground has a higher
-    ``priority`` than the ground or is in a ``<pair>`` with it, only the geom's friction counts. ``solref`` and
-    ``solimp`` do not define a stiffness (MuJoCo scales them by the masses in contact), so surfaces are rigid.
+    whereas MuJoCo's consists of triangles; the two agree at the grid points and along the grid lines. Friction is
+    MuJoCo's for the geoms of the same file: the larger of two coefficients, or with ``priority`` only that of the
+    ground or of the robot (``friction_combination``). ``solref`` and ``solimp`` do not define a stiffness (MuJoCo
+    scales them by the masses in contact), so surfaces are rigid.
 
     Args:
       path_or_text: a path, or the MJCF itself.
@@ -51,23 +51,22 @@ def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
     source = compile_mjcf(path_or_text, report)
     report.raise_errors()
     assert source is not None
-    geoms = ground_geoms(source.model)
-    surfaces = [_surface(source, geom, dtype) for geom in geoms]
+    friction = ground_friction(source.model)
+    surfaces = [_surface(source, geom, mu, dtype) for geom, mu in friction.surfaces.items()]
     report.raise_errors()
     if not surfaces:
         raise ValueError(f"{report.file}: it has no plane and no height field; artix.Ground.flat() is level ground")
-    combination: Any = "robot" if _leave_friction_to_robots(source, geoms) else "max"
-    return Ground(tuple(surfaces), friction_combination=combination)
+    return Ground(tuple(surfaces), friction_combination=friction.combination)
 
 
-def _surface(source: MjcfSource, geom: int, dtype: Any) -> Surface:
+def _surface(source: MjcfSource, geom: int, friction: float, dtype: Any) -> Surface:
     model = source.model
     pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
     body = int(model.geom_bodyid[geom])
     while body:
         pose = compose(pose_from_wxyz(model.body_pos[body], model.body_quat[body]), pose)
         body = int(model.body_parentid[body])
-    axes, friction = rotation_matrix(pose[3:]), float(model.geom_friction[geom, 0])
+    axes = rotation_matrix(pose[3:])
     if geom_type(model, geom) == "PLANE":
         return Plane.of(normal=axes[:, 2], point=pose[:3], friction=friction, dtype=dtype)
     if np.abs(axes - np.eye(3)).max() > _TOLERANCE:
@@ -86,12 +85,3 @@ def _surface(source: MjcfSource, geom: int, dtype: Any) -> Surface:
         friction=friction,
         dtype=dtype,
     )
-
-
-def _leave_friction_to_robots(source: MjcfSource, ground: list[int]) -> bool:
-    """Whether only the robot's geoms determine the friction of every contact with the ground in MuJoCo."""
-    model = source.model
-    robot = [geom for geom in touching_geoms(model) if model.body_weldid[model.geom_bodyid[geom]] != 0]
-    highest = max(int(model.geom_priority[geom]) for geom in ground)
-    paired = {*np.asarray(model.pair_geom1).tolist(), *np.asarray(model.pair_geom2).tolist()}
-    return bool(robot) and all(geom in paired or model.geom_priority[geom] > highest for geom in robot)

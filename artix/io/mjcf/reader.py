@@ -17,7 +17,7 @@ from artix.io.common.names import Names
 from artix.io.common.poses import compose
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
-from artix.io.mjcf.actuators import joint_options
+from artix.io.mjcf.actuators import joint_options, springs_beside_drives
 from artix.io.mjcf.bodies import (
     WORLD,
     describe_bodies,
@@ -27,12 +27,18 @@ from artix.io.mjcf.bodies import (
     pose_from_wxyz,
     top_bodies,
 )
-from artix.io.mjcf.couplings import Members, add_equalities
-from artix.io.mjcf.geometries import check_geoms, describe_geoms, touching_geoms
-from artix.io.mjcf.pairs import geom_names, self_contact_pairs
+from artix.io.mjcf.contacts import (
+    check_friction,
+    check_pair_friction,
+    geom_names,
+    ground_friction,
+    self_contact_pairs,
+)
+from artix.io.mjcf.couplings import Members, add_equalities, held_joints
+from artix.io.mjcf.geometries import check_geoms, describe_geoms
 from artix.io.mjcf.source import SKIPPABLE, MjcfSource, compile_mjcf
-from artix.io.mjcf.tendons import add_tendons
-from artix.io.mjcf.world import check_world
+from artix.io.mjcf.tendons import add_joint_springs, add_tendons
+from artix.io.mjcf.world import check_joints, check_world
 from artix.model.articulation import Articulation
 from artix.model.builder import ArticulationBuilder
 
@@ -59,9 +65,10 @@ def load_mjcf(
     chain with massless links ``<body>:<joint>``) with reference position, range, armature, damping and friction loss;
     gravity and gravity compensation; springs; actuators; joint, connect and weld equalities; tendons; the geoms of
     bodies that may touch the ground; and named sites, which become frames. Joint positions are MuJoCo's ``qpos``, see
-    :class:`~artix.MujocoCoordinates`. :func:`artix.load_mjcf_ground` reads the ground. Large meshes (see ``meshes``),
-    sensors, cameras, lights, keyframes and simulation options are skipped. docs/formats.md describes how each element
-    is read and what is refused; :func:`check_mjcf` lists all warnings.
+    :class:`~artix.MujocoCoordinates`. :func:`artix.load_mjcf_ground` reads the ground. Whatever changes the motion and
+    is left out or read otherwise is said in one :class:`~artix.DescriptionWarning` a kind; :func:`check_mjcf` lists the
+    same. Sensors, cameras, lights and simulation options are skipped. docs/formats.md describes how each element is
+    read.
 
     Args:
       path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). MuJoCo opens the files
@@ -70,13 +77,13 @@ def load_mjcf(
       fixed_base: ``True`` fixes a body with a free joint at its pose in the file, ``False`` frees a body that has no
         joint; ``None`` follows the file.
       merge_fixed_joints: whether bodies without joints become part of their parent; each stays as a named frame.
-      skip: kinds of unsupported elements to skip with a :class:`~artix.DescriptionWarning` each instead of refusing the
-        model: any of ``"actuator"``, ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``,
-        ``"spring"``, ``"tendon"``, or ``"all"``.
+      skip: kinds of elements that a strict reader leaves out with a warning instead of refusing the model: any of
+        ``"actuator"``, ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``, ``"spring"``,
+        ``"tendon"``, or ``"all"``.
       repair: ``("inertia",)`` drops the inertia of bodies without mass. MuJoCo uses such inertias, and so does this
         reader by default, with one :class:`~artix.DescriptionWarning`. MuJoCo's compiler handles all other impossible
         inertias, see its ``balanceinertia``.
-      strict: whether to refuse what ``repair`` would repair.
+      strict: whether to refuse a model that cannot be read completely, and what ``repair`` would repair.
       meshes: replacement for geoms with meshes of more than 16 vertices: a ``"hull"`` of 16 of them or the enclosing
         ``"capsule"``; ``None`` leaves them out. :func:`check_mjcf` reports the distance of these shapes from the mesh.
       self_contact: whether geoms of one articulation touch each other wherever ``contype``, ``conaffinity`` and
@@ -102,6 +109,7 @@ def load_mjcf(
       ...       <geom type="capsule" size="0.03" fromto="0 0 0 0 0 -1" mass="1"/>
       ...     </body>
       ...   </worldbody>
+      ...   <actuator><motor joint="hinge" ctrlrange="-5 5"/></actuator>
       ... </mujoco>'''
       >>> rod = artix.load_mjcf(model)
       >>> print(rod.topology.dof_names, rod.link_mass)
@@ -110,7 +118,7 @@ def load_mjcf(
     report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
     report.raise_errors()
     assert source is not None  # An unreadable document is an error.
-    articulation = _articulation(source, _choose(source, body), fixed_base, merge_fixed_joints, dtype)
+    articulation = _articulation(source, _choose_root(source, body), fixed_base, merge_fixed_joints, dtype)
     report.finish()
     assert articulation is not None
     return articulation
@@ -141,8 +149,7 @@ def load_mjcf_all(
 
     Returns:
       The articulations by the name of their root: ``"world"`` if anything without a free joint moves, and the bodies
-      with free joints, in the order of the file. Couplings between two of them are refused as ``"equality"`` or
-      ``"tendon"``.
+      with free joints, in the order of the file. Couplings between two of them are left out.
 
     Raises:
       DescriptionError, OSError, ImportError, ValueError, TypeError: as :func:`load_mjcf`.
@@ -180,7 +187,7 @@ def check_mjcf(
 
     Args:
       path_or_text: as for :func:`load_mjcf`.
-      skip: kinds of elements to skip, as for :func:`load_mjcf`; they give warnings instead of errors.
+      skip: as for :func:`load_mjcf`.
       repair: repairs to apply, as for :func:`load_mjcf`.
       strict: as for :func:`load_mjcf`.
       meshes: as for :func:`load_mjcf`.
@@ -204,6 +211,7 @@ def check_mjcf(
       ...       <geom type="capsule" size="0.03" fromto="0 0 0 0 0 -1"/>
       ...     </body>
       ...   </worldbody>
+      ...   <actuator><motor joint="hinge"/></actuator>
       ... </mujoco>'''
       >>> print([issue.severity for issue in artix.io.check_mjcf(model)])
       []
@@ -239,7 +247,7 @@ def _read(
         raise ValueError(f"nothing called {unknown[0]!r} can be skipped; choose from: {', '.join(SKIPPABLE)}, or 'all'")
     kinds = SKIPPABLE if "all" in kinds else kinds
     repairs = bool(chosen_repairs(repair))
-    report = Report(origin(path_or_text)[0])
+    report = Report(origin(path_or_text)[0], strict=strict)
     source = compile_mjcf(path_or_text, report)
     if source is not None:
         source.skip, source.repair, source.strict = frozenset(kinds), repairs, strict
@@ -259,7 +267,12 @@ def _roots(source: MjcfSource) -> dict[str, _Root]:
     return {root.name: root for root in [*world, *free]}
 
 
-def _choose(source: MjcfSource, body: str | None) -> _Root:
+def _choose_root(source: MjcfSource, body: str | None) -> _Root:
+    """The articulation of this name, or the only one.
+
+    Raises:
+      ValueError: there is none of this name, or several and no name.
+    """
     roots = _roots(source)
     if body is None:
         if len(roots) > 1:
@@ -281,7 +294,11 @@ def _choose(source: MjcfSource, body: str | None) -> _Root:
 
 
 def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Root:
-    """The root with its base fixed or freed as requested."""
+    """The root with its base fixed or freed as requested.
+
+    Raises:
+      ValueError: it cannot float.
+    """
     if fixed_base is True:
         return dataclasses.replace(root, body=0)
     if fixed_base is False and root.body == 0:
@@ -300,7 +317,8 @@ def _articulation(
     """Builds one articulation; ``None`` if the report has errors."""
     root = _with_base(source, root, fixed_base)
     gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(source.model.opt.gravity)
-    builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=_name(source, root), strict=False)
+    name = _articulation_name(source, root)
+    builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=name, strict=False)
     try:
         _fill(builder, source, root, merge_fixed_joints)
         if source.report.num_errors:
@@ -318,11 +336,17 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
     model, names = source.model, source.names
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
-    touching = touching_geoms(model)
-    check_geoms(source, bodies, touching)
+    check_joints(source, options)
+    for joint, position in held_joints(source).items():
+        if joint in options:
+            options[joint]["limits"] = [(position, position)]
+    friction = ground_friction(model)
+    check_geoms(source, bodies, friction.shapes)
+    check_friction(source, bodies, friction)
     pairs = self_contact_pairs(source, bodies)
+    check_pair_friction(source, pairs, friction.shapes)
     paired = geom_names(source, {geom for pair in pairs for geom in pair})
-    shapes = {body: describe_geoms(source, body, touching, paired) for body in bodies}
+    shapes = {body: describe_geoms(source, body, friction.shapes, paired) for body in bodies}
     described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
     links = check_inertias(described, files, source.report, repair=source.repair, strict=source.strict)
@@ -338,9 +362,10 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
     members = Members(frozenset(bodies), frozenset(options), places, {link.name: link for link in links})
     add_equalities(builder, source, members)
     add_tendons(builder, source, members)
+    add_joint_springs(builder, source, members, springs_beside_drives(source, options))
 
 
-def _name(source: MjcfSource, root: _Root) -> str:
+def _articulation_name(source: MjcfSource, root: _Root) -> str:
     """The model's name if it has a single articulation, else the root's."""
     model_name = source.model.names.split(b"\0", 1)[0].decode("utf-8", "replace")
     return model_name or "articulation" if len(_roots(source)) == 1 else root.name

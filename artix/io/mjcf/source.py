@@ -18,7 +18,7 @@ from artix.io.common.xml_tree import LARGEST_NUMBER, Element, is_text, origin, r
 if TYPE_CHECKING:
     import mujoco
 
-#: Kinds of unsupported elements that the reader skips on request.
+#: Kinds of unsupported elements, which a strict reader leaves out on request only.
 SKIPPABLE = ("actuator", "equality", "flex", "fluid", "free_joint", "limit", "spring", "tendon")
 
 #: Attributes by which a few bytes of XML make MuJoCo allocate arbitrary memory, and the largest values allowed.
@@ -80,9 +80,9 @@ class MjcfSource:
       model: MuJoCo's compiled model.
       elements: the places of named elements by kind (``"body"``, ``"jnt"``, ...) and name.
       report: receives the issues.
-      skip: kinds of unsupported elements to skip, out of :data:`SKIPPABLE`.
+      skip: kinds of unsupported elements that a strict reader leaves out, out of :data:`SKIPPABLE`.
       repair: whether to repair impossible inertias.
-      strict: whether to refuse them.
+      strict: whether to refuse them, and unsupported elements.
       meshes: replacement for large meshes of geoms; ``None`` leaves them out.
       self_contact: whether all geoms of one articulation that pass the model's filters touch each other.
       reported: places of couplings beyond one articulation, which each of their articulations would report.
@@ -112,12 +112,13 @@ class MjcfSource:
             for at in range(first, first + int(model.tendon_num[tendon]))
         ]
 
-    def report_unsupported(self, kind: str, place: Location, message: str) -> None:
-        """Reports an unsupported element: a warning if its kind is to be skipped, else an error."""
-        if kind in self.skip:
-            self.report.left_out(place, message, "nothing, unless the articulation needs it")
-        else:
+    def report_unsupported(self, kind: str, place: Location, message: str, *, left_out: bool = True) -> None:
+        """Reports what is left out or read otherwise: an error if the reader is strict and does not skip its kind."""
+        if self.strict and kind not in self.skip:
             self.report.error(place, message, f"change it, or read the rest with skip=({kind!r},)")
+            return
+        report = self.report.left_out if left_out else self.report.warning
+        report(place, message, "nothing, unless the articulation needs it; strict=True refuses it")
 
     def first_report(self, place: Location) -> bool:
         """Whether the coupling at a place has not been reported by another articulation; it counts as reported then."""

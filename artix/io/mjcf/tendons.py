@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
+from artix.io.common.names import Names
 from artix.io.common.poses import rotation_matrix
 from artix.io.mjcf.couplings import BEYOND, Members
 from artix.io.mjcf.source import MjcfSource
 from artix.model.builder import ArticulationBuilder
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
+
+
+def add_joint_springs(
+    builder: ArticulationBuilder, source: MjcfSource, members: Members, springs: Mapping[int, tuple[float, float]]
+) -> None:
+    """Adds springs of joints, given by their stiffness and reference position, as tendons along one joint each."""
+    names = Names(_name(source, tendon) for tendon in range(source.model.ntendon))
+    for joint, (stiffness, rest) in springs.items():
+        name = source.names.joints[joint]
+        alone = TendonJoint(dof=name, coefficient=1.0, recip_coefficient=1.0)
+        root = members.parent(members.link_of_joint(name))
+        builder.add_fixed_tendon(
+            FixedTendon(
+                name=names.new(f"{name}_spring"),
+                joints=[alone],
+                stiffness=stiffness,
+                rest_length=rest,
+                root_link=root,
+            )
+        )
 
 
 def add_tendons(builder: ArticulationBuilder, source: MjcfSource, members: Members) -> None:
@@ -146,17 +168,43 @@ def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
     for field in ("frictionloss", "armature", "stiffnesspoly", "dampingpoly", "springyield"):
         if np.any(getattr(model, f"tendon_{field}", np.zeros(model.ntendon))[tendon]):
             source.report_unsupported("tendon", place, f"its {field}, which tendons of artix do not have")
-    if model.tendon_limited[tendon] and not source.disables("LIMIT"):
-        source.report_unsupported("limit", place, "its range: a tendon limit of MuJoCo does not define a stiffness")
+    limited = bool(model.tendon_limited[tendon]) and not source.disables("LIMIT")
+    if limited and model.tendon_invweight0[tendon] < 1e-9:
+        source.report_unsupported("limit", place, "its range: no joint changes its length at qpos0")
+        limited = False
     stiffness = 0.0 if source.disables("SPRING") else float(model.tendon_stiffness[tendon])
     damping = 0.0 if source.disables("DAMPER") else float(model.tendon_damping[tendon])
     if min(stiffness, damping) < 0.0:
         source.report_unsupported("tendon", place, "its stiffness or damping is negative")
         return None
-    if stiffness == 0.0 and damping == 0.0:
-        source.report.warning(place, "it exerts no force of its own and is not read", "nothing")
+    if stiffness == 0.0 and damping == 0.0 and not limited:
+        source.report.note(place, "it exerts no force of its own and is not read", "nothing")
         return None
     low, high = map(float, model.tendon_lengthspring[tendon])
-    if low < high:
+    if low < high and stiffness:
+        if limited:
+            source.report_unsupported("limit", place, "its range, as its spring has limits of its own")
         return _Numbers(0.0, damping, stiffness, 0.0, (low, high))
-    return _Numbers(stiffness, damping, 0.0, low, None)
+    if not limited:
+        return _Numbers(stiffness, damping, 0.0, low, None)
+    message = "its range is kept by a spring that stretches under a load as MuJoCo's limit does"
+    source.report.warning(place, message, "nothing, unless the tendon hits its limits fast")
+    first, last = map(float, model.tendon_range[tendon])
+    return _Numbers(stiffness, damping, _limit_stiffness(source, tendon), low, (first, last))
+
+
+def _limit_stiffness(source: MjcfSource, tendon: int) -> float:
+    """The load on a tendon's limit divided by how far it gives way in MuJoCo, once the impedance is at its largest.
+
+    At rest MuJoCo's constraint with impedance d, reference stiffness k and inverse inertia A gives way by
+    ``(1 - d) A / (d^2 k)`` for each newton (its documentation, "Solver parameters").
+    """
+    model = source.model
+    impedance = float(np.clip(model.tendon_solimp_lim[tendon, 1], 1e-4, 0.9999))
+    time, ratio = map(float, model.tendon_solref_lim[tendon])
+    if time > 0.0:
+        time = time if source.disables("REFSAFE") else max(time, 2.0 * float(model.opt.timestep))
+        stiffness = 1.0 / (impedance * time * ratio) ** 2
+    else:
+        stiffness = -time / impedance**2
+    return impedance**2 * stiffness / ((1.0 - impedance) * float(model.tendon_invweight0[tendon]))

@@ -56,8 +56,8 @@ def load_urdf(
     """Reads a robot from a URDF.
 
     The reader supports links, joints with limits, damping and friction, mimic joints, the shapes of ``<collision>``
-    and, on request, its meshes. ``continuous`` joints become ``REVOLUTE``, whose angle wraps; ``revolute`` joints
-    become ``REVOLUTE_UNWRAPPED``; ``planar`` and ``floating`` joints become the joint sequences of
+    and, on request, its meshes. ``continuous`` joints become ``REVOLUTE``, which may be wheels; ``revolute``
+    joints become ``REVOLUTE_UNWRAPPED``; ``planar`` and ``floating`` joints become the joint sequences of
     :class:`~artix.CompositeJoint`. ``<visual>``, materials, safety controllers, calibrations, transmissions and
     extensions of simulators are skipped. URDF has no contact friction, so the ground's friction applies. Links are
     numbered breadth-first and degrees of freedom in the order of their links, so address joints by name

@@ -10,7 +10,7 @@ import numpy as np
 from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
-from artix.io.common.xml_writer import XmlWriter, number, numbers
+from artix.io.common.xml_writer import XmlWriter
 from artix.io.urdf.reader import WORLD_LINK
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
@@ -112,13 +112,13 @@ class _Writer(XmlWriter):
         if mass == 0.0 and not np.any(inertia):
             return [f"  <link name={name}>", *shapes, "  </link>"] if shapes else [f"  <link name={name}/>"]
         entries = zip(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True)
-        moments = " ".join(f'{key}="{number(value)}"' for key, value in entries)
+        moments = " ".join(f'{key}="{self.number(value)}"' for key, value in entries)
         pose = compose(inverse(self.written_frame[link]), self.pose("link_com_pose", link))
         return [
             f"  <link name={name}>",
             "    <inertial>",
-            f"      {_origin(pose)}",
-            f'      <mass value="{number(mass)}"/>',
+            f"      {self._origin(pose)}",
+            f'      <mass value="{self.number(mass)}"/>',
             f"      <inertia {moments}/>",
             "    </inertial>",
             *shapes,
@@ -132,17 +132,17 @@ class _Writer(XmlWriter):
             return []
         size = np.asarray(arrays.size[index], float)
         if shape.type is GeometryType.BOX:
-            attributes = f'size="{numbers(2.0 * size)}"'
+            attributes = f'size="{self.numbers(2.0 * size)}"'
         elif shape.type is GeometryType.SPHERE:
-            attributes = f'radius="{number(size[0])}"'
+            attributes = f'radius="{self.number(size[0])}"'
         else:
-            attributes = f'radius="{number(size[0])}" length="{number(2.0 * size[1])}"'
+            attributes = f'radius="{self.number(size[0])}" length="{self.number(2.0 * size[1])}"'
         if shape.type is GeometryType.CAPSULE:
             self.warn(f"geometry {shape.name!r}", "not every URDF reader supports <capsule>", "nothing")
         pose = compose(inverse(self.written_frame[shape.link]), np.asarray(arrays.pose[index], float))
         return [
             f"    <collision name={quoteattr(shape.name)}>",
-            f"      {_origin(pose)}",
+            f"      {self._origin(pose)}",
             f"      <geometry><{shape.type.value} {attributes}/></geometry>",
             "    </collision>",
         ]
@@ -157,7 +157,7 @@ class _Writer(XmlWriter):
             kind, details = self._moving(link, _axis(topology, link, child))
         return [
             f'  <joint name={quoteattr(topology.joint_names[link - 1])} type="{kind}">',
-            f"    {_origin(origin)}",
+            f"    {self._origin(origin)}",
             f"    <parent link={quoteattr(topology.link_names[parent])}/>",
             f"    <child link={quoteattr(topology.link_names[link])}/>",
             *details,
@@ -169,17 +169,17 @@ class _Writer(XmlWriter):
         robot, name = self.articulation, self.topology.joint_names[link - 1]
         dof = self.topology.dofs(name).start
         friction = float(robot.friction.viscous[dof]), float(robot.friction.static[dof])
-        lines = [f'    <axis xyz="{numbers(axis)}"/>']
+        lines = [f'    <axis xyz="{self.numbers(axis)}"/>']
         kind, limit = self._limit(link, dof)
         if limit:
             lines.append(f"    <limit {limit}/>")
         if any(friction):
-            lines.append(f'    <dynamics damping="{number(friction[0])}" friction="{number(friction[1])}"/>')
+            lines.append(f'    <dynamics damping="{self.number(friction[0])}" friction="{self.number(friction[1])}"/>')
         for index, (follower, reference) in enumerate(self.topology.mimic_dofs):
             if follower == dof:
                 multiplier, offset = -float(robot.mimic.gear_ratio[index]), -float(robot.mimic.offset[index])
                 followed = quoteattr(self.topology.joint_names[self.topology.dof_link[reference] - 1])
-                factors = f'multiplier="{number(multiplier)}" offset="{number(offset)}"'
+                factors = f'multiplier="{self.number(multiplier)}" offset="{self.number(offset)}"'
                 lines.append(f"    <mimic joint={followed} {factors}/>")
         return kind, lines
 
@@ -210,7 +210,11 @@ class _Writer(XmlWriter):
             if missing:
                 what = " and ".join(missing)
                 self.warn(element, f"URDF requires a limit of {what}; written as {_UNLIMITED:g}", "give it one")
-        return kind, " ".join(f'{key}="{number(value)}"' for key, value in limit.items())
+        return kind, " ".join(f'{key}="{self.number(value)}"' for key, value in limit.items())
+
+    def _origin(self, pose: np.ndarray) -> str:
+        rpy = self.numbers(rpy_from_quaternion(pose[3:]))
+        return f'<origin xyz="{self.numbers(pose[:3])}" rpy="{rpy}"/>'
 
     def _frame(self, frame: int, name: str) -> list[str]:
         link = self.topology.frame_links[frame]
@@ -220,7 +224,7 @@ class _Writer(XmlWriter):
         return [
             f"  <link name={quoteattr(name)}/>",
             f'  <joint name={joint} type="fixed">',
-            f"    {_origin(pose)}",
+            f"    {self._origin(pose)}",
             f"    <parent link={quoteattr(self.topology.link_names[link])}/>",
             f"    <child link={quoteattr(name)}/>",
             "  </joint>",
@@ -246,7 +250,3 @@ def _unused(name: str, taken: tuple[str, ...]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def _origin(pose: np.ndarray) -> str:
-    return f'<origin xyz="{numbers(pose[:3])}" rpy="{numbers(rpy_from_quaternion(pose[3:]))}"/>'

@@ -16,6 +16,7 @@ from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import Issue, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, principal_axes
 from artix.io.common.unsupported import writable_topology
+from artix.io.common.values import shortest
 from artix.io.usd.articulation import FRAME_KEY
 from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, set_pose, vector
 from artix.io.usd.collider_writer import write_colliders
@@ -123,7 +124,7 @@ def _is_whole(package: Path) -> bool:
 
 def _author_stage(topology: Topology, articulation: Articulation, state: State | None, report: Report) -> Usd.Stage:
     """Writes the articulation to a stage in memory."""
-    arrays, values = jax.tree.map(lambda leaf: np.asarray(leaf, float), (articulation, state))
+    arrays, values = jax.tree.map(shortest, (articulation, state))
     poses = _link_poses(topology, arrays, values)
     out = Author(topology, arrays, values, report)
     _write_gravity(out)

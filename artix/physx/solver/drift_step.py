@@ -8,7 +8,7 @@ from artix.evaluation.quantity import one_operation, quantity
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_type
 from artix.physx.solver.step import physx_step
-from artix.simulation.common.control import Control
+from artix.simulation.common.control import Control, check_known_control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import StepReport
 from artix.simulation.step import checked_control, in_parts
@@ -70,6 +70,7 @@ def step_with_joint_drift(
             f"solver={options.solver!r} keeps spherical joints on their free axes, so there is no drift: use "
             "artix.step, or solver='pgs' or 'tgs'"
         )
+    check_known_control(control)
     return _step_with_joint_drift(articulation, state, drift, control, as_time(articulation, dt), options)
 
 

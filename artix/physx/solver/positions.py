@@ -63,7 +63,7 @@ def advance(
 
 def to_state(articulation: Articulation, topology: Topology, configuration: Configuration, state: State) -> State:
     """The state with the configuration's positions and the velocities of ``state``, from which the step started."""
-    q = wrap_angles(topology, configuration.joint_position)
+    q = wrap_angles(articulation, configuration.joint_position)
     if topology.has_spherical:
         turned = spatial.quaternion_log(_joint_rotations(articulation, topology, configuration))
         q = where_spherical(topology, turned, q)

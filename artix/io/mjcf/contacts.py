@@ -1,0 +1,275 @@
+"""Which geoms of a compiled MJCF touch the ground and each other, with MuJoCo's friction as far as artix has it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from artix.io.common.diagnostics import Location
+from artix.io.common.names import Names
+from artix.io.mjcf.bodies import geom_type
+from artix.io.mjcf.source import MjcfSource
+from artix.model.geometry_pairs import PAIRED_TYPES
+
+if TYPE_CHECKING:
+    import mujoco
+
+_TYPES = {kind.name for kind in PAIRED_TYPES}
+Combination: TypeAlias = Literal["max", "ground", "robot"]
+
+
+def ground_geoms(model: mujoco.MjModel) -> list[int]:
+    """The static planes and height fields, which make up the ground."""
+    static = np.flatnonzero(np.asarray(model.body_weldid)[model.geom_bodyid] == 0).tolist()
+    return [geom for geom in static if geom_type(model, geom) in ("PLANE", "HFIELD")]
+
+
+def may_touch(model: mujoco.MjModel, a: int, b: int) -> bool:
+    """Whether the bit masks of two geoms let them touch."""
+    types, affinities = model.geom_contype, model.geom_conaffinity
+    return bool(types[a] & affinities[b] or types[b] & affinities[a])
+
+
+def excluded_bodies(model: mujoco.MjModel) -> set[frozenset[int]]:
+    """The pairs of bodies that ``<exclude>`` keeps apart."""
+    return {frozenset((int(both) >> 16, int(both) & 0xFFFF)) for both in np.asarray(model.exclude_signature)}
+
+
+def pair_frictions(model: mujoco.MjModel) -> dict[frozenset[int], float]:
+    """The friction of the geoms of each ``<pair>``; the mean of several, each of which has contacts of its own."""
+    every: dict[frozenset[int], list[float]] = {}
+    for pair in range(model.npair):
+        friction = float(model.pair_friction[pair, 0]) if model.pair_dim[pair] > 1 else 0.0
+        geoms = frozenset((int(model.pair_geom1[pair]), int(model.pair_geom2[pair])))
+        every.setdefault(geoms, []).append(friction)
+    return {geoms: float(np.mean(frictions)) for geoms, frictions in every.items()}
+
+
+def mixed_friction(model: mujoco.MjModel, a: int, b: int) -> float:
+    """The friction of two geoms without a ``<pair>``: that of higher ``priority``, else the larger.
+
+    The same holds for ``condim``, and contacts with a ``condim`` of 1 are frictionless.
+    """
+    ranks = [int(model.geom_priority[geom]) for geom in (a, b)]
+    winners = [geom for geom, rank in zip((a, b), ranks, strict=True) if rank == max(ranks)]
+    has_friction = max(int(model.geom_condim[geom]) for geom in winners) > 1
+    return max(float(model.geom_friction[geom, 0]) for geom in winners) if has_friction else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class GroundFriction:
+    """Which geoms touch the ground, and coefficients of both surfaces whose combination is MuJoCo's friction.
+
+    Attributes:
+      combination: how the two coefficients combine, see :class:`artix.Ground`.
+      shapes: coefficients by geom, of those that touch the ground.
+      surfaces: coefficients by geom of the ground.
+      outranks: whether a ``priority`` decides the friction of some of these contacts.
+      inexact: geoms of shapes and surfaces whose combination is not MuJoCo's friction, with both coefficients.
+      apart: geoms that MuJoCo keeps apart from some of the ground's surfaces, but not from all.
+    """
+
+    combination: Combination
+    shapes: dict[int, float]
+    surfaces: dict[int, float]
+    outranks: bool
+    inexact: dict[tuple[int, int], tuple[float, float]]
+    apart: list[int]
+
+
+def ground_friction(model: mujoco.MjModel) -> GroundFriction:
+    """Friction between the geoms of a model and its ground.
+
+    As in MuJoCo, two geoms touch if ``contype`` and ``conaffinity`` match and no ``<exclude>`` names their bodies, or
+    if a ``<pair>`` names them. In a model without ground, all geoms that touch anything would touch it.
+    """
+    ground, pairs, excluded = ground_geoms(model), pair_frictions(model), excluded_bodies(model)
+    frictions: dict[tuple[int, int], float] = {}
+    touching: list[int] = []
+    for geom in range(model.ngeom):
+        body = int(model.geom_bodyid[geom])
+        if body == 0 or geom in ground:
+            continue
+        mine = {}
+        for surface in ground:
+            if (both := frozenset((geom, surface))) in pairs:
+                mine[geom, surface] = pairs[both]
+            elif frozenset((body, int(model.geom_bodyid[surface]))) not in excluded and may_touch(model, geom, surface):
+                mine[geom, surface] = mixed_friction(model, geom, surface)
+        frictions |= mine
+        collides = bool(model.geom_contype[geom] or model.geom_conaffinity[geom])
+        if mine or (not ground and collides and frozenset((0, body)) not in excluded):
+            touching.append(geom)
+    moving = {pair: mu for pair, mu in frictions.items() if model.body_weldid[model.geom_bodyid[pair[0]]]}
+    combination, shapes, surfaces = _coefficients(model, touching, ground, moving or frictions)
+    inexact = {
+        pair: (wanted, read)
+        for pair, wanted in moving.items()
+        if (read := _combined(combination, shapes[pair[0]], surfaces[pair[1]])) != wanted
+    }
+    ranks = {int(model.geom_priority[geom]) for geom in [*touching, *ground]}
+    apart = [geom for geom in touching if any((geom, surface) not in frictions for surface in ground)]
+    return GroundFriction(combination, shapes, surfaces, len(ranks | {0}) > 1, inexact, apart)
+
+
+def _coefficients(
+    model: mujoco.MjModel, touching: list[int], ground: list[int], frictions: Mapping[tuple[int, int], float]
+) -> tuple[Combination, dict[int, float], dict[int, float]]:
+    """The combination and the coefficients of shapes and surfaces that come closest to the friction of all pairs.
+
+    The coefficients of the file come first, as ``max`` or, where the ground has the higher priority, as ``ground``. A
+    single surface can leave everything to the shapes. Several surfaces need the smallest friction of each.
+    """
+    shapes, surfaces = ({geom: float(model.geom_friction[geom, 0]) for geom in geoms} for geoms in (touching, ground))
+    of_shape = {a: [mu for (one, _), mu in frictions.items() if one == a] or [shapes[a]] for a in touching}
+    of_surface = {b: [mu for (_, one), mu in frictions.items() if one == b] or [surfaces[b]] for b in ground}
+    largest = {geom: max(values) for geom, values in of_shape.items()}
+    smallest = {geom: min(values) for geom, values in of_shape.items()}
+    choices: tuple[tuple[Combination, dict[int, float], dict[int, float]], ...] = (
+        ("max", shapes, surfaces),
+        ("ground", shapes, surfaces),
+        ("robot", largest, surfaces),
+        ("max", smallest, {geom: min(values) for geom, values in of_surface.items()}),
+    )
+
+    def error(choice) -> float:
+        combination, a, b = choice
+        return max(
+            (abs(_combined(combination, a[shape], b[surface]) - mu) for (shape, surface), mu in frictions.items()),
+            default=0.0,
+        )
+
+    return min(choices, key=error)  # The first of the best.
+
+
+def _combined(combination: Combination, shape: float, surface: float) -> float:
+    return {"max": max(shape, surface), "ground": surface, "robot": shape}[combination]
+
+
+def check_friction(source: MjcfSource, bodies: list[int], friction: GroundFriction) -> None:
+    """Reports what artix's contacts with the ground have otherwise than MuJoCo's."""
+    model, place = source.model, Location("<contact>")
+    inside = [geom for geom in friction.shapes if model.geom_bodyid[geom] in bodies]
+    inexact = {pair: values for pair, values in friction.inexact.items() if pair[0] in inside}
+    apart = [geom for geom in friction.apart if geom in inside]
+    if not inside or not np.any(np.asarray(model.body_weldid)[model.geom_bodyid[inside]]):
+        return  # Shapes on a fixed root touch nothing.
+    if friction.combination != "max" or (friction.outranks and not friction.surfaces):
+        rule = "ground" if friction.combination == "ground" else "robot"
+        whose = "the ground's friction" if rule == "ground" else "their own friction"
+        message = f"by priority, condim or <pair>, contacts of its geoms with the ground have {whose} only"
+        fix = f"use load_mjcf_ground, or another ground with friction_combination={rule!r}"
+        source.report.warning(place, message, fix)
+    if inexact:
+        (shape, surface), (wanted, read) = max(inexact.items(), key=lambda item: abs(item[1][0] - item[1][1]))
+        names = " and ".join(repr(source.name("geom", geom)) for geom in (shape, surface))
+        message = "artix has no rule that gives all of its geoms MuJoCo's friction with all surfaces of the ground: "
+        message += f"{len(inexact)} differ, {names} have {read:g} instead of {wanted:g}"
+        fix = "nothing, unless it matters; else give the ground's geoms one priority"
+        source.report.warning(place, message, fix)
+    if apart:
+        message = f"{len(apart)} geoms touch all of the ground, also where contype or <exclude> keep them from it"
+        fix = "nothing, if they do not get there; else remove that surface from the ground"
+        source.report.warning(place, message, fix)
+
+
+# --- pairs of geoms ------------------------------------------------------------------------------
+
+
+def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[int, int]]:
+    """The pairs of geoms on the given bodies that touch each other.
+
+    These are the geoms of each ``<pair>`` and, if ``source.self_contact`` is set, all pairs that the filters of the
+    model allow. They include geoms of the world if it is the root. Pairs that are left out are reported.
+    """
+    model = source.model
+    ground = ground_geoms(model)
+    own = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] in bodies and geom not in ground]
+    found = _explicit_pairs(source, own)
+    filtered = [pair for pair in _filtered_pairs(source, own) if pair not in found]
+    if source.self_contact:
+        found = found + filtered
+    elif filtered:
+        message = f"{len(filtered)} pairs of geoms that contype, conaffinity and <exclude> allow are left out"
+        fix = "write a <pair> for those that matter, or read all with self_contact=True"
+        source.report.warning(Location("<contact>"), message, fix)
+    unsupported = [pair for pair in found if not all(geom_type(model, geom) in _TYPES for geom in pair)]
+    if unsupported:
+        kinds = sorted({geom_type(model, geom).lower() for pair in unsupported for geom in pair})
+        message = f"{len(unsupported)} pairs of geoms of one articulation are left out (types {', '.join(kinds)})"
+        fix = "where they matter, use spheres, capsules and boxes, which touch each other"
+        source.report.warning(Location("<contact>"), message, fix)
+    return [pair for pair in found if pair not in unsupported]
+
+
+def geom_names(source: MjcfSource, geoms: set[int]) -> dict[int, str]:
+    """Unique names of geoms: their own, or ``<body>:<k>``."""
+    model = source.model
+    given = {geom: source.name("geom", geom) for geom in range(model.ngeom)}
+    names = Names(name for name in given.values() if name)
+    found = {}
+    for geom in sorted(geoms):
+        body = int(model.geom_bodyid[geom])
+        unnamed = f"{source.name('body', body)}:{geom - int(model.body_geomadr[body])}"
+        found[geom] = given[geom] or names.new(unnamed)
+    return found
+
+
+def check_pair_friction(source: MjcfSource, pairs: Sequence[tuple[int, int]], touching: Mapping[int, float]) -> None:
+    """Reports pairs whose friction is not the larger of their shapes', which contacts between links use."""
+    model, explicit = source.model, pair_frictions(source.model)
+    differ = {}
+    for pair in pairs:
+        wanted = explicit.get(frozenset(pair), mixed_friction(model, *pair))
+        read = max(touching.get(geom, float(model.geom_friction[geom, 0])) for geom in pair)
+        if wanted != read:
+            differ[pair] = (wanted, read)
+    if differ:
+        pair, (wanted, read) = next(iter(differ.items()))
+        names = " and ".join(repr(source.name("geom", geom)) for geom in pair)
+        which = f"the <pair> of {names}" if frozenset(pair) in explicit else names
+        message = f"the friction of {which}, {wanted:g}, is not the larger of its geoms', {read:g}"
+        message += f"; the same of {len(differ) - 1} other pairs" if len(differ) > 1 else ""
+        fix = "give one of the geoms this friction; contacts between links use the larger of the two"
+        source.report.warning(Location("<contact>"), message, fix)
+
+
+def _explicit_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]:
+    model = source.model
+    pairs = zip(np.asarray(model.pair_geom1).tolist(), np.asarray(model.pair_geom2).tolist(), strict=True)
+    unique = {frozenset(pair): pair for pair in pairs}
+    return [(a, b) for a, b in unique.values() if a in own and b in own and not _moves_as_one(model, a, b)]
+
+
+def _filtered_pairs(source: MjcfSource, own: list[int]) -> list[tuple[int, int]]:
+    """The pairs that pass MuJoCo's filters: bit masks, excluded bodies, and bodies adjacent in the tree.
+
+    Bodies adjacent to the world are not filtered.
+    """
+    model = source.model
+    excluded = excluded_bodies(model)
+    weld = model.body_weldid
+    above = [int(weld[model.body_parentid[body]]) for body in range(model.nbody)]
+    found = []
+    for pair in itertools.combinations(own, 2):
+        a, b = pair
+        bodies = int(model.geom_bodyid[a]), int(model.geom_bodyid[b])
+        first, second = (int(weld[body]) for body in bodies)
+        neighbours = first and second and (above[first] == second or above[second] == first)
+        if _moves_as_one(model, a, b) or frozenset(bodies) in excluded:
+            continue
+        if neighbours and not source.disables("FILTERPARENT"):
+            continue
+        if may_touch(model, a, b):
+            found.append(pair)
+    return found
+
+
+def _moves_as_one(model: mujoco.MjModel, a: int, b: int) -> bool:
+    """Whether two geoms are on bodies that are welded together."""
+    weld = model.body_weldid
+    return bool(weld[model.geom_bodyid[a]] == weld[model.geom_bodyid[b]])
