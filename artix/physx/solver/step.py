@@ -8,29 +8,30 @@ import jax
 import jax.numpy as jnp
 
 from artix.contact.ground import Ground
+from artix.evaluation.quantity import one_operation, quantity
 from artix.kinematics.links import link_frames, link_velocities
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
-from artix.physx.solver.contact_checks import check_rigid, held_by
-from artix.physx.solver.contact_report import contact_report, contact_wrenches
-from artix.physx.solver.contact_rows import ContactRows, Touching, contact_rows
+from artix.model.checks import as_time, check_type
+from artix.physx.solver.contact_rows import AnchoredContacts, ContactRows, contact_rows
+from artix.physx.solver.contacts import check_rigid, contact_report, contact_wrenches, find_contacts
 from artix.physx.solver.friction_anchors import Anchored, FrictionAnchors, kept
-from artix.physx.solver.gauss_seidel import tendon_wrenches
+from artix.physx.solver.gauss_seidel import constraint_rows, tendon_wrenches
 from artix.physx.solver.iterations import Solution, iterate
-from artix.physx.solver.joint_drift import with_joint_drift
-from artix.physx.solver.positions import Configuration, to_state, with_drift_of
-from artix.physx.solver.rows import constraint_rows
+from artix.physx.solver.positions import Configuration, to_state, with_drift_of, with_joint_drift
 from artix.physx.solver.unconstrained import (
     Unconstrained,
     clamp_joint_velocities,
+    momentum_of,
+    restore_momentum,
     unconstrained_velocities,
 )
-from artix.simulation.common.control import Control, commands_of
+from artix.simulation.common.control import Control, check_known_control, commands_of
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.link_forces import gravity_and_loads, link_resistance
 from artix.simulation.common.loop_closures import loop_closures, loop_wrenches
-from artix.simulation.common.momentum_end import momentum_of, restore_momentum, with_momentum
+from artix.simulation.common.momentum_end import with_momentum
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import StepReport, all_finite, residual_of
 from artix.simulation.common.solvers import register_solver
@@ -43,6 +44,7 @@ from artix.simulation.common.step_start import (
     response,
     world_inertias,
 )
+from artix.simulation.step import checked_control, in_parts
 
 Array = jax.Array
 
@@ -66,7 +68,7 @@ def physx_step(
     options: SolverOptions,
     *,
     drift: Array | None = None,
-    touching: Touching | None = None,
+    touching: AnchoredContacts | None = None,
 ) -> Outcome:
     """One step by PhysX's law.
 
@@ -182,6 +184,83 @@ def _end(
     return end, link_velocities(articulation, end)
 
 
+@one_operation
+def step_with_joint_drift(
+    articulation: Articulation,
+    state: State,
+    drift: Array,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions,
+) -> tuple[State, Array, StepReport]:
+    """Takes a :func:`step_and_report` with ``"pgs"`` or ``"tgs"`` and keeps the drift of spherical joints.
+
+    PhysX locks the axes of a spherical joint in velocity only. A joint with two free axes, or with one free axis on a
+    rotating parent, therefore also turns about its locked axes. Its joint positions are the components of its rotation
+    along the free axes, and PhysX remembers the whole rotation. :func:`step` puts the joint back onto its free axes. No
+    other joints drift.
+
+    Args:
+      articulation: the articulation as it was built.
+      state: the state at the start of the step.
+      drift: rotation vectors [rad] by which the inbound joint frames have turned on their parents' links, shape [L, 3];
+        zeros at the start and after joint positions have been set, as in PhysX.
+      control: as for :func:`step`.
+      dt: length of the step [s].
+      options: as for :func:`step`.
+
+    Returns:
+      The state after the step, its drift, and the report. To evaluate other quantities with the drift, use
+      ``artix.link_poses(artix.with_joint_drift(articulation, drift), state)``.
+
+    Raises:
+      ValueError: as :func:`step`, or the solver is not ``"pgs"`` or ``"tgs"``.
+      TypeError: as :func:`step`.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder(fixed_base=True)
+      >>> root = builder.add_link()
+      >>> joint = artix.Joint.spherical((artix.Axis.SWING1, artix.Axis.SWING2))
+      >>> _ = builder.add_link(root, joint, mass=1.0, inertia=(0.1, 0.2, 0.3))
+      >>> ball = builder.build()
+      >>> state = artix.neutral_state(ball).replace(joint_velocity=jnp.array([3.0, 2.0]))
+      >>> options = artix.SolverOptions(solver="tgs")
+      >>> drift = jnp.zeros((2, 3))
+      >>> for _ in range(5):
+      ...     state, drift, _ = artix.simulation.step_with_joint_drift(ball, state, drift, None, 0.05, options)
+      ...
+      >>> print(jnp.abs(drift[1, 0]) > 0)  # turned about its locked axis
+      True
+    """
+    check_type("options", options, SolverOptions)
+    if options.solver not in ("pgs", "tgs"):
+        raise ValueError(
+            f"solver={options.solver!r} keeps spherical joints on their free axes, so there is no drift: use "
+            "artix.step, or solver='pgs' or 'tgs'"
+        )
+    check_known_control(control)
+    return _step_with_joint_drift(articulation, state, drift, control, as_time(articulation, dt), options)
+
+
+@quantity
+def _step_with_joint_drift(
+    articulation: Articulation,
+    state: State,
+    drift: Array,
+    control: Control | None,
+    dt: Array,
+    options: SolverOptions,
+) -> tuple[State, Array, StepReport]:
+    control = checked_control(articulation, state, control, options, None)
+
+    def take(now: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
+        outcome = physx_step(articulation, now[0], control, part, options, drift=now[1])
+        return (outcome.state, outcome.drift), outcome.report
+
+    (end, drift), report = in_parts(take, (state, drift), dt, options)
+    return end, drift, report
+
+
 class _PhysxSolver:
     """What :func:`artix.step` calls."""
 
@@ -202,7 +281,7 @@ class _PhysxSolver:
         ground: Ground | None,
     ) -> tuple[State, Any, StepReport]:
         """One substep, whose memory is friction anchors."""
-        touching = held_by(articulation, state, ground, memory)
+        touching = find_contacts(articulation, state, ground, memory)
         outcome = physx_step(articulation, state, control, dt, options, touching=touching)
         remembered = memory if memory is None or touching is None else outcome.anchors
         return outcome.state, remembered, outcome.report
