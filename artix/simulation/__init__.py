@@ -1,5 +1,8 @@
 """Steps in time: artix's own step in ``implicit`` and ``continuous``, and other solvers by name."""
 
+from typing import TYPE_CHECKING
+
+from artix.math.deprecated import old_names
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control
 from artix.simulation.common.options import SolverOptions
@@ -35,3 +38,6 @@ __all__ = [
     "step_with_contact_memory",
     "vector_field",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = old_names(__name__)
