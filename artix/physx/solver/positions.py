@@ -31,7 +31,7 @@ Array = jax.Array
 def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
     """The articulation with joint frames rotated on their parents' links by a drift.
 
-    Use it with the results of :func:`artix.simulation.step_with_joint_drift`:
+    Use it with the results of :func:`artix.step_with_joint_drift`:
     ``link_poses(with_joint_drift(a, drift), state)``.
 
     Args:
@@ -49,7 +49,7 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> drift = jnp.zeros((9, 3)).at[1, 0].set(0.1)
-      >>> turned = artix.simulation.with_joint_drift(arm, drift)
+      >>> turned = artix.with_joint_drift(arm, drift)
       >>> print((turned.joint_parent_pose != arm.joint_parent_pose).any(axis=1).sum())  # the frames that turned
       1
     """

@@ -227,7 +227,7 @@ def step_with_joint_drift(
       >>> options = artix.SolverOptions(solver="tgs")
       >>> drift = jnp.zeros((2, 3))
       >>> for _ in range(5):
-      ...     state, drift, _ = artix.simulation.step_with_joint_drift(ball, state, drift, None, 0.05, options)
+      ...     state, drift, _ = artix.step_with_joint_drift(ball, state, drift, None, 0.05, options)
       ...
       >>> print(jnp.abs(drift[1, 0]) > 0)  # turned about its locked axis
       True
