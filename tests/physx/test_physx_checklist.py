@@ -255,7 +255,7 @@ def _settings(plain: physx.ArticulationSimulation) -> Pairs:
         "getRootLinearVelocity": (physx.get_root_linear_velocity(linear), vector),
         "setRootAngularVelocity": (angular.state.root_velocity, [0, 0, 0, *vector]),
         "getRootAngularVelocity": (physx.get_root_angular_velocity(angular), vector),
-        "updateKinematic": (sum(jnp.sum(jnp.abs(leaf)) for leaf in jax.tree.leaves(cleared.report)), 0.0),
+        "updateKinematic": (sum(float(jnp.sum(jnp.abs(leaf))) for leaf in jax.tree.leaves(cleared.report)), 0.0),
     }
 
 
