@@ -17,7 +17,7 @@ from artix.model.checks import check_known_state, check_state, check_vector
 from artix.model.states import neutral_state
 from artix.physx.enums import ArticulationFlag
 from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, is_sleeping, sleep_after_step, wake_up, woken_by
-from artix.simulation.common.control import Control
+from artix.simulation.common.control import Control, lacks_gains
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import Residual, StepReport
 from artix.simulation.step import step_and_report
@@ -232,6 +232,8 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
     before, control, articulation = simulation.state, simulation.control, simulation.articulation
     if simulation.disable_self_collision and articulation.topology.geometry_pairs:
         articulation = select_geometry_pairs(articulation, ())
+    if lacks_gains(articulation):  # A simulation always has targets, of which a step would warn in vain.
+        control = control.replace(drive_target=None, drive_target_velocity=None)
     sleeps = is_sleeping(woken_by(control, simulation.sleep))
     end, report = step_and_report(articulation, before, control, dt, simulation.options)
     end = limit_com_velocity(simulation, end)

@@ -79,13 +79,18 @@ def warn_of_missing_gains(articulation: Articulation, control: Control | None) -
     targets = None if not isinstance(control, Control) else (control.drive_target, control.drive_target_velocity)
     if targets is None or all(target is None for target in targets) or not isinstance(articulation, Articulation):
         return
-    gains = articulation.drive.stiffness, articulation.drive.damping
-    if articulation.topology.num_dofs and is_known(*gains) and not any(np.any(np.asarray(gain)) for gain in gains):
+    if articulation.topology.num_dofs and lacks_gains(articulation):
         warnings.warn(
             "the targets in control have no effect, as all drives have stiffness 0 and damping 0 (a URDF has no "
             "gains); set them with articulation.replace(drive=articulation.drive.replace(stiffness=..., damping=...))",
             stacklevel=4,
         )
+
+
+def lacks_gains(articulation: Articulation) -> bool:
+    """Whether it is known that no drive exerts a force."""
+    gains = articulation.drive.stiffness, articulation.drive.damping
+    return is_known(*gains) and not any(np.any(np.asarray(gain)) for gain in gains)
 
 
 class Commands(NamedTuple):
