@@ -424,11 +424,11 @@ def set_root_angular_velocity(
 
 
 def _set_root_velocity(
-    simulation: ArticulationSimulation, linear: Array, angular: Array, given: Array, autowake: bool | Array
+    simulation: ArticulationSimulation, linear: Array, angular: Array, velocity: Array, autowake: bool | Array
 ) -> ArticulationSimulation:
-    check_vector("velocity", given, (3,), simulation.dtype, "world axes")
+    check_vector("velocity", velocity, (3,), simulation.dtype, "world axes")
     moved = simulation.replace(state=simulation.state.replace(root_velocity=jnp.concatenate([linear, angular])))
-    return wake_if(moved, jnp.any(given != 0) | jnp.asarray(autowake))
+    return wake_if(moved, jnp.any(velocity != 0) | jnp.asarray(autowake))
 
 
 def update_kinematic(

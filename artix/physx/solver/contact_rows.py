@@ -39,7 +39,7 @@ Array = jax.Array
 class AnchoredContacts(NamedTuple):
     """The contacts of a step, and the friction anchors of the previous step."""
 
-    found: GroundContacts
+    ground_contacts: GroundContacts
     ground: Ground
     reference: Array
     """The reference point in the world, [3]."""
@@ -120,12 +120,12 @@ def contact_rows(
     options: SolverOptions,
 ) -> tuple[ContactRows, list[Anchored], Array]:
     """The rows, the anchors, and the poses of the contact search; ``motion`` [L, 6] is that before any impulse."""
-    contacts = touching.found.contacts
-    patches = patches_of(at_start.topology, touching.found.geometries, len(touching.ground.surfaces))
+    contacts = touching.ground_contacts.contacts
+    patches = patches_of(at_start.topology, touching.ground_contacts.geometries, len(touching.ground.surfaces))
     links = tuple(contacts.links[numbers[0]] for numbers in patches)
     before = None if touching.anchors is None else touching.anchors.found_at
     point, near, found_at = manifolds(
-        articulation, at_start, touching.found, patches, before, touching.reference, options.contact_distance
+        articulation, at_start, touching.ground_contacts, patches, before, touching.reference, options.contact_distance
     )
     normal = _normal_rows(articulation, at_start, contacts, point, near, motion, dt, options)
     anchors = [

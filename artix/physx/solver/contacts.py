@@ -40,7 +40,7 @@ def check_rigid(articulation: Articulation, ground: Ground, options: SolverOptio
 
 
 def check_solvable(
-    articulation: Articulation, ground: Ground, found: GroundContacts, anchors: FrictionAnchors | None
+    articulation: Articulation, ground: Ground, contacts: GroundContacts, anchors: FrictionAnchors | None
 ) -> None:
     """Raises ``ValueError`` for unsupported surfaces and shapes, and for a memory of another size."""
     topology = articulation.topology
@@ -50,7 +50,7 @@ def check_solvable(
                 f"solver='pgs' and 'tgs' support only planes; ground.surfaces[{k}] is a {type(surface).__name__}: use "
                 "solver='implicit'"
             )
-    for k in sorted(set(found.geometries)):
+    for k in sorted(set(contacts.geometries)):
         shape = topology.geometries[k]
         if shape.type not in _SHAPES:
             raise ValueError(
@@ -58,7 +58,7 @@ def check_solvable(
                 "use solver='implicit', or make it a sensor"
             )
     if anchors is not None:
-        pairs = len(patches_of(topology, found.geometries, len(ground.surfaces)))
+        pairs = len(patches_of(topology, contacts.geometries, len(ground.surfaces)))
         check_vector(
             "memory.on_link", anchors.on_link, (pairs, 2, 3), articulation.dtype, "P pairs of shape and surface"
         )
@@ -71,9 +71,9 @@ def find_contacts(
     if ground is None:
         return None
     kin = kinematics(articulation, state)
-    found = contacts_with_ground(articulation, kin, ground)
-    check_solvable(articulation, ground, found, anchors)
-    return AnchoredContacts(found, ground, kin.reference, anchors)
+    contacts = contacts_with_ground(articulation, kin, ground)
+    check_solvable(articulation, ground, contacts, anchors)
+    return AnchoredContacts(contacts, ground, kin.reference, anchors)
 
 
 def contact_wrenches(rows: ContactRows, impulses: ContactImpulses, dt: Array, links: int) -> Array:
@@ -105,7 +105,7 @@ def contact_report(
       change: change of the generalised velocity by all impulses, [nv].
       dt: length of the step [s].
     """
-    contacts, pair = touching.found.contacts, pair_of_contacts(rows.patches)
+    contacts, pair = touching.ground_contacts.contacts, pair_of_contacts(rows.patches)
     index = np.array(contacts.links, int)
     frame = at_start.frame.take(index)
     place = spatial.rotate(frame.rotation, contacts.point.T) + frame.position
@@ -122,7 +122,7 @@ def contact_report(
     links = at_start.topology.num_links
     return ContactReport(
         links=contacts.links,
-        geometries=touching.found.geometries,
+        geometries=touching.ground_contacts.geometries,
         point=(place + touching.reference[:, None]).T,
         normal=contacts.normal,
         gap=contacts.gap,
@@ -132,6 +132,6 @@ def contact_report(
         sticks=touches & ~slips,
         slides=touches & slips,
         link_force=contact_wrenches(rows, impulses, dt, links)[:, :3],
-        omitted=touching.found.omitted,
+        omitted=touching.ground_contacts.omitted,
         residual=jnp.max(jnp.abs(missed), initial=0),
     )

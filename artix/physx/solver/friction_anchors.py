@@ -74,8 +74,8 @@ class FrictionAnchors(struct.PyTreeNode):
         Raises:
           ValueError: as :func:`artix.ground_contacts`.
         """
-        found = jax.eval_shape(lambda: ground_contacts(articulation, neutral_state(articulation), ground))
-        pairs = len(patches_of(articulation.topology, found.geometries, len(ground.surfaces)))
+        contacts = jax.eval_shape(lambda: ground_contacts(articulation, neutral_state(articulation), ground))
+        pairs = len(patches_of(articulation.topology, contacts.geometries, len(ground.surfaces)))
         points = jnp.zeros((pairs, 2, 3), articulation.dtype)
         return cls(points, points, points[:, 0], points[:, 0, 0], jnp.zeros((pairs, 7), articulation.dtype))
 
@@ -244,7 +244,7 @@ class Manifolds(NamedTuple):
 def manifolds(
     articulation: Articulation,
     at_start: StepStart,
-    found: GroundContacts,
+    ground_contacts: GroundContacts,
     patches: tuple[tuple[int, ...], ...],
     before: Array | None,
     reference: Array,
@@ -255,20 +255,22 @@ def manifolds(
     Args:
       articulation: the articulation.
       at_start: the articulation at the start of the step.
-      found: the current contacts.
+      ground_contacts: the current contacts.
       patches: the contacts of each pair of a shape and a surface.
       before: ``found_at`` of the previous step; ``None`` for a new search.
       reference: the reference point in the world, [3].
       distance: the gap below which contacts count [m].
     """
-    contacts, pair = found.contacts, pair_of_contacts(patches)
+    contacts = ground_contacts.contacts
+    pair = pair_of_contacts(patches)
     now = at_start.frame.take(np.array(contacts.links, int))
     first = np.array([numbers[0] for numbers in patches])
     poses = jnp.concatenate([now.position + reference[:, None], now.rotation]).T[first]
     # Not normalised: before the first step they are zeros, which count as a rotation beyond any limit.
     past = (poses if before is None else before)[pair].T
     then = Placement(past[3:], past[:3] - reference[:, None])
-    normal, shape = contacts.normal.T, np.array(found.geometries)
+    normal = contacts.normal.T
+    shape = np.array(ground_contacts.geometries)
     kinds = [at_start.topology.geometries[k].type for k in shape]
     is_sphere, is_box = (
         jnp.asarray([kind is one for kind in kinds]) for one in (GeometryType.SPHERE, GeometryType.BOX)

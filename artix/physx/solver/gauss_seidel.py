@@ -134,12 +134,12 @@ def sweep_order(topology: Topology, links: tuple[int, ...]) -> SweepOrder:
 def no_impulses(rows: Rows) -> SweepImpulses:
     """The impulses before the first sweep."""
     zero = jnp.zeros_like(rows.dofs.free_velocity)
-    loops, springs, cords = (
+    loops, spatial_tendons, fixed_tendons = (
         (zero[:0], zero[:0]) if row is None else (jnp.zeros_like(row.response), jnp.zeros_like(row.response))
         for row in (rows.loops, rows.spatial_tendons, rows.fixed_tendons)
     )
     contacts = None if rows.contacts is None else no_contact_impulses(rows.contacts)
-    return SweepImpulses(loops, springs, cords, DofImpulses(zero, zero, zero, zero), contacts)
+    return SweepImpulses(loops, spatial_tendons, fixed_tendons, DofImpulses(zero, zero, zero, zero), contacts)
 
 
 def sweep_once(
@@ -167,18 +167,20 @@ def sweep_once(
       sweeps had left: one number per loop joint row, path of a spatial tendon, joint of a fixed tendon, mimic joint,
       DOF and contact row.
     """
-    loops, springs, cords, dofs, contacts = impulses
+    loops, spatial_tendons, fixed_tendons, dofs, contacts = impulses
     corrections = []
     if rows.loops is not None:
         change, (loops, corrected) = _sweep_loops(rows.loops, change, loops, progress.motion, free_velocity, sweep)
         corrections.append(corrected)
     if rows.spatial_tendons is not None:
-        change, (springs, corrected) = _sweep_spatial_tendons(
-            rows.spatial_tendons, change, springs, progress.path_length, sweep
+        change, (spatial_tendons, corrected) = _sweep_spatial_tendons(
+            rows.spatial_tendons, change, spatial_tendons, progress.path_length, sweep
         )
         corrections.append(corrected)
     if rows.fixed_tendons is not None:
-        change, (cords, corrected) = _sweep_fixed_tendons(rows.fixed_tendons, change, cords, progress.motion, sweep)
+        change, (fixed_tendons, corrected) = _sweep_fixed_tendons(
+            rows.fixed_tendons, change, fixed_tendons, progress.motion, sweep
+        )
         corrections.append(jnp.ravel(corrected))
     if rows.mimics is not None:
         change, corrected = _sweep_mimics(rows.mimics, change, progress.motion, free_velocity, sweep)
@@ -191,7 +193,7 @@ def sweep_once(
         old = contacts
         change, (dofs, corrected), contacts = _sweep_dofs_and_contacts(rows, order, change, dofs, old, progress, sweep)
         corrections += [corrected, *_contact_corrections(rows.contacts, old, contacts)]
-    return change, SweepImpulses(loops, springs, cords, dofs, contacts), jnp.concatenate(corrections)
+    return change, SweepImpulses(loops, spatial_tendons, fixed_tendons, dofs, contacts), jnp.concatenate(corrections)
 
 
 def _sweep_loops(rows: LoopRow, change: Array, impulses, motion: Array, free_velocity: Array, sweep: Sweep):
@@ -199,8 +201,8 @@ def _sweep_loops(rows: LoopRow, change: Array, impulses, motion: Array, free_vel
         row, *old = inputs
         rate, displacement = jnp.sum(row.direction * (free_velocity + change)), jnp.sum(row.direction * motion)
         new = loop_impulses(row, old, rate, displacement, sweep)
-        given = new[0] - old[0] + new[1] - old[1]
-        return change + row.effect * given, (new, row.response * given)
+        added = new[0] - old[0] + new[1] - old[1]
+        return change + row.effect * added, (new, row.response * added)
 
     return scan(solve, change, (rows, *impulses))
 
@@ -210,8 +212,8 @@ def _sweep_spatial_tendons(rows: SpatialTendonRow, change: Array, impulses, path
         row, spring, limit, length = inputs
         rate = row.free_rate + jnp.sum(row.direction * change)
         new = spatial_tendon_impulses(row, spring, limit, rate, length, sweep)
-        given = new[0] - spring + new[1] - limit
-        return change + row.effect * given, (new, row.response * given)
+        added = new[0] - spring + new[1] - limit
+        return change + row.effect * added, (new, row.response * added)
 
     return scan(solve, change, (rows, *impulses, path_length))
 
@@ -222,8 +224,8 @@ def _sweep_fixed_tendons(rows: FixedTendonRow, change: Array, impulses, motion: 
         rate = row.free_rate + jnp.sum(row.rate * change)
         stretch = jnp.sum(row.coefficient * motion[-row.coefficient.shape[-1] :])
         new = fixed_tendon_impulses(row, spring, limit, rate, stretch, sweep)
-        given = new[0] - spring + new[1] - limit
-        return change + jnp.sum(row.effect * given[:, None], axis=0), (new, row.response * given)
+        added = new[0] - spring + new[1] - limit
+        return change + jnp.sum(row.effect * added[:, None], axis=0), (new, row.response * added)
 
     return scan(solve, change, (rows, *impulses))
 
@@ -232,8 +234,8 @@ def _sweep_mimics(rows: MimicRow, change: Array, motion: Array, free_velocity: A
     def solve(change, row):
         rate = jnp.sum(row.direction * (free_velocity + change))
         error = row.error + jnp.sum(row.direction * motion)
-        given = mimic_impulse(row, rate, error, sweep)
-        return change + row.effect * given, row.response * given
+        added = mimic_impulse(row, rate, error, sweep)
+        return change + row.effect * added, row.response * added
 
     return scan(solve, change, rows)
 
@@ -266,8 +268,8 @@ def _sweep_dofs_and_contacts(
     solved = []
     for first, last, pairs in order:
         part = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], (rows.dofs, dofs, progress.displacement))
-        change, found = _sweep_dofs(part[0], change, part[1], part[2], sweep)
-        solved.append(found)
+        change, swept = _sweep_dofs(part[0], change, part[1], part[2], sweep)
+        solved.append(swept)
         for pair in pairs:
             change, contacts = solve_pair(rows.contacts, pair, change, contacts, moved, sweep)
     return change, joined(solved), contacts
@@ -301,16 +303,16 @@ def _solve_dof(
 
 def tendon_wrenches(rows: Rows, impulses: SweepImpulses, dt: Array, links: int) -> tuple[Array, Array]:
     """Mean wrenches of all tendons on the links, and of fixed tendons on the links that their joints move, [L, 6]."""
-    everything = own = jnp.zeros_like(dt, shape=(links, 6))
+    total = transmitted = jnp.zeros_like(dt, shape=(links, 6))
     if rows.spatial_tendons is not None:
         force = (impulses.spatial_tendons[0] + impulses.spatial_tendons[1]) / dt
-        everything = everything + jnp.einsum("s,slk->lk", force, rows.spatial_tendons.wrench, precision=HIGHEST)
+        total = total + jnp.einsum("s,slk->lk", force, rows.spatial_tendons.wrench, precision=HIGHEST)
     if rows.fixed_tendons is not None:
         force = (impulses.fixed_tendons[0] + impulses.fixed_tendons[1]) / dt
-        own = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.wrench, precision=HIGHEST)
+        transmitted = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.wrench, precision=HIGHEST)
         reaction = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.reaction, precision=HIGHEST)
-        everything = everything + own + reaction
-    return everything, own
+        total = total + transmitted + reaction
+    return total, transmitted
 
 
 def constraint_rows(

@@ -133,8 +133,8 @@ def with_drift_of(
     drift = jnp.zeros_like(articulation.joint_parent_pose[:, :3])
     if topology.has_spherical:
         named = spatial.quaternion_exp(by_body(topology, end.joint_position))
-        found = _joint_rotations(articulation, topology, configuration)
-        drift = drift_by_link(topology, spatial.quaternion_product(found, spatial.conjugate(named)))
+        rotations = _joint_rotations(articulation, topology, configuration)
+        drift = drift_by_link(topology, spatial.quaternion_product(rotations, spatial.conjugate(named)))
     return with_joint_drift(articulation, drift), drift
 
 

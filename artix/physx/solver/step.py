@@ -33,7 +33,7 @@ from artix.simulation.common.link_forces import gravity_and_loads, link_resistan
 from artix.simulation.common.loop_closures import loop_closures, loop_wrenches
 from artix.simulation.common.momentum_end import with_momentum
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.report import StepReport, all_finite, residual_of
+from artix.simulation.common.report import ContactReport, StepReport, all_finite, residual_of
 from artix.simulation.common.solvers import register_solver
 from artix.simulation.common.step_start import (
     StepStart,
@@ -87,17 +87,17 @@ def physx_step(
     base = at_start.topology.num_base_dofs
     velocity = generalized_velocity(articulation, state)
     motion = link_motion(at_start, velocity)
-    given = gravity_and_loads(articulation, control.external_force)
-    taken, brake = link_resistance(articulation, at_start, motion, given, dt)
-    given = given - taken
+    applied = gravity_and_loads(articulation, control.external_force)
+    damping, brake = link_resistance(articulation, at_start, motion, applied, dt)
+    applied = applied - damping
     commands = commands_of(articulation, control)
     joint_force = jnp.pad(commands.joint_force, (base, 0))
     late = None
     if options.external_forces_every_iteration:
-        late = response(at_start, generalized_force(at_start, given) + joint_force)
+        late = response(at_start, generalized_force(at_start, applied) + joint_force)
         free = unconstrained_velocities(at_start, velocity, brake, jnp.zeros_like(joint_force), dt)
     else:
-        free = unconstrained_velocities(at_start, velocity, given + brake, joint_force, dt)
+        free = unconstrained_velocities(at_start, velocity, applied + brake, joint_force, dt)
     free = _corrected(at_start, free)
     loops = None
     if has_loop_joints(at_start.topology):
@@ -119,18 +119,20 @@ def physx_step(
     acceleration = free.acceleration + by_impulses
     link_acceleration = link_motion(at_start, acceleration) + at_start.velocity_product
     end_frame = link_frames(at_start.topology, kinematics(drifted, end))
-    wrench, on_link_b = given + brake, given[:0]
+    wrench = applied + brake
+    on_link_b = applied[:0]
     if loops is not None:
         on_links, on_link_b = loop_wrenches(at_start, loops, sum(solution.impulses.loops) / dt)
         wrench = wrench + on_links
-    found, after = None, None
+    contacts_after: ContactReport | None = None
+    anchors_after: FrictionAnchors | None = None
     if touching is not None and contacts is not None and solution.impulses.contacts is not None:
         links, impulses = at_start.topology.num_links, solution.impulses.contacts
         wrench = wrench + contact_wrenches(contacts, impulses, dt, links)
         last = solution.velocity_corrections[-(contacts.normal.gap.size + contacts.friction.error.size) :]
-        found = contact_report(at_start, touching, contacts, impulses, last, solution.change, dt)
+        contacts_after = contact_report(at_start, touching, contacts, impulses, last, solution.change, dt)
         frames = [at_start.frame.take([link]) for link in contacts.links]
-        after = kept(anchors, impulses.slips, frames, touching.reference, found_at)
+        anchors_after = kept(anchors, impulses.slips, frames, touching.reference, found_at)
     tendons = tendon_wrenches(rows, solution.impulses, dt, at_start.topology.num_links)
     joint_forces = incoming_joint_forces(articulation, at_start, end_frame, motion, link_acceleration, wrench, tendons)
     report = StepReport(
@@ -142,9 +144,9 @@ def physx_step(
         position_residual=residual_of(solution.position_corrections),
         velocity_residual=residual_of(solution.velocity_corrections),
         is_finite=all_finite(end),
-        contacts=found,
+        contacts=contacts_after,
     )
-    return Outcome(end, drift, after, report)
+    return Outcome(end, drift, anchors_after, report)
 
 
 def _corrected(at_start: StepStart, free: Unconstrained) -> Unconstrained:
@@ -253,8 +255,8 @@ def _step_with_joint_drift(
 ) -> tuple[State, Array, StepReport]:
     control = checked_control(articulation, state, control, options, None)
 
-    def take(now: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
-        outcome = physx_step(articulation, now[0], control, part, options, drift=now[1])
+    def take(start: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
+        outcome = physx_step(articulation, start[0], control, part, options, drift=start[1])
         return (outcome.state, outcome.drift), outcome.report
 
     (end, drift), report = in_parts(take, (state, drift), dt, options)
