@@ -1,6 +1,7 @@
 """PhysX's getters and setters of an articulation in a scene.
 
-The getters read properties of :class:`ArticulationSimulation`, one line each. The setters return a new simulation.
+The getters read properties of :class:`ArticulationSimulation`, one line each. Setters return a new simulation, which is
+the old one but for what they set.
 """
 
 from __future__ import annotations
@@ -103,9 +104,6 @@ def set_articulation_flags(simulation: ArticulationSimulation, flags: Articulati
       simulation: the articulation in its scene.
       flags: the flags to set; all others are cleared.
 
-    Returns:
-      The simulation with these flags.
-
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
@@ -136,9 +134,6 @@ def set_articulation_flag(
       flag: the flag.
       value: whether to set it or to clear it; static.
 
-    Returns:
-      The simulation with the flag set or cleared.
-
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
@@ -159,9 +154,6 @@ def set_solver_iteration_counts(
       simulation: the articulation in its scene.
       position_iterations: sweeps over all rows before positions move, 1 to 255.
       velocity_iterations: sweeps after that, which change only velocities, 0 to 255.
-
-    Returns:
-      The simulation with these counts.
 
     Raises:
       ValueError: a count is out of range.
@@ -193,9 +185,6 @@ def set_max_com_linear_velocity(simulation: ArticulationSimulation, limit: float
       simulation: the articulation in its scene.
       limit: the largest speed [m/s], shape []; ``inf`` for none.
 
-    Returns:
-      The simulation with this limit.
-
     Raises:
       ValueError: the limit is negative or NaN. A limit that is traced is not checked.
 
@@ -220,9 +209,6 @@ def set_max_com_angular_velocity(simulation: ArticulationSimulation, limit: floa
     Args:
       simulation: the articulation in its scene.
       limit: the largest magnitude [rad/s], shape []; ``inf`` for none.
-
-    Returns:
-      The simulation with this limit.
 
     Raises:
       ValueError: the limit is negative or NaN. A limit that is traced is not checked.
@@ -297,9 +283,6 @@ def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | A
       simulation: the articulation in its scene.
       wake_counter: how long it stays awake without moving [s].
 
-    Returns:
-      The simulation with this counter for every link.
-
     Raises:
       ValueError: the number is negative or not finite. A number that is traced is not checked.
 
@@ -319,9 +302,6 @@ def set_sleep_threshold(simulation: ArticulationSimulation, threshold: float | A
       simulation: the articulation in its scene.
       threshold: compared as :func:`artix.step_with_sleep` describes [m^2/s^2]; zero keeps the articulation
         awake.
-
-    Returns:
-      The simulation with this threshold.
 
     Raises:
       ValueError: the number is negative or not finite. A number that is traced is not checked.
@@ -344,9 +324,6 @@ def set_root_global_pose(
       simulation: the articulation in its scene.
       pose: world pose of the frame, position [m] and unit quaternion xyzw, shape [7].
       autowake: whether to wake the articulation.
-
-    Returns:
-      The simulation with the root at this pose.
 
     Raises:
       ValueError: the pose has the wrong shape, or is known and has a quaternion not of length 1.
@@ -376,9 +353,6 @@ def set_root_linear_velocity(
       velocity: of the centre of mass, world axes [m/s], shape [3].
       autowake: whether to wake the articulation; a velocity other than zero wakes it in any case.
 
-    Returns:
-      The simulation with this velocity.
-
     Raises:
       ValueError: the velocity has the wrong shape.
       TypeError: it has another dtype than the articulation.
@@ -405,9 +379,6 @@ def set_root_angular_velocity(
       simulation: the articulation in its scene.
       velocity: world axes [rad/s], shape [3].
       autowake: whether to wake the articulation; a velocity other than zero wakes it in any case.
-
-    Returns:
-      The simulation with this velocity.
 
     Raises:
       ValueError: the velocity has the wrong shape.
