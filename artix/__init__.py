@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from artix.kinematics import *
     from artix.math import lie
     from artix.model import *
+    from artix.physx.solver import *
     from artix.simulation import *
 
 __all__ = [
@@ -148,6 +149,7 @@ _ROOMS = (
     "io",
     "kinematics",
     "model",
+    "physx.solver",
     "simulation",
 )
 _OTHER_ROOMS = ("math", "physx", "robots")
@@ -171,13 +173,12 @@ if not TYPE_CHECKING:  # Type checkers must not take any name for an attribute.
     def __getattr__(name: str) -> Any:
         if name in (*_ROOMS, *_OTHER_ROOMS, *_OLD_ROOMS):
             return _import_module(f"artix.{name}")
-        if not name.startswith("_"):
-            _load_rooms()
-            if name in globals():
-                return globals()[name]
-            if name in (model := _import_module("artix.model")).REMOVED:
-                return getattr(model, name)  # which raises an error that says what took its place
-        raise AttributeError(f"module 'artix' has no attribute {name!r}")
+        if name.startswith("_"):
+            raise AttributeError(f"module 'artix' has no attribute {name!r}")
+        _load_rooms()
+        if name in globals():
+            return globals()[name]
+        return _import_module("artix.math.deprecated").old_names("artix", stacklevel=3)(name)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,8 @@
 """Articulations and states: what they are made of, and how to build them."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from artix.math.deprecated import old_names
 from artix.model.articulation import Articulation, State
 from artix.model.builder import ArticulationBuilder
 from artix.model.composite_joints import CompositeJoint
@@ -51,14 +52,5 @@ __all__ = [
     "with_log_cholesky",
 ]
 
-#: Names that are no longer here.
-REMOVED = ("PaddedTopology", "Padding")
-
-
-def __getattr__(name: str) -> Any:
-    if name in REMOVED:
-        raise AttributeError(
-            f"{__name__} no longer has {name}: trees are not data any more; artix.Fleet(members) takes any robots and "
-            "evaluates them kind by kind"
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    __getattr__ = old_names(__name__)

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from artix.kinematics.bodies import screw_pitches
 from artix.kinematics.links import link_velocities
 from artix.model.checks import check_quaternion, check_vector
+from artix.physx.accessors import wake_if
 from artix.physx.cache import ArticulationCache, check_cache
 from artix.physx.enums import ArticulationCacheFlag as Flag
 from artix.physx.fields import FIELDS, Field
 from artix.physx.simulation import ArticulationSimulation
-from artix.physx.sleeping import wake_if
 
 Array = jax.Array
 

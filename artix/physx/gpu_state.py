@@ -17,6 +17,7 @@ import numpy.typing as npt
 from artix.fleet.fleet import Fleet
 from artix.kinematics.links import link_poses, link_velocities
 from artix.model.articulation import Articulation, State
+from artix.physx.accessors import update_kinematic, wake_if
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
 from artix.physx.fields import ANGULAR, FIELDS, LINEAR
@@ -33,9 +34,7 @@ from artix.physx.fleet_simulation import (
 )
 from artix.physx.gpu_layout import check_indices, check_simulation, check_state, of_type, to_transform
 from artix.physx.gpu_tendons import read_tendons, write_tendons
-from artix.physx.motion import update_kinematic
 from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation
-from artix.physx.sleeping import wake_if
 from artix.simulation.common.options import SolverOptions
 
 Array = jax.Array

@@ -17,12 +17,11 @@ from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, check_control, check_known_control, warn_of_missing_gains
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import RolloutReport, StepReport, summarized
-from artix.simulation.contacts import Memory, check_memory, has_pairs, held_by, touching_of
+from artix.simulation.common.solvers import HOMES, solver_of
+from artix.simulation.contacts import Memory, check_memory, has_pairs, touching_of
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.step import contact_memory, end_states, solve_step
 from artix.simulation.implicit.step_report import step_reports
-from artix.simulation.projected.contact_checks import check_rigid
-from artix.simulation.projected.step import physx_step
 
 Array = jax.Array
 
@@ -269,11 +268,10 @@ def _substep(
 ) -> tuple[State, Any, Any]:
     if options.solver == "rk4":
         return rk4_step(articulation, state, control, dt, options.tendon_law), memory, None
-    if options.solver in ("pgs", "tgs"):
-        held = held_by(articulation, state, ground, memory)
-        outcome = physx_step(articulation, state, control, dt, options, touching=held)
-        remembered = memory if memory is None or held is None else outcome.anchors
-        return outcome.state, remembered, outcome.report if with_report else None
+    if options.solver in HOMES:
+        take_step = solver_of(options.solver).step
+        after, memory, report = take_step(articulation, state, memory, control, dt, options, ground)
+        return after, memory, report if with_report else None
     (end,), memory, reports = implicit_substep(
         articulation, [articulation], [state], memory, [control], dt, options, ground, with_report
     )
@@ -323,7 +321,8 @@ def _time(
     check_known_control(control)
     if ground is not None:
         check_ground(ground)
-        check_rigid(articulation, ground, options)
+        if options.solver in HOMES:
+            solver_of(options.solver).check(articulation, ground, options)
     return as_time(articulation, dt, backward=options.solver == "rk4")
 
 

@@ -299,7 +299,7 @@ def test_defects_of_physx_only_on_request() -> None:
             physx.compute_gravity_compensation(simulation, cache, **both),
         )
 
-    right, compatible, halved, gravity, heavy = compute(physx.common_init(simulation), cache)
+    right, compatible, halved, gravity, heavy = compute(simulation, cache)
     np.testing.assert_array_equal(right.joint_velocity, state.joint_velocity)
     np.testing.assert_allclose(compatible.joint_velocity, 0.5 * state.joint_velocity, rtol=1e-12)
     np.testing.assert_allclose(compatible.coriolis_force, halved.coriolis_force, atol=1e-12)

@@ -215,7 +215,7 @@ def test_joint_drift_counts_turns():
     options, drift, state = SolverOptions(solver="pgs"), jnp.zeros((2, 3)), at(SERVO, 6.2)
     control, angles = Control(drive_target=jnp.array([6.4])), []
     for _ in range(60):
-        state, drift, _ = artix.simulation.step_with_joint_drift(SERVO, state, drift, control, DT, options)
+        state, drift, _ = artix.step_with_joint_drift(SERVO, state, drift, control, DT, options)
         angles.append(float(state.joint_position[0]))
     np.testing.assert_allclose(angles, driven(6.2, 0.0, np.full(60, 6.4), 0.0), atol=1e-12)
 

@@ -15,7 +15,6 @@ from artix.math.arrays import is_known
 from artix.model.articulation import Articulation
 from artix.model.checks import check_finite, check_type, check_vector
 from artix.model.topology import Topology
-from artix.simulation.common.joint_drift import drift_by_body
 
 Array = jax.Array
 
@@ -80,13 +79,18 @@ def warn_of_missing_gains(articulation: Articulation, control: Control | None) -
     targets = None if not isinstance(control, Control) else (control.drive_target, control.drive_target_velocity)
     if targets is None or all(target is None for target in targets) or not isinstance(articulation, Articulation):
         return
-    gains = articulation.drive.stiffness, articulation.drive.damping
-    if articulation.topology.num_dofs and is_known(*gains) and not any(np.any(np.asarray(gain)) for gain in gains):
+    if articulation.topology.num_dofs and lacks_gains(articulation):
         warnings.warn(
             "the targets in control have no effect, as all drives have stiffness 0 and damping 0 (a URDF has no "
             "gains); set them with articulation.replace(drive=articulation.drive.replace(stiffness=..., damping=...))",
             stacklevel=4,
         )
+
+
+def lacks_gains(articulation: Articulation) -> bool:
+    """Whether it is known that no drive exerts a force."""
+    gains = articulation.drive.stiffness, articulation.drive.damping
+    return is_known(*gains) and not any(np.any(np.asarray(gain)) for gain in gains)
 
 
 class Commands(NamedTuple):
@@ -112,20 +116,20 @@ def commands_of(articulation: Articulation, control: Control) -> Commands:
     )
 
 
-def position_error(topology: Topology, position: Array, target: Array, drift: Array | None = None) -> Array:
+def position_error(topology: Topology, position: Array, target: Array, turn: Array | None = None) -> Array:
     """Target minus position, [n].
 
     The position of a spherical joint is a rotation, which does not count turns, so that its error
     is the shortest way: with one axis the angle left, and with several axes twice the vector part of
-    the rotation left. A ``drift`` [L, 3] of the joint frames is part of the rotation, not of its
-    target.
+    the rotation left. A ``turn`` of the joint frames, quaternions [4, B-1], is part of the rotation,
+    not of its target.
     """
     error = target - position
     if not topology.has_spherical:
         return error
     wanted, now = (spatial.quaternion_exp(by_body(topology, x)) for x in (target, position))
-    if drift is not None:
-        now = spatial.quaternion_product(drift_by_body(topology, drift), now)
+    if turn is not None:
+        now = spatial.quaternion_product(turn, now)
     product = spatial.quaternion_product(spatial.conjugate(wanted), now)
     product = jnp.where(product[3] < 0, -product, product)
     several, spherical = jnp.asarray(topology.dof_is_one_of_several), jnp.asarray(topology.dof_is_spherical)

@@ -22,7 +22,6 @@ from artix.math import spatial
 from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
-from artix.simulation.common.joint_drift import with_joint_drift
 
 Array = jax.Array
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -60,8 +59,6 @@ class StepStart(NamedTuple):
     """Origin of each DOF's joint frame on its link, [n, 3]."""
     parent_origin: Array
     """Origin of each DOF's joint frame on its parent link, [n, 3]."""
-    drift: Array | None
-    """Drifts: rotations of the joint frames on their parents, [L, 3]; ``None`` if drifts are not kept."""
 
     @property
     def jacobian(self) -> Array:
@@ -82,16 +79,12 @@ class StepStart(NamedTuple):
         return self.inverse
 
 
-def evaluate_step_start(
-    articulation: Articulation, state: State, drift: Array | None = None, *, with_all: bool = True
-) -> StepStart:
+def evaluate_step_start(articulation: Articulation, state: State, *, with_all: bool = True) -> StepStart:
     """Evaluates everything that stays constant during the step.
 
     The links' Jacobian, their accelerations and the inverse mass matrix are only evaluated ``with_all``; most steps of
     the implicit solver do not need them.
     """
-    if drift is not None:
-        articulation = with_joint_drift(articulation, drift)
     topology = articulation.topology
     kin = kinematics(articulation, state)
     frame = link_frames(topology, kin)
@@ -118,7 +111,6 @@ def evaluate_step_start(
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
-        drift=drift,
     )
 
 

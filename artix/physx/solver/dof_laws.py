@@ -1,4 +1,4 @@
-"""PhysX's laws of one DOF in a sweep: drive, friction, position limits and velocity limits."""
+"""A Gauss-Seidel sweep, and PhysX's laws of one DOF in it: drive, friction, position limits and velocity limits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,34 @@ import jax.numpy as jnp
 
 from artix.model.joint_features import JointFrictions
 from artix.simulation.common.drives import DriveRow, within_limit
-from artix.simulation.common.sweep import Sweep
 
 Array = jax.Array
+
+
+class Sweep(NamedTuple):
+    """What all rows of a sweep share: its kind (static) and its times (arrays of shape [])."""
+
+    temporal: bool
+    """Whether the solver is the temporal one (TGS), whose positions move from sweep to sweep."""
+    moves_positions: bool
+    """Whether this is a position sweep rather than a velocity sweep."""
+    restarts: bool
+    """Whether friction and envelopes account for this sweep only instead of the whole step."""
+    drive_limits_are_forces: bool
+    """Whether drive limits are forces instead of impulses per step."""
+    dt: Array
+    """The step [s]."""
+    h: Array
+    """The time that a sweep covers [s]: the whole step for PGS."""
+    elapsed: Array
+    """Time since the start of the step [s]; 0 for PGS."""
+    error_reduction: Array
+    """Fraction of a position error that one sweep removes."""
+
+    @property
+    def budget_time(self) -> Array:
+        """The time over which friction and envelopes accumulate [s]."""
+        return self.h if self.restarts else self.dt
 
 
 class Gaps(Protocol):

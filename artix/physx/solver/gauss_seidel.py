@@ -10,26 +10,47 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.compiler.jax_internals import scan
 from artix.math.arrays import joined
+from artix.model.articulation import Articulation
 from artix.model.topology import Topology
-from artix.simulation.common.drives import DriveRow, within_envelope
-from artix.simulation.common.fixed_tendons import FixedTendonRow, fixed_tendon_impulses
-from artix.simulation.common.mimic import MimicRow, mimic_impulse
-from artix.simulation.common.spatial_tendons import SpatialTendonRow, spatial_tendon_impulses
-from artix.simulation.common.step_start import HIGHEST
-from artix.simulation.common.sweep import Sweep
-from artix.simulation.projected.contact_rows import ContactRows
-from artix.simulation.projected.contact_sweep import ContactImpulses, no_contact_impulses, solve_pair, travel
-from artix.simulation.projected.dof_laws import (
+from artix.physx.solver.contact_rows import (
+    ContactImpulses,
+    ContactRows,
+    mobility_softness,
+    no_contact_impulses,
+    solve_pair,
+    travel,
+)
+from artix.physx.solver.couplings import (
+    FixedTendonRow,
+    LoopRow,
+    MimicRow,
+    SpatialTendonRow,
+    fixed_tendon_impulses,
+    fixed_tendon_rows,
+    loop_impulses,
+    loop_rows,
+    mimic_impulse,
+    mimic_rows,
+    spatial_tendon_impulses,
+    spatial_tendon_rows,
+)
+from artix.physx.solver.dof_laws import (
     LimitRow,
+    Sweep,
     drive_impulse,
     friction_impulse,
     limit_impulses,
     velocity_limit_impulse,
 )
-from artix.simulation.projected.loop_rows import LoopRow, loop_impulses
+from artix.physx.solver.positions import drift_by_body
+from artix.simulation.common.control import Commands, position_error, room
+from artix.simulation.common.drives import DriveRow, within_envelope
+from artix.simulation.common.loop_closures import LoopClosures
+from artix.simulation.common.step_start import HIGHEST, StepStart, axis_row
 
 Array = jax.Array
 
@@ -113,12 +134,12 @@ def sweep_order(topology: Topology, links: tuple[int, ...]) -> SweepOrder:
 def no_impulses(rows: Rows) -> SweepImpulses:
     """The impulses before the first sweep."""
     zero = jnp.zeros_like(rows.dofs.free_velocity)
-    loops, springs, cords = (
+    loops, spatial_tendons, fixed_tendons = (
         (zero[:0], zero[:0]) if row is None else (jnp.zeros_like(row.response), jnp.zeros_like(row.response))
         for row in (rows.loops, rows.spatial_tendons, rows.fixed_tendons)
     )
     contacts = None if rows.contacts is None else no_contact_impulses(rows.contacts)
-    return SweepImpulses(loops, springs, cords, DofImpulses(zero, zero, zero, zero), contacts)
+    return SweepImpulses(loops, spatial_tendons, fixed_tendons, DofImpulses(zero, zero, zero, zero), contacts)
 
 
 def sweep_once(
@@ -146,18 +167,20 @@ def sweep_once(
       sweeps had left: one number per loop joint row, path of a spatial tendon, joint of a fixed tendon, mimic joint,
       DOF and contact row.
     """
-    loops, springs, cords, dofs, contacts = impulses
+    loops, spatial_tendons, fixed_tendons, dofs, contacts = impulses
     corrections = []
     if rows.loops is not None:
         change, (loops, corrected) = _sweep_loops(rows.loops, change, loops, progress.motion, free_velocity, sweep)
         corrections.append(corrected)
     if rows.spatial_tendons is not None:
-        change, (springs, corrected) = _sweep_spatial_tendons(
-            rows.spatial_tendons, change, springs, progress.path_length, sweep
+        change, (spatial_tendons, corrected) = _sweep_spatial_tendons(
+            rows.spatial_tendons, change, spatial_tendons, progress.path_length, sweep
         )
         corrections.append(corrected)
     if rows.fixed_tendons is not None:
-        change, (cords, corrected) = _sweep_fixed_tendons(rows.fixed_tendons, change, cords, progress.motion, sweep)
+        change, (fixed_tendons, corrected) = _sweep_fixed_tendons(
+            rows.fixed_tendons, change, fixed_tendons, progress.motion, sweep
+        )
         corrections.append(jnp.ravel(corrected))
     if rows.mimics is not None:
         change, corrected = _sweep_mimics(rows.mimics, change, progress.motion, free_velocity, sweep)
@@ -170,7 +193,7 @@ def sweep_once(
         old = contacts
         change, (dofs, corrected), contacts = _sweep_dofs_and_contacts(rows, order, change, dofs, old, progress, sweep)
         corrections += [corrected, *_contact_corrections(rows.contacts, old, contacts)]
-    return change, SweepImpulses(loops, springs, cords, dofs, contacts), jnp.concatenate(corrections)
+    return change, SweepImpulses(loops, spatial_tendons, fixed_tendons, dofs, contacts), jnp.concatenate(corrections)
 
 
 def _sweep_loops(rows: LoopRow, change: Array, impulses, motion: Array, free_velocity: Array, sweep: Sweep):
@@ -178,8 +201,8 @@ def _sweep_loops(rows: LoopRow, change: Array, impulses, motion: Array, free_vel
         row, *old = inputs
         rate, displacement = jnp.sum(row.direction * (free_velocity + change)), jnp.sum(row.direction * motion)
         new = loop_impulses(row, old, rate, displacement, sweep)
-        given = new[0] - old[0] + new[1] - old[1]
-        return change + row.effect * given, (new, row.response * given)
+        added = new[0] - old[0] + new[1] - old[1]
+        return change + row.effect * added, (new, row.response * added)
 
     return scan(solve, change, (rows, *impulses))
 
@@ -189,8 +212,8 @@ def _sweep_spatial_tendons(rows: SpatialTendonRow, change: Array, impulses, path
         row, spring, limit, length = inputs
         rate = row.free_rate + jnp.sum(row.direction * change)
         new = spatial_tendon_impulses(row, spring, limit, rate, length, sweep)
-        given = new[0] - spring + new[1] - limit
-        return change + row.effect * given, (new, row.response * given)
+        added = new[0] - spring + new[1] - limit
+        return change + row.effect * added, (new, row.response * added)
 
     return scan(solve, change, (rows, *impulses, path_length))
 
@@ -201,8 +224,8 @@ def _sweep_fixed_tendons(rows: FixedTendonRow, change: Array, impulses, motion: 
         rate = row.free_rate + jnp.sum(row.rate * change)
         stretch = jnp.sum(row.coefficient * motion[-row.coefficient.shape[-1] :])
         new = fixed_tendon_impulses(row, spring, limit, rate, stretch, sweep)
-        given = new[0] - spring + new[1] - limit
-        return change + jnp.sum(row.effect * given[:, None], axis=0), (new, row.response * given)
+        added = new[0] - spring + new[1] - limit
+        return change + jnp.sum(row.effect * added[:, None], axis=0), (new, row.response * added)
 
     return scan(solve, change, (rows, *impulses))
 
@@ -211,8 +234,8 @@ def _sweep_mimics(rows: MimicRow, change: Array, motion: Array, free_velocity: A
     def solve(change, row):
         rate = jnp.sum(row.direction * (free_velocity + change))
         error = row.error + jnp.sum(row.direction * motion)
-        given = mimic_impulse(row, rate, error, sweep)
-        return change + row.effect * given, row.response * given
+        added = mimic_impulse(row, rate, error, sweep)
+        return change + row.effect * added, row.response * added
 
     return scan(solve, change, rows)
 
@@ -245,8 +268,8 @@ def _sweep_dofs_and_contacts(
     solved = []
     for first, last, pairs in order:
         part = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], (rows.dofs, dofs, progress.displacement))
-        change, found = _sweep_dofs(part[0], change, part[1], part[2], sweep)
-        solved.append(found)
+        change, swept = _sweep_dofs(part[0], change, part[1], part[2], sweep)
+        solved.append(swept)
         for pair in pairs:
             change, contacts = solve_pair(rows.contacts, pair, change, contacts, moved, sweep)
     return change, joined(solved), contacts
@@ -280,13 +303,95 @@ def _solve_dof(
 
 def tendon_wrenches(rows: Rows, impulses: SweepImpulses, dt: Array, links: int) -> tuple[Array, Array]:
     """Mean wrenches of all tendons on the links, and of fixed tendons on the links that their joints move, [L, 6]."""
-    everything = own = jnp.zeros_like(dt, shape=(links, 6))
+    total = transmitted = jnp.zeros_like(dt, shape=(links, 6))
     if rows.spatial_tendons is not None:
         force = (impulses.spatial_tendons[0] + impulses.spatial_tendons[1]) / dt
-        everything = everything + jnp.einsum("s,slk->lk", force, rows.spatial_tendons.wrench, precision=HIGHEST)
+        total = total + jnp.einsum("s,slk->lk", force, rows.spatial_tendons.wrench, precision=HIGHEST)
     if rows.fixed_tendons is not None:
         force = (impulses.fixed_tendons[0] + impulses.fixed_tendons[1]) / dt
-        own = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.wrench, precision=HIGHEST)
+        transmitted = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.wrench, precision=HIGHEST)
         reaction = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.reaction, precision=HIGHEST)
-        everything = everything + own + reaction
-    return everything, own
+        total = total + transmitted + reaction
+    return total, transmitted
+
+
+def constraint_rows(
+    articulation: Articulation,
+    at_start: StepStart,
+    loops: LoopClosures | None,
+    joint_position: Array,
+    motion: Array,
+    commands: Commands,
+    contacts: ContactRows | None,
+    drift: Array | None,
+) -> Rows:
+    """All rows at the start of the step.
+
+    ``motion`` [L, 6] is the links' velocity before any impulse, ``drift`` [L, 3] that of their joints if it is kept.
+    """
+    a, t = articulation, at_start.topology
+    return Rows(
+        loops=None if loops is None else loop_rows(a, at_start, loops),
+        spatial_tendons=spatial_tendon_rows(a, at_start, motion) if t.spatial_tendons else None,
+        fixed_tendons=fixed_tendon_rows(a, at_start, joint_position, motion) if t.fixed_tendons else None,
+        mimics=mimic_rows(a.mimic, at_start, joint_position) if t.mimic_dofs else None,
+        dofs=_dof_rows(a, at_start, joint_position, motion, commands, drift),
+        contacts=contacts,
+    )
+
+
+def _dof_rows(
+    articulation: Articulation,
+    at_start: StepStart,
+    joint_position: Array,
+    motion: Array,
+    commands: Commands,
+    drift: Array | None,
+) -> DofRow:
+    """The rows of all DOFs in the order of the sweep."""
+    topology = at_start.topology
+    base, n = topology.num_base_dofs, topology.num_dofs
+    response = jnp.diagonal(at_start.inverse_mass)[base:]
+    softened = 1 / (response + _constraint_force_mixing(articulation, at_start))
+    turn = None if drift is None else drift_by_body(topology, drift)
+    rows = DofRow(
+        place=base + jnp.arange(n),
+        free_velocity=_relative_velocity(at_start, motion),
+        effect=at_start.inverse_mass[base:],
+        response=response,
+        drive=DriveRow(
+            drive=articulation.drive,
+            envelope=articulation.envelope,
+            position_error=position_error(topology, joint_position, commands.target_position, turn),
+            target_velocity=commands.target_velocity,
+            response=response,
+            softened=softened,
+            joint_force=commands.joint_force,
+        ),
+        limit=LimitRow(
+            friction=articulation.friction,
+            lower_gap=room(articulation.joint_lower_limit, joint_position, -1),
+            upper_gap=room(articulation.joint_upper_limit, joint_position, 1),
+            max_velocity=articulation.max_joint_velocity,
+            softened=softened,
+        ),
+    )
+    return jax.tree.map(lambda leaf: leaf[topology.depth_first_dofs], rows)
+
+
+def _constraint_force_mixing(articulation: Articulation, at_start: StepStart) -> Array:
+    """PhysX's softening of a joint's rows, which depends on the mobility of its two links, [n]."""
+    mixing = mobility_softness(articulation, at_start)
+    child, parent = at_start.topology.dof_link, at_start.topology.dof_parent_link
+    return jnp.maximum(mixing[child], mixing[parent])
+
+
+def _relative_velocity(at_start: StepStart, motion: Array) -> Array:
+    """Velocity of each DOF's link relative to its parent along the axis, at the joint's two origins, [n]."""
+    child, parent = at_start.topology.dof_link, at_start.topology.dof_parent_link
+    dofs = np.arange(at_start.topology.num_dofs)
+    rows = [
+        axis_row(at_start, dofs, link, origin)
+        for link, origin in ((child, at_start.child_origin), (parent, at_start.parent_origin))
+    ]
+    return jnp.sum(rows[0] * motion[child], axis=1) - jnp.sum(rows[1] * motion[parent], axis=1)

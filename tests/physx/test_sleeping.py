@@ -112,11 +112,11 @@ def test_the_residual_of_one_degree_of_freedom() -> None:
 def test_counters_of_another_robot_are_refused() -> None:
     pole, arm = artix.robots.load("cart_pole"), artix.robots.load("arm7")
     for sleep, error, message in (
-        (artix.simulation.wake_up(arm), ValueError, r"sleep\.wake_counter: expected shape \(3,\)"),
+        (artix.wake_up(arm), ValueError, r"sleep\.wake_counter: expected shape \(3,\)"),
         (None, TypeError, "sleep: expected"),
     ):
         with pytest.raises(error, match=message):
-            artix.simulation.step_with_sleep(pole, artix.neutral_state(pole), sleep, None, 0.01)
+            artix.step_with_sleep(pole, artix.neutral_state(pole), sleep, None, 0.01)
     for counter in (-1.0, float("nan"), np.float32("inf"), np.ones(3)):
         with pytest.raises(ValueError, match="wake_counter: expected one number, finite and not negative; found"):
-            artix.simulation.wake_up(pole, counter)
+            artix.wake_up(pole, counter)

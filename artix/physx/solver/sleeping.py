@@ -42,7 +42,7 @@ class SleepState(struct.PyTreeNode):
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
-      >>> print(artix.simulation.wake_up(pole).wake_counter)  # [s]
+      >>> print(artix.wake_up(pole).wake_counter)  # [s]
       [0.4 0.4 0.4]
     """
 
@@ -66,7 +66,7 @@ def wake_up(articulation: Articulation, wake_counter: float | Array = WAKE_TIME)
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
-      >>> sleep = artix.simulation.wake_up(pole, wake_counter=1.0)
+      >>> sleep = artix.wake_up(pole, wake_counter=1.0)
       >>> print(sleep.wake_counter, sleep.linear_sum.shape)
       [1. 1. 1.] (3, 3)
     """
@@ -87,8 +87,8 @@ def put_to_sleep(articulation: Articulation, state: State) -> tuple[State, Sleep
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
-      >>> state, sleep = artix.simulation.put_to_sleep(pole, artix.random_state(pole, jax.random.key(0)))
-      >>> print(state.joint_velocity, artix.simulation.is_sleeping(sleep))
+      >>> state, sleep = artix.put_to_sleep(pole, artix.random_state(pole, jax.random.key(0)))
+      >>> print(state.joint_velocity, artix.is_sleeping(sleep))
       [0. 0.] True
     """
     return at_rest(state), wake_up(articulation, 0.0)
@@ -105,8 +105,8 @@ def is_sleeping(sleep: SleepState) -> Array:
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
-      >>> awake, tired = artix.simulation.wake_up(pole), artix.simulation.wake_up(pole, 0.0)
-      >>> print(artix.simulation.is_sleeping(awake), artix.simulation.is_sleeping(tired))
+      >>> awake, tired = artix.wake_up(pole), artix.wake_up(pole, 0.0)
+      >>> print(artix.is_sleeping(awake), artix.is_sleeping(tired))
       False True
     """
     return jnp.all(sleep.wake_counter == 0)
@@ -149,11 +149,11 @@ def step_with_sleep(
     Examples:
       >>> pole = artix.robots.load("cart_pole")
       >>> hanging = artix.neutral_state(pole).replace(joint_position=jnp.array([0.0, jnp.pi]))
-      >>> state, sleep = hanging, artix.simulation.wake_up(pole, 0.02)
+      >>> state, sleep = hanging, artix.wake_up(pole, 0.02)
       >>> for _ in range(4):
-      ...     state, sleep = artix.simulation.step_with_sleep(pole, state, sleep, None, 0.01)
+      ...     state, sleep = artix.step_with_sleep(pole, state, sleep, None, 0.01)
       ...
-      >>> print(artix.simulation.is_sleeping(sleep))  # nothing moved for 0.02 s
+      >>> print(artix.is_sleeping(sleep))  # nothing moved for 0.02 s
       True
     """
     check_type("sleep", sleep, SleepState)

@@ -1,4 +1,10 @@
-"""Integrates positions within a step. Spherical joints and the root move as free rotations."""
+"""Integrates positions within a step. Spherical joints and the root move as free rotations.
+
+PhysX rotates a link on a spherical joint by the link's own angular velocity and locks axes in velocity only. Steps of
+finite length therefore leave the set of rotations ``exp(sum_k q_k e_k)`` that positions q can express. The drift D is
+the remainder: the child's joint frame relative to the parent's is ``D exp(sum_k q_k e_k)``. This equals a rotation of
+the joint frame on the parent's link, which is a parameter of the articulation. No other function needs to know of it.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +21,54 @@ from artix.kinematics.tree import by_body, joint_quaternions, where_spherical
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
 from artix.model.topology import Topology
-from artix.simulation.common.joint_drift import drift_by_link, with_joint_drift
 from artix.simulation.common.step_start import StepStart
 
 Array = jax.Array
+
+
+def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
+    """The articulation with joint frames rotated on their parents' links by a drift.
+
+    Use it with the results of :func:`artix.step_with_joint_drift`:
+    ``link_poses(with_joint_drift(a, drift), state)``.
+
+    Args:
+      articulation: the articulation.
+      drift: rotation vectors [rad] of the inbound joint frames in their own axes (twist, swing1, swing2), shape [L, 3];
+        zero for links without such a joint.
+
+    Returns:
+      The articulation with a new ``joint_parent_pose``.
+
+    Raises:
+      ValueError: ``drift`` has another shape.
+      TypeError: ``drift`` has another dtype than the articulation.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> drift = jnp.zeros((9, 3)).at[1, 0].set(0.1)
+      >>> turned = artix.with_joint_drift(arm, drift)
+      >>> print((turned.joint_parent_pose != arm.joint_parent_pose).any(axis=1).sum())  # the frames that turned
+      1
+    """
+    check_vector("drift", drift, (articulation.topology.num_links, 3), articulation.dtype, "L, rotation vectors")
+    pose = articulation.joint_parent_pose
+    rotation = spatial.quaternion_product(pose[:, 3:].T, spatial.quaternion_exp(drift.T))
+    return articulation.replace(joint_parent_pose=jnp.concatenate([pose[:, :3], rotation.T], axis=1))
+
+
+def drift_by_body(tree: Topology, drift: Array) -> Array:
+    """Drifts [L, 3] as quaternions [4, B-1] in the axes of the frames of bodies 1 .. B-1."""
+    return spatial.quaternion_exp(drift[tree.body_link[1:]].T)
+
+
+def drift_by_link(topology: Topology, quaternion: Array) -> Array:
+    """The inverse of :func:`drift_by_body`; zero for links without a spherical joint."""
+    vector = spatial.quaternion_log(quaternion)
+    vector = jnp.where(topology.body_is_spherical[1:], vector, jnp.zeros_like(vector))
+    return jnp.zeros_like(vector, shape=(topology.num_links, 3)).at[topology.body_link[1:]].set(vector.T)
 
 
 class Configuration(NamedTuple):
@@ -84,8 +133,8 @@ def with_drift_of(
     drift = jnp.zeros_like(articulation.joint_parent_pose[:, :3])
     if topology.has_spherical:
         named = spatial.quaternion_exp(by_body(topology, end.joint_position))
-        found = _joint_rotations(articulation, topology, configuration)
-        drift = drift_by_link(topology, spatial.quaternion_product(found, spatial.conjugate(named)))
+        rotations = _joint_rotations(articulation, topology, configuration)
+        drift = drift_by_link(topology, spatial.quaternion_product(rotations, spatial.conjugate(named)))
     return with_joint_drift(articulation, drift), drift
 
 

@@ -1,8 +1,11 @@
-"""PhysX's friction anchors: up to two points at which a shape holds on to a surface.
+"""What PhysX keeps of a contact from step to step: its friction anchors and its contact points.
 
-Friction acts not at the contacts but at anchors, which are fixed both on the link and on the ground. They persist from
-step to step until friction slips there, the link has rotated by 2.6 degrees relative to the surface, or the two ends
-have separated along the normal. Displacement along the surface is corrected.
+Friction acts not at the contacts but at anchors: up to two points at which a shape holds on to a surface, fixed both on
+the link and on the ground. They persist until friction slips there, the link has rotated by 2.6 degrees relative to the
+surface, or the two ends have separated along the normal. Displacement along the surface is corrected.
+
+PhysX also remembers the pose of its last contact search. Until the shape has moved or rotated, or a contact has slid,
+by more than a limit, it reuses the points that it found then, with current gaps: those of boxes and capsules.
 """
 
 from __future__ import annotations
@@ -14,15 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.ground import Ground
-from artix.contact.ground_contacts import ground_contacts
+from artix.contact.ground_contacts import GroundContacts, ground_contacts
 from artix.kinematics.bodies import Placement
 from artix.math import spatial, struct
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
 from artix.model.states import neutral_state
 from artix.model.topology import Topology
+from artix.simulation.common.step_start import StepStart
 
 Array = jax.Array
+
 
 #: PhysX's ``frictionOffsetThreshold`` and ``frictionCorrelationDistance`` for lengths in metres, and its tolerances for
 #: equal normals (a cosine) and equal points (a squared distance).
@@ -69,8 +74,8 @@ class FrictionAnchors(struct.PyTreeNode):
         Raises:
           ValueError: as :func:`artix.ground_contacts`.
         """
-        found = jax.eval_shape(lambda: ground_contacts(articulation, neutral_state(articulation), ground))
-        pairs = len(patches_of(articulation.topology, found.geometries, len(ground.surfaces)))
+        contacts = jax.eval_shape(lambda: ground_contacts(articulation, neutral_state(articulation), ground))
+        pairs = len(patches_of(articulation.topology, contacts.geometries, len(ground.surfaces)))
         points = jnp.zeros((pairs, 2, 3), articulation.dtype)
         return cls(points, points, points[:, 0], points[:, 0, 0], jnp.zeros((pairs, 7), articulation.dtype))
 
@@ -218,3 +223,79 @@ def kept(
     count = jnp.where(slips, 0, jnp.stack([one.total for one in anchors]))
     on_ground = jnp.stack([one.on_ground + reference for one in anchors])
     return FrictionAnchors(jnp.stack(on_link), on_ground, jnp.stack(normal), count, found_at)
+
+
+#: How far capsules may move and their contacts may slide, relative to the radius; the same for boxes, relative to the
+#: smallest half edge; upper bounds of these lengths [m]; and the cosine of half the angle by which a shape may rotate.
+_CAPSULE_MOVES, _CAPSULE_SLIDES, _BOX, _BOX_MOST, _TURN = 0.02, 0.05, 0.03, 0.03, 0.99996
+
+
+class Manifolds(NamedTuple):
+    """The contacts that PhysX uses."""
+
+    point: Array
+    """Points relative to the reference point, in world axes, [K, 3]."""
+    near: Array
+    """Whether they count, [K]."""
+    found_at: Array
+    """World poses of the pairs' links when the contacts were found, [P, 7]."""
+
+
+def manifolds(
+    articulation: Articulation,
+    at_start: StepStart,
+    ground_contacts: GroundContacts,
+    patches: tuple[tuple[int, ...], ...],
+    before: Array | None,
+    reference: Array,
+    distance: float,
+) -> Manifolds:
+    """The contacts of a step.
+
+    Args:
+      articulation: the articulation.
+      at_start: the articulation at the start of the step.
+      ground_contacts: the current contacts.
+      patches: the contacts of each pair of a shape and a surface.
+      before: ``found_at`` of the previous step; ``None`` for a new search.
+      reference: the reference point in the world, [3].
+      distance: the gap below which contacts count [m].
+    """
+    contacts = ground_contacts.contacts
+    pair = pair_of_contacts(patches)
+    now = at_start.frame.take(np.array(contacts.links, int))
+    first = np.array([numbers[0] for numbers in patches])
+    poses = jnp.concatenate([now.position + reference[:, None], now.rotation]).T[first]
+    # Not normalised: before the first step they are zeros, which count as a rotation beyond any limit.
+    past = (poses if before is None else before)[pair].T
+    then = Placement(past[3:], past[:3] - reference[:, None])
+    normal = contacts.normal.T
+    shape = np.array(ground_contacts.geometries)
+    kinds = [at_start.topology.geometries[k].type for k in shape]
+    is_sphere, is_box = (
+        jnp.asarray([kind is one for kind in kinds]) for one in (GeometryType.SPHERE, GeometryType.BOX)
+    )
+    size = articulation.geometry.size[shape].T
+    radius = jnp.where(is_box, 0, size[0])
+    core = contacts.point.T + radius * spatial.rotate_inverse(now.rotation, normal)
+    here, there = (spatial.rotate(frame.rotation, core) + frame.position for frame in (now, then))
+    moved = here - there
+    gap_there = contacts.gap - spatial.dot(normal, moved)
+    slid = moved - spatial.dot(normal, moved) * normal
+    least = jnp.minimum(_BOX * jnp.min(size, axis=0), _BOX_MOST)
+    may_move = jnp.where(is_box, least, _CAPSULE_MOVES * radius)
+    may_slide = jnp.where(is_box, least, _CAPSULE_SLIDES * radius)
+    center = articulation.geometry.pose[shape, :3].T
+    shift = [spatial.rotate(frame.rotation, center) + frame.position for frame in (now, then)]
+    invalid = jnp.max(jnp.abs(shift[0] - shift[1]), axis=0) > may_move
+    invalid = invalid | (jnp.abs(spatial.dot(now.rotation, then.rotation)) < _TURN) | is_sphere
+    invalid = invalid | ((gap_there < distance) & (spatial.dot(slid, slid) > may_slide**2))
+    looks = jnp.stack([jnp.any(invalid[np.array(numbers)]) for numbers in patches])
+    if before is None:
+        looks = jnp.ones_like(looks)
+    fresh = looks[pair]
+    gap_when_found = jnp.where(fresh, contacts.gap, gap_there)
+    on_plane = jnp.where(fresh, here, there) - (gap_when_found + radius) * normal
+    point = jnp.where(is_box, on_plane, on_plane + contacts.gap * normal)
+    near = (gap_when_found < distance) & (contacts.gap < distance)
+    return Manifolds(point.T, near, poses if before is None else jnp.where(looks[:, None], poses, before))

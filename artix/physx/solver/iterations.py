@@ -11,11 +11,8 @@ from artix.compiler.jax_internals import scan
 from artix.kinematics.bodies import Placement
 from artix.kinematics.links import link_poses
 from artix.model.articulation import Articulation, State
-from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.spatial_tendons import path_lengths
-from artix.simulation.common.step_start import StepStart, link_motion
-from artix.simulation.common.sweep import Sweep
-from artix.simulation.projected.gauss_seidel import (
+from artix.physx.solver.dof_laws import Sweep
+from artix.physx.solver.gauss_seidel import (
     Progress,
     Rows,
     SweepImpulses,
@@ -24,8 +21,11 @@ from artix.simulation.projected.gauss_seidel import (
     sweep_once,
     sweep_order,
 )
-from artix.simulation.projected.positions import Configuration, advance, start_configuration, to_state, with_drift_of
-from artix.simulation.projected.unconstrained import Unconstrained
+from artix.physx.solver.positions import Configuration, advance, start_configuration, to_state, with_drift_of
+from artix.physx.solver.unconstrained import Unconstrained
+from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.spatial_tendons import path_lengths
+from artix.simulation.common.step_start import StepStart, link_motion
 
 Array = jax.Array
 
@@ -66,6 +66,8 @@ def iterate(
     late: Array | None,
     dt: Array,
     options: SolverOptions,
+    *,
+    keeps_drift: bool,
 ) -> Solution:
     """Takes all position and velocity sweeps of a step.
 
@@ -78,19 +80,21 @@ def iterate(
       late: generalised acceleration [nv] by forces that act in every sweep, or ``None``.
       dt: length of the step [s].
       options: the solver and the numbers of sweeps.
+      keeps_drift: whether spherical joints keep their drift off their free axes.
     """
     temporal, count = options.solver == "tgs", options.position_iterations
     h = dt / count if temporal else dt
     zero = jnp.zeros_like(free.velocity)
     order = sweep_order(at_start.topology, () if rows.contacts is None else rows.contacts.links)
 
+    def with_lengths(progress: Progress, moved: Configuration, elapsed: Array) -> Progress:
+        return _with_lengths(articulation, state, at_start, rows, free, progress, moved, elapsed, keeps_drift)
+
     def position_sweep(carry: _Carry, number: Array) -> tuple[_Carry, Array]:
         change = carry.change if late is None else carry.change + h * late
         progress = carry.progress
         if temporal:
-            progress = _with_lengths(
-                articulation, state, at_start, rows, free, progress, carry.configuration, number * h
-            )
+            progress = with_lengths(progress, carry.configuration, number * h)
         sweep = _sweep(options, dt, h, number * h if temporal else jnp.zeros_like(h), moves_positions=True)
         change, impulses, corrected = sweep_once(rows, order, change, carry.impulses, progress, free.velocity, sweep)
         configuration = carry.configuration
@@ -110,7 +114,7 @@ def iterate(
     mean_change, progress = (carry.total_change / count, carry.progress) if temporal else (carry.change, progress)
     configuration = carry.configuration
     if temporal:
-        progress = _with_lengths(articulation, state, at_start, rows, free, progress, configuration, dt)
+        progress = with_lengths(progress, configuration, dt)
     else:
         configuration, _ = _advanced(at_start, rows, free, carry.change, configuration, progress, dt)
     change, impulses, last = carry.change, carry.impulses, corrections
@@ -185,12 +189,13 @@ def _with_lengths(
     progress: Progress,
     moved: Configuration,
     elapsed: Array,
+    keeps_drift: bool,
 ) -> Progress:
     """The progress with tendon lengths and link displacements for the configuration."""
     topology = at_start.topology
     if not topology.spatial_tendons and rows.contacts is None:
         return progress
-    frame = _moved_frames(articulation, state, at_start, moved)
+    frame = _moved_frames(articulation, state, at_start, moved, keeps_drift)
     progress = progress._replace(path_length=_lengths(articulation, state, at_start, frame))
     if rows.contacts is None:
         return progress
@@ -201,13 +206,15 @@ def _with_lengths(
     return progress._replace(link_travel=jnp.concatenate([center.position.T - at_start.center, turned], axis=1))
 
 
-def _moved_frames(articulation: Articulation, state: State, at_start: StepStart, moved: Configuration) -> Placement:
+def _moved_frames(
+    articulation: Articulation, state: State, at_start: StepStart, moved: Configuration, keeps_drift: bool
+) -> Placement:
     """The frames of the moved links, relative to the root's centre of mass at the start of the step."""
     topology = at_start.topology
     # The root's initial position is left out: far from the origin it would cost digits.
     origin = state.root_pose.at[:3].set(at_start.frame.position[:, 0])
     now = to_state(articulation, topology, moved, state.replace(root_pose=origin))
-    if at_start.drift is not None:
+    if keeps_drift:
         articulation, _ = with_drift_of(articulation, topology, moved, now)
     return Placement.from_poses(link_poses(articulation, now))
 
