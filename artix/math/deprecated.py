@@ -18,10 +18,13 @@ _SOLVER_NAMES = (
     "wake_up",
     "with_joint_drift",
 )
+_COMPILER_NAMES = ("Explanation", "OperationCost", "explain", "quantity", "use_kernels")
 _NO_PADDING = "trees are not data any more; artix.Fleet(members) takes any robots and evaluates them kind by kind"
 
 #: Old name -> new name. An old name goes on working for one release, with a ``DeprecationWarning``.
-RENAMED = {f"artix.simulation.{name}": f"{_SOLVER}.{name}" for name in _SOLVER_NAMES}
+RENAMED = {f"artix.simulation.{name}": f"{_SOLVER}.{name}" for name in _SOLVER_NAMES} | {
+    f"artix.evaluation.{name}": f"artix.compiler.{name}" for name in _COMPILER_NAMES
+}
 
 #: Names that nothing replaces -> why, and what to do instead.
 REMOVED = {
