@@ -349,7 +349,10 @@ def _read_and_written(fleet: artix.Fleet, scene: physx.ArticulationSimulation) -
     written: dict[str, Any] = {}
     for write in list(WriteType)[:10]:
         shape = shapes.get(write.name, (1, 3) if write.name.startswith("ROOT") else (1, 2))
-        written[write.name] = jnp.asarray(rng.normal(size=shape))
+        numbers = rng.normal(size=shape)
+        if write.name == "ROOT_GLOBAL_POSE":  # A quaternion, then a position.
+            numbers[:, :4] /= np.linalg.norm(numbers[:, :4])
+        written[write.name] = jnp.asarray(numbers)
         scene = physx.set_articulation_data(fleet, scene, written[write.name], [1], write)
     for write in list(WriteType)[10:]:
         data = physx.get_articulation_data(fleet, scene, [1], ReadType[write.name])
