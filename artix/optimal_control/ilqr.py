@@ -82,7 +82,9 @@ class Solution(NamedTuple):
     iterations: Iterations
 
 
-class _Trajectory(NamedTuple):
+class Trajectory(NamedTuple):
+    """A trajectory, whose states need not follow from its controls."""
+
     states: Array
     controls: Array
     gaps: Array
@@ -90,8 +92,10 @@ class _Trajectory(NamedTuple):
     cost: Array
 
 
-class _Progress(NamedTuple):
-    trajectory: _Trajectory
+class Progress(NamedTuple):
+    """What one iteration hands to the next."""
+
+    trajectory: Trajectory
     damping: Array
 
 
@@ -107,11 +111,11 @@ class Options(NamedTuple):
 
 def iterate(problem: Problem, states: Array, controls: Array, options: Options, damping: float, tolerance: float):
     """The iterations of :func:`artix.optimal_control.solve`, without its rule for derivatives."""
-    first = _evaluated(problem, states, controls)
-    start = _Progress(first, jnp.asarray(damping, states.dtype))
+    first = evaluated(problem, states, controls)
+    start = Progress(first, jnp.asarray(damping, states.dtype))
 
-    def body(progress: _Progress, _: None) -> tuple[_Progress, tuple[Iterations, Array]]:
-        return _improved(problem, progress, options)
+    def body(progress: Progress, _: None) -> tuple[Progress, tuple[Iterations, Array]]:
+        return improved(problem, progress, options)
 
     progress, (iterations, gains) = jax.lax.scan(body, start, length=options.iterations)
     last = progress.trajectory
@@ -124,7 +128,7 @@ def iterate(problem: Problem, states: Array, controls: Array, options: Options, 
     return Solution(last.states, last.controls, gain, last.cost, converged, iterations)
 
 
-def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[_Progress, tuple[Iterations, Array]]:
+def improved(problem: Problem, progress: Progress, options: Options) -> tuple[Progress, tuple[Iterations, Array]]:
     """One iteration: approximate, solve, and take the best of several step lengths if it is an improvement."""
     current, damping = progress
     quadratic = approximate(problem, current.states, current.controls)
@@ -132,7 +136,7 @@ def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[
     deviations, _ = follow(quadratic, policy)
     costates = policy.value_gradient + matmul(policy.value_hessian, deviations[1:, :, None])[..., 0]
 
-    def merit(trajectory: _Trajectory) -> Array:
+    def merit(trajectory: Trajectory) -> Array:
         # An exact penalty: a gap costs more than closing it can.
         return trajectory.cost + 1.5 * jnp.sum(jnp.abs(costates * trajectory.gaps))
 
@@ -150,11 +154,11 @@ def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[
     report = Iterations(
         accepted.cost, jnp.sum(jnp.abs(accepted.gaps)), policy.decrease, jnp.where(better, lengths[best], 0.0), damping
     )
-    return _Progress(accepted, jnp.clip(next_damping, MIN_DAMPING, MAX_DAMPING)), (report, policy.gain)
+    return Progress(accepted, jnp.clip(next_damping, MIN_DAMPING, MAX_DAMPING)), (report, policy.gain)
 
 
 def _policy(
-    problem: Problem, quadratic: LinearQuadratic, current: _Trajectory, damping: Array, options: Options
+    problem: Problem, quadratic: LinearQuadratic, current: Trajectory, damping: Array, options: Options
 ) -> Policy:
     box = None
     if problem.control_lower is not None and problem.control_upper is not None:
@@ -175,8 +179,8 @@ def _policy(
 
 
 def _rollout_attempt(
-    problem: Problem, current: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
-) -> _Trajectory:
+    problem: Problem, current: Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
+) -> Trajectory:
     """A rollout under the policy with scaled feedforward; gaps shrink by the step length, as in Crocoddyl's FDDP."""
     dynamics = problem.dynamics
     remaining = (1 - length) * current.gaps
@@ -197,7 +201,7 @@ def _rollout_attempt(
         jnp.arange(len(current.controls)),
     )
     last, (states, controls, contact_forces) = jax.lax.scan(body, problem.start, knots)
-    return _Trajectory(
+    return Trajectory(
         jnp.concatenate([states, last[None]]),
         controls,
         remaining,
@@ -206,20 +210,20 @@ def _rollout_attempt(
 
 
 def _linear_attempt(
-    problem: Problem, current: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
-) -> _Trajectory:
+    problem: Problem, current: Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
+) -> Trajectory:
     """Multiple shooting: states and controls move along the linear dynamics, and all knots are evaluated at once."""
     deviations, changes = follow(quadratic, policy, length)
     states = jax.vmap(problem.dynamics.integrate)(current.states, deviations)
-    return _evaluated(problem, states, within_bounds(problem, current.controls + changes))
+    return evaluated(problem, states, within_bounds(problem, current.controls + changes))
 
 
-def _evaluated(problem: Problem, states: Array, controls: Array) -> _Trajectory:
+def evaluated(problem: Problem, states: Array, controls: Array) -> Trajectory:
     """A trajectory with its cost and its gaps."""
     dynamics = problem.dynamics
     ends, contact_forces = jax.vmap(dynamics.step)(states[:-1], controls, jnp.arange(len(controls)))
     gaps = jax.vmap(dynamics.difference)(states[1:], ends)
-    return _Trajectory(states, controls, gaps, _cost(problem, states[:-1], controls, contact_forces, states[-1]))
+    return Trajectory(states, controls, gaps, _cost(problem, states[:-1], controls, contact_forces, states[-1]))
 
 
 def _cost(problem: Problem, states: Array, controls: Array, contact_forces: Array, last: Array) -> Array:
