@@ -6,8 +6,6 @@ It needs ``pip install ipyopt``.
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -166,7 +164,7 @@ def obstacle(knots: int = 30) -> Case:
         parameters={"goal": jnp.asarray(goal), "sphere": sphere}, final_equality=at_rest, inequality=outside_sphere,
         **bounds(30.0, 40.0, 15.0),
     )  # fmt: skip
-    return Case(problem, knots, np.array([4.0, 4.0, 2.0]), held(robot, start))
+    return Case(problem, knots, np.array([2.0, 2.0, 1.0]), held(robot, start))
 
 
 def torques() -> Case:
@@ -184,7 +182,7 @@ def speed() -> Case:
         parameters={"goal": jnp.array([0.8, -0.5, 1.2]), "speed": jnp.array([2.2, 1.0, 1.2])},
         final_equality=at_rest, inequality=within_speed,
     )  # fmt: skip
-    return Case(problem, 30, np.array([4.0, 4.0, 2.0]), held(robot, start))
+    return Case(problem, 30, np.array([2.0, 2.0, 1.0]), held(robot, start))
 
 
 def swing_up() -> Case:
@@ -230,7 +228,7 @@ def friction() -> Case:
         dynamics, x, effort, parameters={"goal": goal, "friction": jnp.asarray(0.35)}, final_equality=trunk_at_rest,
         inequality=within_cone,
     )  # fmt: skip
-    return Case(problem, 20, np.array([2.0, 2.0]), standing_torques(dynamics, x))
+    return Case(problem, 20, np.array([0.5, 0.5]), standing_torques(dynamics, x))
 
 
 def trunk_at_rest(knot: Knot) -> Array:
@@ -246,7 +244,7 @@ def joint_limits() -> Case:
         dynamics, x, effort, references=jnp.asarray([*stands, 0.0]).astype(float),
         parameters={"goal": jnp.array([0.0, 0.62])} | limits, final_equality=high, inequality=jump,
     )  # fmt: skip
-    return Case(problem, 20, np.array([2.0, 2.0]), standing_torques(dynamics, x))
+    return Case(problem, 20, np.array([0.5, 0.5]), standing_torques(dynamics, x))
 
 
 CASES: dict[str, Callable[[], Case]] = {
