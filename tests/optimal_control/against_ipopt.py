@@ -6,7 +6,8 @@ It needs ``pip install ipyopt``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,8 @@ from artix.optimal_control.problem import residual, residual_cost
 Array = jax.Array
 Knot, Problem = optimal_control.Knot, optimal_control.Problem
 STARTS = 10
+#: Relative difference of costs that count as the same.
+SAME = 1e-6
 
 
 class Case(NamedTuple):
@@ -212,12 +215,10 @@ def on_leg(active: np.ndarray, bend: float, **options: Any) -> tuple[optimal_con
 
 
 def standing_torques(dynamics: optimal_control.DiscreteDynamics, x: Array) -> np.ndarray:
-    """Torques of hip and knee that hold the trunk: weight times lever."""
-    state = dynamics.unpack(x)
+    """Torques of hip and knee under which :func:`leg` stays where it is, [2] [N m]."""
     linear = dynamics.linearize_tangent(x, jnp.zeros(2))
     nv = len(x) // 2
     rows, rest = np.asarray(linear.control_matrix[nv:]), np.asarray(linear.next_state - x)[nv:]
-    del state
     return np.linalg.lstsq(rows, -rest, rcond=None)[0]
 
 
@@ -383,3 +384,55 @@ def transcribed(problem: Problem, knots: int) -> Callable[[np.ndarray, np.ndarra
         return Transcribed(cost, float(violation), status, z[:-nx].reshape(knots, width)[:, nx:])
 
     return solve
+
+
+class Run(NamedTuple):
+    """What both found from one start."""
+
+    found: optimal_control.ConstrainedSolution
+    ipopt: Transcribed
+
+    @property
+    def difference(self) -> float:
+        """By how much the cost exceeds IPOPT's, relative to it."""
+        return float(self.found.cost) / self.ipopt.cost - 1
+
+
+def compare(case: Case, seeds: Sequence[int], **options: Any) -> tuple[list[Run], list[Transcribed]]:
+    """Both from the same starts; and IPOPT from what artix found, which it leaves as it is if that is an optimum."""
+    peer = transcribed(case.problem, case.knots)
+    states_of = jax.jit(lambda controls: optimal_control.rollout(case.problem, controls))
+    find = jax.jit(lambda controls: optimal_control.solve_constrained(case.problem, controls, **options))
+    runs, checks = [], []
+    for seed in seeds:
+        controls = case.start(seed)
+        found = find(jnp.asarray(controls))
+        runs.append(Run(found, peer(np.asarray(states_of(jnp.asarray(controls))), controls)))
+        checks.append(peer(np.asarray(found.solution.states), np.asarray(found.solution.controls)))
+    return runs, checks
+
+
+def main() -> None:
+    """Prints a row of the table for each problem."""
+    jax.config.update("jax_enable_x64", True)
+    names = [name for name in CASES if not sys.argv[1:] or CASES[name].__name__ in sys.argv[1:]]
+    print(
+        "| problem | converged | same | lower | higher | IPOPT confirms | IPOPT fails |\n|---|---|---|---|---|---|---|"
+    )
+    for name in names:
+        runs, checks = compare(CASES[name](), range(STARTS))
+        done = [bool(run.found.converged) for run in runs]
+        both = [run for run, ok in zip(runs, done, strict=True) if ok and run.ipopt.status == 0]
+        differences = np.array([run.difference for run in both])
+        same, lower = np.sum(np.abs(differences) <= SAME), np.sum(differences < -SAME)
+        confirmed = sum(
+            ok and check.status == 0 and abs(float(run.found.cost) / check.cost - 1) <= SAME
+            for run, check, ok in zip(runs, checks, done, strict=True)
+        )
+        failed = sum(run.ipopt.status != 0 for run in runs)
+        counts = sum(done), same, lower, len(both) - same - lower, confirmed, failed
+        print(f"| {name} | " + " | ".join(str(int(each)) for each in counts) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
