@@ -242,7 +242,7 @@ def joint_limits() -> Case:
     dynamics, x = on_leg(stands, 0.8)
     limits = {"least": jnp.array([-0.2, -1.8]), "most": jnp.array([1.0, -0.45])}
     problem = Problem(
-        dynamics, x, effort, references=jnp.asarray([*stands, 0.0]).astype(float),
+        dynamics, x, effort, references=jnp.asarray(np.append(stands, 0.0)),
         parameters={"goal": jnp.array([0.0, 0.62])} | limits, final_equality=high, inequality=jump,
     )  # fmt: skip
     return Case(problem, 20, np.array([0.5, 0.5]), standing_torques(dynamics, x))
