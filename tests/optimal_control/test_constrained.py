@@ -66,28 +66,20 @@ def test_single_precision_converges():
     assert found.violation[-1] < 1e-4
 
 
-#: Seeds of starts, and from how many of them both end at the same optimum; the page on optimal control has ten of each.
-SEEDS = {
-    "obstacle": (range(3), 2),
-    "torques": (range(1, 4), 2),
-    "speed": (range(2), 2),
-    "swing_up": (range(2), 2),
-    "terminal": (range(3), 1),
-    "friction": (range(3), 3),
-    "joint_limits": (range(1, 4), 3),
-}
+#: Seeds from which both end in the same basin, and how many of them at least; the page has all ten of each problem.
+SEEDS = {"obstacle": 3, "torques": 3, "speed": 3, "swing_up": 2, "terminal": 3, "friction": 3, "joint_limits": 3}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEEDS)
 def test_the_optimum_is_ipopts(name):
-    """IPOPT, started at the solution, stays: both have the same cost to 1e-6, and some do from the random start."""
+    """IPOPT, started at the solution, stays: both have the same cost to 1e-6, and most do from the random start."""
     pytest.importorskip("ipyopt")
-    case, (seeds, least) = getattr(against_ipopt, name)(), SEEDS[name]
-    runs, checks = against_ipopt.compare(case, seeds)
+    case = getattr(against_ipopt, name)()
+    runs, checks = against_ipopt.compare(case, range(SEEDS[name]))
     for run, check in zip(runs, checks, strict=True):
         assert run.found.converged
         assert run.found.violation[-1] <= 1e-8
         np.testing.assert_allclose(run.found.cost, check.cost, rtol=against_ipopt.SAME)
-    close = [abs(run.difference) <= against_ipopt.SAME for run in runs if run.ipopt.status == 0]
-    assert np.sum(close) >= least
+    same = [abs(run.difference) <= against_ipopt.SAME for run in runs if run.ipopt.status == 0]
+    assert np.sum(same) >= 2
