@@ -2,7 +2,10 @@
 
 Each constraint becomes a residual: ``sqrt(weight) (h + multiplier / weight)`` for ``h = 0``, and its positive part for
 ``h <= 0``, so that constraints have Gauss-Newton Hessians as costs do. Nocedal and Wright,
-*Numerical Optimization*, chapter 17; Howell, Jackson and Manchester, *ALTRO*, IROS 2019.
+*Numerical Optimization*, chapter 17; Howell, Jackson and Manchester, *ALTRO*, IROS 2019. When multipliers move and when
+the weight rises is decided as in Birgin and Martínez, *Practical augmented Lagrangian methods*, SIAM 2014: each
+augmented problem is solved to a precision, the merit is its own cost, and the weight rises only where the multipliers
+alone do not bring the violation down.
 """
 
 from __future__ import annotations
@@ -15,14 +18,22 @@ import jax.numpy as jnp
 
 from artix.model.checks import check_count
 from artix.optimal_control.checks import check_positive
-from artix.optimal_control.ilqr import Solution
+from artix.optimal_control.ilqr import Iterations, Options, Solution, has_converged, is_stuck, last_of, settle
 from artix.optimal_control.problem import Knot, Problem, Residual, residual, vector
 from artix.optimal_control.sensitivity import with_implicit_derivatives
-from artix.optimal_control.solver import solve
+from artix.optimal_control.solver import prepared, solve
 
 Array = jax.Array
 #: Corrections of the multipliers that carry derivatives; each reduces the error by a factor of about 1 / weight.
 CORRECTIONS = 3
+#: Weight of those corrections where the solution's own is smaller.
+CORRECTION_WEIGHT = 1e5
+#: Relative precision of the first augmented problem, and the factor on it from one to the next.
+PRECISION, SHARPENING = 1e-3, 0.1
+#: The weight rises where the violation falls by less than this factor.
+FALL = 0.1
+#: An augmented problem ends where no step is an improvement at this damping: a kink, or all digits are spent.
+STUCK_DAMPING = 1e6
 
 
 class Multipliers(NamedTuple):
@@ -54,24 +65,51 @@ class ConstrainedSolution(NamedTuple):
     """The result of :func:`solve_constrained`.
 
     Attributes:
-      solution: solution of the last augmented problem. Its cost includes that of the constraints; :func:`total_cost`
-        leaves it out.
+      solution: solution of the last augmented problem. Its cost includes that of the constraints; its ``converged`` is
+        that of the whole.
       multipliers: multipliers of the constraints; pass them on to warm-start.
-      violation: largest violation of a constraint after each outer iteration, [outer_iterations].
+      violation: largest violation of a constraint after each outer iteration, [outer_iterations]; once the solution has
+        converged, entries repeat the last one.
+      cost: cost of the trajectory without constraints, :func:`total_cost`, [].
+      feasible: whether the last violation is at most ``feasibility_tolerance``, [] of bool. If not, the trajectory
+        breaks constraints: more iterations, another start or a higher ``most_weight`` may help, or there is none that
+        keeps them.
+      converged: whether the trajectory is feasible and stationary: constraints are kept, inactive ones have no
+        multipliers, and the predicted decrease is at most ``tolerance (1 + cost)``, [] of bool.
+      weight: weight of the squared constraints in the end, []; pass it on with the multipliers.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.05)
       >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.3
       >>> rest = lambda knot: 0.1 * knot.state.joint_velocity
       >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, rest, final_equality=arrive)
-      >>> found = optimal_control.solve_constrained(problem, jnp.zeros((10, 2)), iterations=2, outer_iterations=3)
-      >>> found.solution.states.shape, bool(found.violation[-1] < found.violation[0])
-      ((11, 4), True)
+      >>> found = optimal_control.solve_constrained(problem, jnp.zeros((10, 2)))
+      >>> found.solution.states.shape, bool(found.feasible), bool(found.converged)
+      ((11, 4), True, True)
     """
 
     solution: Solution
     multipliers: Multipliers
     violation: Array
+    cost: Array
+    feasible: Array
+    converged: Array
+    weight: Array
+
+
+class _Search(NamedTuple):
+    """What one outer iteration hands to the next."""
+
+    rounds: Array
+    is_over: Array
+    solution: Solution
+    multipliers: Multipliers
+    weight: Array
+    precision: Array
+    unmet: Array
+    """:func:`_unmet` of the last augmented problem that was solved."""
+    violation: Array
+    cost: Array
 
 
 def solve_constrained(
@@ -80,41 +118,54 @@ def solve_constrained(
     states: Array | None = None,
     multipliers: Multipliers | None = None,
     *,
-    outer_iterations: int = 8,
-    weight: float = 10.0,
+    outer_iterations: int = 20,
+    weight: float | Array = 100.0,
     weight_growth: float = 5.0,
     most_weight: float = 1e6,
+    feasibility_tolerance: float | None = None,
+    tolerance: float | None = None,
+    damping: float = 1e-6,
     **options: Any,
 ) -> ConstrainedSolution:
     """Finds a trajectory of least cost under the problem's constraints.
 
-    The method of augmented Lagrangians: each outer iteration solves the augmented problem from the previous solution,
-    then updates the multipliers and raises the weight. Nocedal and Wright, *Numerical Optimization*, 2006, chapter 17;
-    Howell, Jackson and Manchester, *ALTRO*, IROS 2019.
+    The method of augmented Lagrangians. Each outer iteration solves the augmented problem from the previous solution,
+    more precisely each time and with the damping of the start. If that succeeds, the multipliers move, and the weight
+    rises where the violation has not fallen to a tenth; otherwise the next outer iteration goes on. It ends once the
+    solution has converged. Nocedal and Wright, *Numerical Optimization*, 2006, chapter 17; Birgin and Martínez,
+    *Practical augmented Lagrangian methods*, SIAM 2014; Howell, Jackson and Manchester, *ALTRO*, IROS 2019.
+
+    The result is a local optimum, and which one depends on the guess. A small ``weight`` lets the first iterations pass
+    through obstacles and miss the end; with a large one they keep to the constraints and take shorter steps.
 
     *Derivatives.* Reverse mode is implicit, as in :func:`solve`: it gives the derivatives of the trajectory, its cost
     and the multipliers by all arrays of the problem, with the active constraints kept. A few corrections of the
     multipliers at the solution carry them; their relative error is about the factor by which the violation has fallen.
     They are right where the solution has converged and no constraint is about to become active or inactive. They need
-    float64: with the weights of the last iterations, the recursion fails in float32 for many problems, which gives NaN.
+    float64: with the weights of these corrections, the recursion fails in float32 for many problems, which gives NaN.
 
     Args:
       problem: the problem, with ``equality``, ``inequality``, ``final_equality`` or ``final_inequality``.
       controls: a first guess of the forces of the actuated joints [N m or N], shape [T, nu].
       states: a first guess, shape [T + 1, nx], as for :func:`solve`.
-      multipliers: a first guess; zeros by default.
-      outer_iterations: number of updates of the multipliers.
+      multipliers: a first guess, such as those of a similar problem; zeros by default.
+      outer_iterations: largest number of augmented problems.
       weight: weight of the squared constraints in the first outer iteration.
-      weight_growth: factor on the weight from one outer iteration to the next.
+      weight_growth: factor by which the weight rises.
       most_weight: largest weight.
-      options: options of :func:`solve`, such as the number of ``iterations`` in each outer one.
+      feasibility_tolerance: largest violation of a feasible trajectory, in the units of the constraints, which should
+        be of order one; ``None`` for 1e-8 in float64 and 1e-4 in float32.
+      tolerance: largest predicted decrease of a converged trajectory, relative to one plus its cost; ``None`` for 1e-8
+        in float64 and 1e-6 in float32.
+      damping: added to the controls' Hessians at the start of each outer iteration.
+      options: other options of :func:`solve`, such as the largest number of ``iterations`` in each outer one.
 
     Returns:
-      The trajectory, the multipliers and how far constraints are violated.
+      The trajectory, the multipliers, how far constraints are violated, and whether it has converged.
 
     Raises:
-      ValueError: the problem has no constraints, multipliers do not fit them, a weight or its growth is not positive,
-        or :func:`solve` refuses an argument.
+      ValueError: the problem has no constraints, multipliers do not fit them, a weight, its growth or a tolerance is
+        not positive, or :func:`solve` refuses an argument.
       TypeError: as :func:`solve`, or ``outer_iterations`` is no whole number.
 
     Examples:
@@ -122,59 +173,124 @@ def solve_constrained(
       >>> dynamics = optimal_control.discrete_dynamics(pendulum, 0.05)
       >>> effort = lambda knot: 0.1 * knot.control
       >>> arrive = lambda knot: jnp.concatenate([knot.state.joint_position - 0.3, knot.state.joint_velocity])
-      >>> problem = optimal_control.Problem(
-      ...     dynamics, jnp.zeros(4), effort, lambda knot: 0 * knot.state.joint_position, final_equality=arrive
-      ... )
-      >>> find = jax.jit(lambda u: optimal_control.solve_constrained(problem, u, iterations=5, outer_iterations=5))
-      >>> float(find(jnp.zeros((10, 2))).violation[-1]) < 1e-3
-      True
+      >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, final_equality=arrive)
+      >>> found = jax.jit(lambda u: optimal_control.solve_constrained(problem, u))(jnp.zeros((10, 2)))
+      >>> bool(found.converged), float(found.violation[-1]) < 1e-4
+      (True, True)
     """
+    is_double = problem.start.dtype == jnp.float64
+    feasible_at = (1e-8 if is_double else 1e-4) if feasibility_tolerance is None else feasibility_tolerance
+    flat_at = (1e-8 if is_double else 1e-6) if tolerance is None else tolerance
     check_count("outer_iterations", outer_iterations)
-    for name, value in (("weight", weight), ("weight_growth", weight_growth), ("most_weight", most_weight)):
+    for name, value in (("weight", weight), ("weight_growth", weight_growth), ("most_weight", most_weight),
+                        ("feasibility_tolerance", feasible_at), ("tolerance", flat_at)):  # fmt: skip
         check_positive(name, value, "1")
     if not problem.constraints:
         raise ValueError("the problem has no constraints: give equality, inequality, ...; or use solve")
+    steps = _options(**options)
+    problem, controls, states = prepared(problem, controls, states, steps)
     dtype = problem.start.dtype
+    shapes = jax.eval_shape(lambda: _constraints(problem, states, controls))
+    if multipliers is None:
+        multipliers = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    _check_multipliers(multipliers, shapes)
 
-    def solved(problem: Problem, controls: Array, states: Array | None, multipliers: Multipliers | None):
-        first = solve(augmented(problem, None, weight), controls, states, **options | {"iterations": 1})
-        violations = _constraints(problem, first.states, first.controls)
-        guess = jax.tree.map(jnp.zeros_like, violations)
-        if multipliers is not None:
-            _check_multipliers(multipliers, guess)
-            guess = multipliers
+    def solved(problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weight: Array):
+        def goes_on(search: _Search) -> Array:
+            return (search.rounds < outer_iterations) & ~search.is_over
 
-        def body(carry: Any, _: None) -> tuple[Any, tuple[Array, Solution]]:
-            states, controls, multipliers, weight = carry
-            solution, next_multipliers, violation = _corrected(problem, controls, states, multipliers, weight, options)
-            next_weight = jnp.minimum(weight * weight_growth, most_weight).astype(dtype)
-            return (solution.states, solution.controls, next_multipliers, next_weight), (violation, solution)
+        def body(search: _Search) -> _Search:
+            multipliers, weight = search.multipliers, search.weight
+            each, trajectory = augmented(problem, multipliers, weight), search.solution
+            solution = settle(each, trajectory.states, trajectory.controls, steps, damping, search.precision)
+            values, report = _constraints(problem, solution.states, solution.controls), last_of(solution.iterations)
+            unmet = _unmet(values, multipliers, weight)
+            is_flat = has_converged(solution.states, solution.cost, report, flat_at)
+            is_sharp = solution.converged | (is_flat & (search.precision < flat_at))
+            is_solved = is_sharp | is_stuck(report, STUCK_DAMPING) | (unmet < 0.1 * search.unmet)
 
-        start = first.states, first.controls, guess, jnp.asarray(weight, dtype)
-        (_, _, final, _), (violation, solutions) = jax.lax.scan(body, start, length=outer_iterations)
-        return ConstrainedSolution(jax.tree.map(lambda leaf: leaf[-1], solutions), final, violation)
+            def changed(new: Array, old: Array) -> Array:
+                return jnp.where(is_solved, new, old).astype(dtype)
 
-    last = jnp.asarray(min(weight * weight_growth ** (outer_iterations - 1), most_weight), dtype)
+            raised = jnp.minimum(weight * weight_growth, jnp.maximum(weight, most_weight))
+            sharper = jnp.maximum(SHARPENING * search.precision, 4 * jnp.finfo(dtype).eps)
+            return _Search(
+                search.rounds + 1,
+                is_flat & (unmet <= feasible_at),
+                solution,
+                jax.tree.map(changed, _moved(multipliers, values, weight), multipliers),
+                changed(jnp.where(unmet > FALL * search.unmet, raised, weight), weight),
+                changed(sharper, search.precision),
+                changed(unmet, search.unmet),
+                search.violation.at[search.rounds].set(_violation(values)),
+                solution.cost - _penalty(values, multipliers, weight),
+            )
+
+        start = _Search(
+            jnp.zeros((), jnp.int32),
+            jnp.zeros((), bool),
+            _unsolved(problem, states, controls, steps.iterations),
+            multipliers,
+            weight,
+            jnp.asarray(PRECISION, dtype),
+            jnp.asarray(jnp.inf, dtype),
+            jnp.zeros(outer_iterations, dtype),
+            jnp.zeros((), dtype),
+        )
+        end = jax.lax.while_loop(goes_on, body, start)
+        violation = end.violation[jnp.minimum(jnp.arange(outer_iterations, dtype=jnp.int32), end.rounds - 1)]
+        return ConstrainedSolution(
+            end.solution._replace(converged=end.is_over),
+            end.multipliers,
+            violation,
+            end.cost,
+            violation[-1] <= feasible_at,
+            end.is_over,
+            end.weight,
+        )
 
     def cotangent(problem_of: Any, values: Any, optimum: ConstrainedSolution, by: ConstrainedSolution) -> Any:
         """Repeats corrections at the solution; the multipliers' derivatives converge with each of them."""
         controls, states, multipliers = optimum.solution.controls, optimum.solution.states, optimum.multipliers
+        last = jnp.maximum(optimum.weight, jnp.asarray(min(CORRECTION_WEIGHT, most_weight), dtype))
+        once = {"iterations": 1, "damping": damping, "tolerance": flat_at}
 
-        def repeated(values: Any) -> tuple[Array, Array, Array, Multipliers]:
+        def repeated(values: Any) -> tuple[Array, Array, Array, Multipliers, Array]:
             problem = problem_of(values)
 
-            def correct(multipliers: Multipliers, _: None) -> tuple[Multipliers, tuple[Array, Array, Array]]:
-                once = options | {"iterations": 1}
-                solution, next_multipliers, _violation = _corrected(problem, controls, states, multipliers, last, once)
-                return next_multipliers, (solution.states, solution.controls, solution.cost)
+            def correct(multipliers: Multipliers, _: None) -> tuple[Multipliers, tuple[Array, Array, Array, Array]]:
+                solution = solve(augmented(problem, multipliers, last), controls, states, **options | once)
+                missed = _constraints(problem, solution.states, solution.controls)
+                cost = solution.cost - _penalty(missed, multipliers, last)
+                return _moved(multipliers, missed, last), (solution.states, solution.controls, solution.cost, cost)
 
-            multipliers_, (states_, controls_, cost) = jax.lax.scan(correct, multipliers, length=CORRECTIONS)
-            return states_[-1], controls_[-1], cost[-1], multipliers_
+            multipliers_, corrected = jax.lax.scan(correct, multipliers, length=CORRECTIONS)
+            states_, controls_, augmented_cost, cost = (each[-1] for each in corrected)
+            return states_, controls_, augmented_cost, multipliers_, cost
 
-        cotangents = by.solution.states, by.solution.controls, by.solution.cost, by.multipliers
+        cotangents = by.solution.states, by.solution.controls, by.solution.cost, by.multipliers, by.cost
         return jax.vjp(repeated, values)[1](cotangents)[0]
 
-    return with_implicit_derivatives(problem, solved, cotangent, controls, states, multipliers)
+    guesses = controls, states, multipliers, jnp.asarray(weight, dtype)
+    return with_implicit_derivatives(problem, solved, cotangent, *guesses)
+
+
+def _options(
+    iterations: int = 50,
+    step_lengths: int = 8,
+    hessian: Any = "gauss_newton",
+    riccati: Any = "sequential",
+    multiple_shooting: bool = False,
+) -> Options:
+    return Options(iterations, step_lengths, hessian, riccati, multiple_shooting)
+
+
+def _unsolved(problem: Problem, states: Array, controls: Array, iterations: int) -> Solution:
+    """A guess in the place of a solution."""
+    dynamics, dtype = problem.dynamics, states.dtype
+    gain = jnp.zeros((len(controls), dynamics.num_controls, dynamics.num_deviations), dtype)
+    history = Iterations(*jnp.zeros((len(Iterations._fields), iterations), dtype))
+    return Solution(states, controls, gain, jnp.zeros((), dtype), jnp.zeros((), bool), history)
 
 
 def _check_multipliers(multipliers: Multipliers, wanted: Multipliers) -> None:
@@ -183,19 +299,6 @@ def _check_multipliers(multipliers: Multipliers, wanted: Multipliers) -> None:
         shapes = [None if each is None else jnp.shape(each) for each in (needed, found)]
         if shapes[0] != shapes[1]:
             raise ValueError(f"multipliers.{name}: expected shape {shapes[0]}; found {shapes[1]}")
-
-
-def _corrected(
-    problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weight: Array, options: dict[str, Any]
-) -> tuple[Solution, Multipliers, Array]:
-    """The augmented problem's solution, the multipliers that it suggests, and how far constraints are violated."""
-    solution = solve(augmented(problem, multipliers, weight), controls, states, **options)
-    violations = _constraints(problem, solution.states, solution.controls)
-    next_multipliers = jax.tree.map(lambda each, by: each + weight * by, multipliers, violations)
-    next_multipliers = next_multipliers._replace(
-        inequality=_positive(next_multipliers.inequality), final_inequality=_positive(next_multipliers.final_inequality)
-    )
-    return solution, next_multipliers, _violation(violations)
 
 
 def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array | float) -> Problem:
@@ -295,6 +398,31 @@ def _violation(violations: Multipliers) -> Array:
         jnp.maximum(each, 0) for each in (violations.inequality, violations.final_inequality) if each is not None
     ]
     return jnp.max(jnp.concatenate([each.reshape(-1) for each in equalities + inequalities]))
+
+
+def _unmet(values: Multipliers, multipliers: Multipliers, weight: Array) -> Array:
+    """The largest violation of a constraint, or, in the same unit, multiplier of one that is not active."""
+
+    def kept(value: Array | None, multiplier: Array | None) -> Array | None:
+        return None if value is None or multiplier is None else jnp.abs(jnp.maximum(value, -multiplier / weight))
+
+    return _violation(
+        values._replace(
+            inequality=kept(values.inequality, multipliers.inequality),
+            final_inequality=kept(values.final_inequality, multipliers.final_inequality),
+        )
+    )
+
+
+def _moved(multipliers: Multipliers, values: Multipliers, weight: Array) -> Multipliers:
+    """The multipliers that a solution of an augmented problem suggests."""
+    moved = jax.tree.map(lambda each, value: each + weight * value, multipliers, values)
+    return moved._replace(inequality=_positive(moved.inequality), final_inequality=_positive(moved.final_inequality))
+
+
+def _penalty(values: Multipliers, multipliers: Multipliers, weight: Array) -> Array:
+    """The constraints' part of the augmented cost."""
+    return 0.5 / weight * sum(jnp.sum(each**2) for each in jax.tree.leaves(_moved(multipliers, values, weight)))
 
 
 def _positive(multiplier: Array | None) -> Array | None:

@@ -82,7 +82,9 @@ class Solution(NamedTuple):
     iterations: Iterations
 
 
-class _Trajectory(NamedTuple):
+class Trajectory(NamedTuple):
+    """A trajectory, whose states need not follow from its controls."""
+
     states: Array
     controls: Array
     gaps: Array
@@ -90,8 +92,10 @@ class _Trajectory(NamedTuple):
     cost: Array
 
 
-class _Progress(NamedTuple):
-    trajectory: _Trajectory
+class Progress(NamedTuple):
+    """What one iteration hands to the next."""
+
+    trajectory: Trajectory
     damping: Array
 
 
@@ -107,32 +111,78 @@ class Options(NamedTuple):
 
 def iterate(problem: Problem, states: Array, controls: Array, options: Options, damping: float, tolerance: float):
     """The iterations of :func:`artix.optimal_control.solve`, without its rule for derivatives."""
-    first = _evaluated(problem, states, controls)
-    start = _Progress(first, jnp.asarray(damping, states.dtype))
+    first = evaluated(problem, states, controls)
+    start = Progress(first, jnp.asarray(damping, states.dtype))
 
-    def body(progress: _Progress, _: None) -> tuple[_Progress, tuple[Iterations, Array]]:
-        return _improved(problem, progress, options)
+    def body(progress: Progress, _: None) -> tuple[Progress, tuple[Iterations, Array]]:
+        return improved(problem, progress, options)
 
     progress, (iterations, gains) = jax.lax.scan(body, start, length=options.iterations)
-    last = progress.trajectory
-    is_flat = iterations.decrease[-1] <= tolerance * (1 + jnp.abs(last.cost))
+    return _solution(progress.trajectory, iterations, gains[-1], tolerance)
+
+
+def settle(problem: Problem, states: Array, controls: Array, options: Options, damping: float, tolerance: Array):
+    """As :func:`iterate`, but ends once the solution has converged, or when even the largest damping gives no step.
+
+    Entries of the history after the end repeat the last one.
+    """
+    num_knots, dtype = len(controls), states.dtype
+    start = Progress(evaluated(problem, states, controls), jnp.asarray(damping, dtype))
+    history = Iterations(*jnp.zeros((len(Iterations._fields), options.iterations), dtype))
+    gain = jnp.zeros((num_knots, problem.dynamics.num_controls, problem.dynamics.num_deviations), dtype)
+
+    def goes_on(carry: tuple[Array, Array, Progress, Iterations, Array]) -> Array:
+        count, is_over, *_ = carry
+        return (count < options.iterations) & ~is_over
+
+    def body(carry: tuple[Array, Array, Progress, Iterations, Array]):
+        count, _, progress, history, _ = carry
+        progress, (report, gain) = improved(problem, progress, options)
+        history = Iterations(*(many.at[count].set(one) for many, one in zip(history, report, strict=True)))
+        end = progress.trajectory
+        is_over = has_converged(end.states, end.cost, report, tolerance) | is_stuck(report, MAX_DAMPING)
+        return count + 1, is_over, progress, history, gain
+
+    first = jnp.zeros((), jnp.int32), jnp.zeros((), bool), start, history, gain
+    count, _, progress, history, gain = jax.lax.while_loop(goes_on, body, first)
+    past = jnp.minimum(jnp.arange(options.iterations, dtype=jnp.int32), count - 1)
+    return _solution(progress.trajectory, Iterations(*(leaf[past] for leaf in history)), gain, tolerance)
+
+
+def has_converged(states: Array, cost: Array, report: Iterations, tolerance: Array | float) -> Array:
+    """Whether the last iteration, of which this is the report, found nothing to gain."""
+    is_flat = report.decrease <= tolerance * (1 + jnp.abs(cost))
     # Gaps are differences of states, which are rounded: single precision cannot close many of them further.
-    rounding = 10 * jnp.finfo(states.dtype).eps * jnp.sum(jnp.abs(last.states))
-    is_closed = iterations.gap[-1] <= jnp.maximum(tolerance, rounding)
-    converged = is_flat & is_closed & jnp.isfinite(last.cost)
-    gain = jax.tree.map(lambda leaf: leaf[-1], gains)
-    return Solution(last.states, last.controls, gain, last.cost, converged, iterations)
+    rounding = 10 * jnp.finfo(states.dtype).eps * jnp.sum(jnp.abs(states))
+    is_closed = report.gap <= jnp.maximum(tolerance, rounding)
+    return is_flat & is_closed & jnp.isfinite(cost)
 
 
-def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[_Progress, tuple[Iterations, Array]]:
+def is_stuck(report: Iterations, damping: float) -> Array:
+    """Whether no step was an improvement, although at least so much damping made them short."""
+    return (report.step_length == 0) & (report.damping >= damping)
+
+
+def last_of(iterations: Iterations) -> Iterations:
+    """The last entry of each history."""
+    return Iterations(*(each[-1] for each in iterations))
+
+
+def _solution(end: Trajectory, iterations: Iterations, gain: Array, tolerance: Array | float) -> Solution:
+    converged = has_converged(end.states, end.cost, last_of(iterations), tolerance)
+    return Solution(end.states, end.controls, gain, end.cost, converged, iterations)
+
+
+def improved(problem: Problem, progress: Progress, options: Options) -> tuple[Progress, tuple[Iterations, Array]]:
     """One iteration: approximate, solve, and take the best of several step lengths if it is an improvement."""
     current, damping = progress
     quadratic = approximate(problem, current.states, current.controls)
-    policy = _policy(problem, quadratic, current, damping, options)
-    deviations, _ = follow(quadratic, policy)
+    box = _changes(problem, current.controls)
+    policy = _policy(problem, quadratic, current, damping, box, options)
+    deviations, _ = follow(quadratic, policy, box=box)
     costates = policy.value_gradient + matmul(policy.value_hessian, deviations[1:, :, None])[..., 0]
 
-    def merit(trajectory: _Trajectory) -> Array:
+    def merit(trajectory: Trajectory) -> Array:
         # An exact penalty: a gap costs more than closing it can.
         return trajectory.cost + 1.5 * jnp.sum(jnp.abs(costates * trajectory.gaps))
 
@@ -150,16 +200,17 @@ def _improved(problem: Problem, progress: _Progress, options: Options) -> tuple[
     report = Iterations(
         accepted.cost, jnp.sum(jnp.abs(accepted.gaps)), policy.decrease, jnp.where(better, lengths[best], 0.0), damping
     )
-    return _Progress(accepted, jnp.clip(next_damping, MIN_DAMPING, MAX_DAMPING)), (report, policy.gain)
+    return Progress(accepted, jnp.clip(next_damping, MIN_DAMPING, MAX_DAMPING)), (report, policy.gain)
 
 
 def _policy(
-    problem: Problem, quadratic: LinearQuadratic, current: _Trajectory, damping: Array, options: Options
+    problem: Problem,
+    quadratic: LinearQuadratic,
+    current: Trajectory,
+    damping: Array,
+    box: Box | None,
+    options: Options,
 ) -> Policy:
-    box = None
-    if problem.control_lower is not None and problem.control_upper is not None:
-        box = Box(problem.control_lower - current.controls, problem.control_upper - current.controls)
-
     def backward(problem: LinearQuadratic) -> Policy:
         return parallel_riccati(problem, damping) if options.riccati == "parallel" else riccati(problem, damping, box)
 
@@ -175,8 +226,8 @@ def _policy(
 
 
 def _rollout_attempt(
-    problem: Problem, current: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
-) -> _Trajectory:
+    problem: Problem, current: Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
+) -> Trajectory:
     """A rollout under the policy with scaled feedforward; gaps shrink by the step length, as in Crocoddyl's FDDP."""
     dynamics = problem.dynamics
     remaining = (1 - length) * current.gaps
@@ -197,7 +248,7 @@ def _rollout_attempt(
         jnp.arange(len(current.controls)),
     )
     last, (states, controls, contact_forces) = jax.lax.scan(body, problem.start, knots)
-    return _Trajectory(
+    return Trajectory(
         jnp.concatenate([states, last[None]]),
         controls,
         remaining,
@@ -206,20 +257,27 @@ def _rollout_attempt(
 
 
 def _linear_attempt(
-    problem: Problem, current: _Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
-) -> _Trajectory:
+    problem: Problem, current: Trajectory, quadratic: LinearQuadratic, policy: Policy, length: Array
+) -> Trajectory:
     """Multiple shooting: states and controls move along the linear dynamics, and all knots are evaluated at once."""
-    deviations, changes = follow(quadratic, policy, length)
+    deviations, changes = follow(quadratic, policy, length, _changes(problem, current.controls))
     states = jax.vmap(problem.dynamics.integrate)(current.states, deviations)
-    return _evaluated(problem, states, within_bounds(problem, current.controls + changes))
+    return evaluated(problem, states, within_bounds(problem, current.controls + changes))
 
 
-def _evaluated(problem: Problem, states: Array, controls: Array) -> _Trajectory:
+def _changes(problem: Problem, controls: Array) -> Box | None:
+    """Bounds of the changes of controls, if the problem has some."""
+    if problem.control_lower is None or problem.control_upper is None:
+        return None
+    return Box(problem.control_lower - controls, problem.control_upper - controls)
+
+
+def evaluated(problem: Problem, states: Array, controls: Array) -> Trajectory:
     """A trajectory with its cost and its gaps."""
     dynamics = problem.dynamics
     ends, contact_forces = jax.vmap(dynamics.step)(states[:-1], controls, jnp.arange(len(controls)))
     gaps = jax.vmap(dynamics.difference)(states[1:], ends)
-    return _Trajectory(states, controls, gaps, _cost(problem, states[:-1], controls, contact_forces, states[-1]))
+    return Trajectory(states, controls, gaps, _cost(problem, states[:-1], controls, contact_forces, states[-1]))
 
 
 def _cost(problem: Problem, states: Array, controls: Array, contact_forces: Array, last: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -135,7 +135,9 @@ def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> 
     return Policy(feedforward, gain, *value, jnp.sum(decrease))
 
 
-def follow(problem: LinearQuadratic, policy: Policy, step_length: Array | float = 1.0) -> tuple[Array, Array]:
+def follow(
+    problem: LinearQuadratic, policy: Policy, step_length: Array | float = 1.0, box: Box | None = None
+) -> tuple[Array, Array]:
     """Rolls out the linear dynamics under a policy.
 
     From ``dx_0 = 0`` on, ``du = step_length feedforward + gain dx`` and ``dx' = A dx + B du + step_length gap``.
@@ -144,6 +146,7 @@ def follow(problem: LinearQuadratic, policy: Policy, step_length: Array | float 
       problem: the linear-quadratic problem.
       policy: its policy.
       step_length: factor on the feedforward and on the gaps.
+      box: bounds within which changes of controls are clipped; ``None`` for none.
 
     Returns:
       Deviations of the states [T + 1, n], the first of them zero, and changes of the controls [T, m], in the units of
@@ -159,14 +162,16 @@ def follow(problem: LinearQuadratic, policy: Policy, step_length: Array | float 
       [-0.618] [-0.618]
     """
 
-    def body(deviation: Array, knot: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
-        state_matrix, control_matrix, gap, feedforward, gain = knot
+    def body(deviation: Array, knot: Any) -> tuple[Array, tuple[Array, Array]]:
+        (state_matrix, control_matrix, gap, feedforward, gain), bounds = knot
         change = step_length * feedforward + matmul(gain, deviation)
+        if bounds is not None:
+            change = jnp.clip(change, bounds.lower, bounds.upper)
         next_deviation = matmul(state_matrix, deviation) + matmul(control_matrix, change) + step_length * gap
         return next_deviation, (next_deviation, change)
 
     parts = (problem.state_matrix, problem.control_matrix, problem.gap, policy.feedforward, policy.gain)
-    deviations, changes = jax.lax.scan(body, jnp.zeros_like(problem.gap[0]), parts)[1]
+    deviations, changes = jax.lax.scan(body, jnp.zeros_like(problem.gap[0]), (parts, box))[1]
     return jnp.concatenate([jnp.zeros_like(deviations[:1]), deviations]), changes
 
 

@@ -81,28 +81,37 @@ def solve(
       >>> solution.states.shape, solution.gain.shape
       ((21, 4), (20, 2, 4))
     """
-    check_choice("hessian", hessian, get_args(Hessian))
-    check_choice("riccati", riccati, get_args(Riccati))
-    check_count("iterations", iterations)
-    check_count("step_lengths", step_lengths)
-    problem, controls, states = checked(problem, controls, states)
     if problem.constraints:
         raise ValueError(
             f"the problem has constraints ({', '.join(problem.constraints)}): use solve_constrained, or leave them out "
             "by problem.replace(...=None)"
         )
-    if problem.has_bounds and riccati == "parallel":
-        raise ValueError("riccati='parallel' does not support bounds; use 'sequential', or replace the bounds by costs")
-    controls = within_bounds(problem, controls)
-    if states is None:
-        if multiple_shooting:
-            raise ValueError("multiple_shooting needs a first guess of the states, too")
-        states = rollout(problem, controls)
-    else:
-        states = states.at[0].set(problem.start)
     options = Options(iterations, step_lengths, hessian, riccati, multiple_shooting)
+    problem, controls, states = prepared(problem, controls, states, options)
 
     def solved(each: Problem, states: Array, controls: Array) -> Solution:
         return iterate(each, states, controls, options, damping, tolerance)
 
     return with_implicit_derivatives(problem, solved, problem_cotangent, states, controls)
+
+
+def prepared(problem: Problem, controls: Array, states: Array | None, options: Options) -> tuple[Problem, Array, Array]:
+    """The problem, and the controls and states from which iterations start; refuses what does not fit together.
+
+    Raises:
+      TypeError: see :func:`solve`.
+      ValueError: see :func:`solve`.
+    """
+    check_choice("hessian", options.hessian, get_args(Hessian))
+    check_choice("riccati", options.riccati, get_args(Riccati))
+    check_count("iterations", options.iterations)
+    check_count("step_lengths", options.step_lengths)
+    problem, controls, states = checked(problem, controls, states)
+    if problem.has_bounds and options.riccati == "parallel":
+        raise ValueError("riccati='parallel' does not support bounds; use 'sequential', or replace the bounds by costs")
+    controls = within_bounds(problem, controls)
+    if states is not None:
+        return problem, controls, states.at[0].set(problem.start)
+    if options.multiple_shooting:
+        raise ValueError("multiple_shooting needs a first guess of the states, too")
+    return problem, controls, rollout(problem, controls)

@@ -311,3 +311,17 @@ def test_samples_without_a_cost_are_no_elites():
     assert found[0, 0] > 2.3
     guess = jnp.ones((1, 1))
     np.testing.assert_array_equal(optimal_control.cross_entropy(lambda u: jnp.nan * jnp.sum(u), guess, key), guess)
+
+
+def test_a_step_of_multiple_shooting_moves_states_along_the_controls_that_bounds_allow():
+    """Linear dynamics: a whole step closes all gaps, also where the policy asks for more than the bounds allow."""
+    limit = jnp.array([1.5])
+    problem = slider_problem(control_lower=-limit, control_upper=limit)
+    states = 0.3 * jnp.asarray(np.random.default_rng(0).normal(size=(13, 2)))
+    find = jax.jit(
+        lambda x: optimal_control.solve(problem, jnp.zeros((12, 1)), x, iterations=1, multiple_shooting=True)
+    )
+    found = find(states)
+    assert found.iterations.step_length[0] == 1
+    assert np.sum(np.abs(found.controls) == limit) >= 2
+    assert found.iterations.gap[0] < 1e-12

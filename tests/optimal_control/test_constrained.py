@@ -1,0 +1,85 @@
+"""Constrained trajectories: optima beside IPOPT's, and what is said about feasibility, multipliers and warm starts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from artix import optimal_control
+from tests.optimal_control import against_ipopt
+from tests.optimal_control.test_solvers import arrive, slider_problem, speed_limit
+
+
+def beyond(knot: optimal_control.Knot) -> jax.Array:
+    """What no bounded force reaches."""
+    return knot.state.joint_position - 100.0
+
+
+def test_what_cannot_be_reached_is_said_to_be_infeasible():
+    """With at most 2 N for 0.8 s, 2 kg move by 1 N/kg (0.1 s)^2 (1 + ... + 8) = 0.36 m, and no further."""
+    bounds = {"control_lower": jnp.array([-2.0]), "control_upper": jnp.array([2.0])}
+    problem = slider_problem(final=None, final_equality=beyond, **bounds)
+    find = jax.jit(lambda u: optimal_control.solve_constrained(problem, u, iterations=10, outer_iterations=4))
+    found = find(jnp.zeros((8, 1)))
+    np.testing.assert_allclose(found.violation[-1], 100 - 0.36, rtol=1e-6)
+    assert not found.feasible
+    assert not found.converged
+    assert not found.solution.converged
+    assert found.weight > 100
+
+
+def test_a_solution_warm_starts_the_next_and_the_multipliers_are_prices():
+    """The derivative of the least cost by the speed limit is minus the sum of its multipliers."""
+    problem = slider_problem(final=None, final_equality=arrive, inequality=moved_limit, parameters=jnp.asarray(1.1))
+
+    @jax.jit
+    def find(limit, controls, states, multipliers, weight):
+        task = problem.replace(parameters=limit)
+        return optimal_control.solve_constrained(task, controls, states, multipliers, weight=weight)
+
+    nothing_known = optimal_control.Multipliers(None, jnp.zeros((12, 1)), jnp.zeros(2), None)
+    guess = jnp.zeros((12, 1)), jnp.zeros((13, 2)), nothing_known, jnp.asarray(100.0)
+    found = find(jnp.asarray(1.1), *guess)
+    assert found.converged & found.feasible & found.solution.converged
+    np.testing.assert_allclose(
+        found.cost, optimal_control.total_cost(problem, found.solution.states, found.solution.controls), rtol=1e-9
+    )
+    known = found.solution.controls, found.solution.states, found.multipliers, found.weight
+    again = find(jnp.asarray(1.1), *known)
+    assert again.converged
+    assert again.violation[0] <= 1e-8  # one outer iteration, where the first start needed more
+    assert found.violation[0] > 1e-3
+    higher, lower = (find(jnp.asarray(1.1 + change), *known) for change in (1e-4, -1e-4))
+    price = -jnp.sum(found.multipliers.inequality)
+    np.testing.assert_allclose((higher.cost - lower.cost) / 2e-4, price, rtol=1e-4)
+
+
+def moved_limit(knot: optimal_control.Knot) -> jax.Array:
+    return knot.state.joint_velocity - knot.parameters
+
+
+def test_single_precision_converges():
+    problem = slider_problem(final=None, final_equality=arrive, inequality=speed_limit)
+    problem = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, problem)
+    found = jax.jit(lambda u: optimal_control.solve_constrained(problem, u))(jnp.zeros((12, 1), jnp.float32))
+    assert found.converged
+    assert found.violation[-1] < 1e-4
+
+
+#: Seeds from which both end in the same basin, and how many of them at least; the page has all ten of each problem.
+SEEDS = {"obstacle": 3, "torques": 3, "speed": 3, "swing_up": 2, "terminal": 3, "friction": 3, "joint_limits": 3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEEDS)
+def test_the_optimum_is_ipopts(name):
+    """IPOPT, started at the solution, stays: both have the same cost to 1e-6, and most do from the random start."""
+    pytest.importorskip("ipyopt")
+    case = getattr(against_ipopt, name)()
+    runs, checks = against_ipopt.compare(case, range(SEEDS[name]))
+    for run, check in zip(runs, checks, strict=True):
+        assert run.found.converged
+        assert run.found.violation[-1] <= 1e-8
+        np.testing.assert_allclose(run.found.cost, check.cost, rtol=against_ipopt.SAME)
+    same = [abs(run.difference) <= against_ipopt.SAME for run in runs if run.ipopt.status == 0]
+    assert np.sum(same) >= 2
