@@ -184,6 +184,12 @@ def _loop_joint(topology: Topology, arrays: LoopJoints, number: int) -> LoopJoin
     )
 
 
+def described_shape(articulation: Articulation, number: int) -> Geometry:
+    """The description of one of an articulation's shapes, as :meth:`ArticulationBuilder.add_geometry` takes it."""
+    topology = static_topology(articulation, "the shapes of a padded articulation have no descriptions")
+    return _geometry(topology.geometries, jax.tree.map(lambda x: np.asarray(x, float), articulation.geometry), number)
+
+
 def _geometry(structures: tuple[GeometryStructure, ...], arrays: Geometries, number: int) -> Geometry:
     shape = structures[number]
     first = sum(other.num_points for other in structures[:number])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +25,11 @@ from artix.envs import (
 from artix.envs.actuators import Delay
 from artix.envs.environment import Environment
 from artix.envs.gait import Gait
+from artix.envs.legged_robot import LeggedRobot as LeggedRobot
+from artix.envs.legged_robot import by_joint as by_joint
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.transition import Outcome, Transition
-from artix.math.arrays import device_array
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -43,25 +44,6 @@ SIGNALS = (
 
 #: Joints should stay within this fraction of their limits.
 SOFT_LIMIT = 0.95
-
-
-class LeggedRobot(NamedTuple):
-    """A robot, and what a task needs to know about it."""
-
-    articulation: artix.Articulation
-    """The robot, with its drives."""
-    imu: str
-    """Name of the IMU's frame."""
-    feet: tuple[str, ...]
-    """Names of the feet: of their contact shapes, and of a link or frame at each."""
-    trunk: tuple[str, ...]
-    """Names of sensor shapes that must not touch the ground."""
-    default_position: Array
-    """Joint positions of the default pose, [n] [rad]."""
-    pose_weight: Array
-    """Weights of the joints in the reward term ``pose``, [n]."""
-    height: float
-    """Height of the root in the default pose, with the feet on the ground [m]."""
 
 
 class LeggedVelocity(Environment):
@@ -310,16 +292,3 @@ class LeggedVelocity(Environment):
             memory["gait"].air_time,
         ]
         return {"state": seen, "privileged_state": jnp.concatenate(privileged)}
-
-
-def by_joint(articulation: artix.Articulation, values: Mapping[str, float]) -> Array:
-    """A value for each DOF [n], looked up by the end of the joint's name; the first match counts.
-
-    Examples:
-      >>> from artix.envs.tasks import legged
-      >>> legged.by_joint(artix.robots.load("cart_pole"), {"slide": 1.0, "": 2.0}).tolist()
-      [1.0, 2.0]
-    """
-    topology: Any = articulation.topology
-    found = [next(value for end, value in values.items() if name.endswith(end)) for name in topology.dof_names]
-    return device_array(found, articulation.dtype)
