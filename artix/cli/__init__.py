@@ -55,7 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--view", action="store_true", help=view_help)
     demo.set_defaults(run=_demo)
 
-    robot_help = f"a URDF, xacro, MJCF, USD or .npz file, or a built-in robot: {', '.join(robots.names())}"
+    robot_help = f"a URDF, xacro, MJCF, USD or .npz file, or a built-in robot: {', '.join(robots.names())}; or a name"
+    robot_help += " from example-robot-data, such as go2; or the folder of a training run"
     info = commands.add_parser("info", help="print a robot's tree, degrees of freedom and masses")
     info.add_argument("robot", help=robot_help)
     _add_reading_options(info)
@@ -93,11 +94,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_training_commands(commands: Any) -> None:
     train = commands.add_parser("train", help="train a policy for a task with PPO; Ctrl-C saves a checkpoint")
-    train.add_argument("task", help="the name of a task, or its beginning, such as quadruped; an unknown one lists all")
+    task_help = "the name of a task, or its beginning, such as quadruped (an unknown one lists all), or a Python file"
+    train.add_argument("task", nargs="?", help=f"{task_help} with one (default: the one that fits --robot)")
+    train.add_argument("--robot", help="a legged robot: URDF, MJCF, USD or .npz, or a name such as go2")
+    set_help = "change options: rewards.pose=1, tracking_sigma=0.5, ppo.epochs=2, robot.stiffness=40"
+    train.add_argument("--set", dest="assignments", nargs="+", metavar="KEY=VALUE", default=[], help=set_help)
     train.add_argument("--steps", type=_count, help="environment steps, such as 20M (default: the task's usual number)")
     train.add_argument("--envs", type=_count, help="number of environments (default: the task's usual one)")
     train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")
-    train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK)")
+    train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK or runs/ROBOT)")
     train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
     train.set_defaults(run=_train)
 
@@ -215,7 +220,7 @@ def _view(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     from artix.cli.train import run_train
 
-    given = {name: getattr(options, name) for name in ("steps", "seed", "output", "resume")}
+    given = {name: getattr(options, name) for name in ("steps", "seed", "output", "resume", "robot", "assignments")}
     return run_train(options.task, num_envs=options.envs, **given)
 
 

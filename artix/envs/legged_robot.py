@@ -24,9 +24,9 @@ Array = jax.Array
 PerJoint: TypeAlias = "float | Sequence[float] | Mapping[str, float] | Array"
 
 #: Distance from hip to ankle in the default pose, relative to the straight leg: of bipeds, and of others.
-_EXTENSION = {True: 0.92, False: 0.75}
+_EXTENSION = {True: 0.92, False: 0.7}
 #: Stiffness of a leg's drives, in units of (weight on one foot) x (length of the leg) per radian.
-_STIFFNESS = 1.5
+_STIFFNESS = 2.0
 #: Damping over stiffness of a drive [s].
 _DAMPING = 0.02
 #: Acceleration of a motor without load at its largest torque [rad/s^2], which gives its armature.
@@ -103,7 +103,7 @@ class LeggedRobot(NamedTuple):
         shapes that touch the ground are one for each foot; all others leave. The trunk gets a sensor, whose contact
         with the ground is a fall. The feet of the default pose are under the hips, and their soles are level.
 
-        Drives and armature are those of the description if it has any. Otherwise the stiffness is 1.5 times the torque
+        Drives and armature are those of the description if it has any. Otherwise the stiffness is twice the torque
         of the weight on one foot at the length of the leg, per radian, for the median joint of the legs, and in
         proportion to the joints' largest forces; the damping is the stiffness times 20 ms, and the armature lets a
         motor reach 3000 rad/s^2 without load.
@@ -116,7 +116,7 @@ class LeggedRobot(NamedTuple):
           trunk: the sensor in the root's axes; the box around the root's shapes, and for bipeds a ball, if ``None``.
           default_position: the default pose [rad].
           leg_extension: distance from hip to ankle in the default pose, relative to the straight leg; 0.92 for two
-            feet, 0.75 for more.
+            feet, 0.7 for more.
           knees: ``"forward"`` or ``"backward"``, if the limits of the joints leave the choice; by default each leg bends
             as is nearer to zero, and if that is equal, forward for two feet and backward for more.
           height: height of the root in the default pose [m].
@@ -164,7 +164,9 @@ class LeggedRobot(NamedTuple):
         robot = _with_shapes(robot, legs, self_collision)
         position = device_array(pose, robot.dtype)
         found = _height(robot, position)
-        notes.append(Assumption("height of the root", f"{found if height is None else height:.3f} m", _source(height, "derived")))
+        notes.append(
+            Assumption("height of the root", f"{found if height is None else height:.3f} m", _source(height, "derived"))
+        )
         height = found if height is None else as_number("height", height, positive=True)
         sensor, source = (_around(articulation, legs, height), "derived") if trunk is None else (trunk, "given")
         robot = _with_trunk(robot, sensor)
@@ -176,7 +178,11 @@ class LeggedRobot(NamedTuple):
             )
         pairs = ", ".join(f"{a} and {b}" for a, b in robot.topology.geometry_pairs)  # type: ignore[union-attr]
         notes.append(Assumption("self-collision", pairs or "none", "given" if self_collision else "derived"))
-        weights = _pose_weights(topology, legs) if pose_weight is None else per_joint(articulation, "pose_weight", pose_weight)
+        weights = (
+            _pose_weights(topology, legs)
+            if pose_weight is None
+            else per_joint(articulation, "pose_weight", pose_weight)
+        )
         return cls(
             articulation=robot,
             imu=where,
@@ -343,7 +349,9 @@ def _drives(
     of_legs = np.array(sorted({dof for leg in legs for dof in leg.dofs}))
     share = force / max(float(np.median(force[of_legs])), 1e-9)
     has_gains = bool(np.any(np.asarray(drive.stiffness) > 0))
-    spring, springs = (np.asarray(drive.stiffness, float), "file") if has_gains else (_STIFFNESS * torque * share, "derived")
+    spring, springs = (
+        (np.asarray(drive.stiffness, float), "file") if has_gains else (_STIFFNESS * torque * share, "derived")
+    )
     if stiffness is not None:
         spring, springs = per_joint(articulation, "stiffness", stiffness), "given"
     has_damping = bool(np.any(np.asarray(drive.damping) > 0))
@@ -351,7 +359,9 @@ def _drives(
     if damping is not None:
         damper, dampers = per_joint(articulation, "damping", damping), "given"
     has_armature = bool(np.any(np.asarray(articulation.armature) > 0))
-    rotor, rotors = (np.asarray(articulation.armature, float), "file") if has_armature else (force / _ACCELERATION, "derived")
+    rotor, rotors = (
+        (np.asarray(articulation.armature, float), "file") if has_armature else (force / _ACCELERATION, "derived")
+    )
     if armature is not None:
         rotor, rotors = per_joint(articulation, "armature", armature), "given"
     dtype = articulation.dtype
@@ -374,7 +384,8 @@ def _by_value(topology: Any, values: np.ndarray, unit: str, dofs: Sequence[int] 
     if len(groups) == 1:
         return f"{next(iter(groups))} {unit}"
     shown = [
-        f"{value} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})" for value, names in groups.items()
+        f"{value} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})"
+        for value, names in groups.items()
     ]
     return f"{', '.join(shown[:6])}{', ...' if len(shown) > 6 else ''} {unit}"
 

@@ -116,7 +116,9 @@ def _leg(articulation: artix.Articulation, name: str, radius: float | None) -> L
         raise ValueError(f"{topology.name}: the foot {name!r} does not move relative to the root; is it a foot?")
     poses, lowest = _at_zero(articulation)
     state = artix.neutral_state(articulation).replace(joint_position=jnp.zeros(topology.num_dofs, articulation.dtype))
-    axes = np.asarray(artix.frame_jacobian(articulation, state, topology.link_names[link]))[3:, topology.num_base_dofs :]
+    axes = np.asarray(artix.frame_jacobian(articulation, state, topology.link_names[link]))[
+        3:, topology.num_base_dofs :
+    ]
     pitch = tuple(dof for dof in dofs if abs(axes[1, dof]) > _PITCH)
     joint = [poses[topology.dof_link[dof], :3] for dof in (pitch or dofs)]
     hip, knee = joint[0], joint[min(1, len(joint) - 1)]
@@ -312,7 +314,9 @@ def _link_of(topology: Any, name: str) -> int:
     frames = dict(zip(topology.frame_names, topology.frame_links, strict=True))
     known = {**shapes, **frames, **{link: k for k, link in enumerate(topology.link_names)}}
     if name not in known:
-        raise ValueError(f"{topology.name}: no link called {name!r} for a foot; choose from: {', '.join(topology.link_names)}")
+        raise ValueError(
+            f"{topology.name}: no link called {name!r} for a foot; choose from: {', '.join(topology.link_names)}"
+        )
     return int(known[name])
 
 

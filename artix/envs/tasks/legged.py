@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,6 +31,7 @@ from artix.envs.legged_robot import by_joint as by_joint
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.transition import Outcome, Transition
+from artix.math.arrays import device_array
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -42,7 +44,7 @@ SIGNALS = (
     *("air_time", "contact_time", "swing_peak", "terminated", "tracking_sigma", "max_foot_height", "target_height"),
 )
 
-#: Joints should stay within this fraction of their limits.
+#: Joints should stay within this middle part of their ranges.
 SOFT_LIMIT = 0.95
 
 
@@ -124,6 +126,8 @@ class LeggedVelocity(Environment):
             if not 0 <= least <= largest < math.inf:
                 raise ValueError(f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}")
         self.robot = robot
+        self._num_pair_contacts = len(artix.ContactMemory.none(robot.articulation).impulse)
+        self._soft_limits = soft_limits(robot.articulation)
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
         self.noise_scales = noise.as_scales(noise_scales, self._measured)
@@ -207,8 +211,10 @@ class LeggedVelocity(Environment):
 
     def gait(self, transition: Transition) -> tuple[Gait, Array]:
         """The gait after a step, and which feet landed."""
-        contact = observations.in_contact(transition.impulse).reshape(len(self.robot.feet), -1)
-        return transition.memory["gait"].moved(jnp.any(contact, axis=1), self.feet_height(transition), self.dt)
+        surfaces, feet = len(transition.ground.surfaces), len(self.robot.feet)
+        with_ground = transition.impulse[: len(transition.impulse) - self._num_pair_contacts]
+        contact = jnp.any(observations.in_contact(with_ground).reshape(surfaces, feet, -1), axis=(0, 2))
+        return transition.memory["gait"].moved(contact, self.feet_height(transition), self.dt)
 
     def has_fallen(self, transition: Transition) -> Array:
         """Whether the robot is upside down or its trunk touches the ground."""
@@ -246,8 +252,8 @@ class LeggedVelocity(Environment):
             "joint_velocity": state.joint_velocity,
             "joint_force": self.joint_force(transition, transition.action),
             "default_position": self.robot.default_position,
-            "soft_lower": SOFT_LIMIT * robot.joint_lower_limit,
-            "soft_upper": SOFT_LIMIT * robot.joint_upper_limit,
+            "soft_lower": self._soft_limits[0],
+            "soft_upper": self._soft_limits[1],
             "pose_weight": self.robot.pose_weight,
             "action": transition.action,
             "last_action": memory["last_action"],
@@ -292,3 +298,23 @@ class LeggedVelocity(Environment):
             memory["gait"].air_time,
         ]
         return {"state": seen, "privileged_state": jnp.concatenate(privileged)}
+
+
+def soft_limits(articulation: artix.Articulation) -> tuple[Array, Array]:
+    """Lower and upper ends of the middle 95 % of the joints' ranges, [n] each; infinite where a limit is."""
+    lower, upper = (
+        np.asarray(each, float) for each in (articulation.joint_lower_limit, articulation.joint_upper_limit)
+    )
+    is_bounded = np.isfinite(lower) & np.isfinite(upper)
+    margin = np.where(
+        is_bounded, 0.5 * (1 - SOFT_LIMIT) * (np.where(is_bounded, upper, 0) - np.where(is_bounded, lower, 0)), 0
+    )
+    dtype = articulation.dtype
+    return device_array(lower + margin, dtype), device_array(upper - margin, dtype)
+
+
+def solver_options(robot: LeggedRobot, usual: artix.SolverOptions) -> artix.SolverOptions:
+    """The options of a task for a robot: at most four contacts between a foot and the ground."""
+    topology: Any = robot.articulation.topology
+    most = max(topology.geometries[topology.geometry_index(foot)].num_candidates for foot in robot.feet)
+    return usual if most == 1 else dataclasses.replace(usual, max_contacts_per_geometry=min(most, 4))
