@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -116,10 +117,9 @@ def known(one: Assignment, name: str, names: Iterable[str], prefix: str, others:
     names = list(names)
     if name in names:
         return
-    like = difflib.get_close_matches(".".join(one.keys), [*(f"{prefix}{each}" for each in names), *others], 3, 0.55)
-    hint = (
-        f"did you mean {' or '.join(like)}?" if like else f"choose from: {', '.join(prefix + each for each in names)}"
-    )
+    every = dict.fromkeys([*(f"{prefix}{each}" for each in names), *others])
+    like = difflib.get_close_matches(".".join(one.keys), every, 3, 0.7)
+    hint = f"did you mean {' or '.join(like)}?" if like else f"choose from: {', '.join(prefix + x for x in names)}"
     raise CommandFailure(f"--set {one.text}: there is no {'.'.join(one.keys)!r}; {hint}")
 
 
@@ -138,17 +138,14 @@ def _with_part(one: Assignment, before: Any, rest: Sequence[str]) -> Any:
     known(one, head, fields, f"{'.'.join(one.keys[: -len(rest)])}.")
     value = _with_part(one, getattr(before, head), more) if more else _like(one, getattr(before, head))
     try:
-        return (
-            before._replace(**{head: value})
-            if hasattr(before, "_fields")
-            else dataclasses.replace(before, **{head: value})
-        )
+        replaced = getattr(before, "_replace", None) or functools.partial(dataclasses.replace, before)
+        return replaced(**{head: value})
     except (TypeError, ValueError) as error:
         raise CommandFailure(f"--set {one.text}: {error}") from error
 
 
 def _parameters(make: Callable[..., Any], environment: Any) -> tuple[list[str], bool]:
-    """The options of a task, and whether it takes any: those of ``make``, and of its classes as far as it passes them."""
+    """The options of a task, and whether it takes any: those of ``make``, and of classes to which it passes any."""
     sources = [make, *(kind.__init__ for kind in type(environment).__mro__)]
     names: dict[str, None] = {}
     for source in sources:

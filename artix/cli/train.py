@@ -166,9 +166,8 @@ def _train(
         named = "" if files.articulation is not None or "file" in chosen.header else f" {task}"
         print(f"interrupted; continue with: artix train{named} --resume --steps {steps} --output {files.folder}")
         return status
-    is_recorded = _record(
-        files, environment, ppo.policy_of(training, config), config.seed, visuals_of(chosen.header, environment)
-    )
+    visuals = visuals_of(chosen.header, environment)
+    is_recorded = _record(files, environment, ppo.policy_of(training, config), config.seed, visuals)
     print(f"to see the result: {f'open {files.recording}' if is_recorded else f'artix play {files.policy}'}")
     return 0
 

@@ -151,7 +151,7 @@ def _made(
 
 
 def playing(task: TrainingTask) -> envs.Environment:
-    """The environment in which a policy is played: with the usual options of the task, rather than those for training."""
+    """The environment in which a policy is played: with the task's usual options, not those for training."""
     if "file" in task.header:
         return task.environment
     own = {"robot": task.environment.robot} if "robot" in task.header else {}  # type: ignore[attr-defined]

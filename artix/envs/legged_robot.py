@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
-from artix.envs import observations, starts
+from artix.editing.to_builder import described_shape
+from artix.envs import observations, starts, terminations
 from artix.envs.legs import Leg, find_feet, find_legs, shape_points, standing_pose
 from artix.io.common.poses import rotation_matrix
 from artix.math.arrays import device_array
@@ -117,8 +118,8 @@ class LeggedRobot(NamedTuple):
           default_position: the default pose [rad].
           leg_extension: distance from hip to ankle in the default pose, relative to the straight leg; 0.92 for two
             feet, 0.7 for more.
-          knees: ``"forward"`` or ``"backward"``, if the limits of the joints leave the choice; by default each leg bends
-            as is nearer to zero, and if that is equal, forward for two feet and backward for more.
+          knees: ``"forward"`` or ``"backward"``, if the limits of the joints leave the choice; by default each leg
+            bends as is nearer to zero, and if that is equal, forward for two feet and backward for more.
           height: height of the root in the default pose [m].
           max_force: the largest forces of the drives [N m].
           stiffness: [N m/rad].
@@ -163,11 +164,9 @@ class LeggedRobot(NamedTuple):
         notes += note
         robot = _with_shapes(robot, legs, self_collision)
         position = device_array(pose, robot.dtype)
-        found = _height(robot, position)
-        notes.append(
-            Assumption("height of the root", f"{found if height is None else height:.3f} m", _source(height, "derived"))
-        )
-        height = found if height is None else as_number("height", height, positive=True)
+        source = _source(height, "derived")
+        height = _height(robot, position) if height is None else as_number("height", height, positive=True)
+        notes.append(Assumption("height of the root", f"{height:.3f} m", source))
         sensor, source = (_around(articulation, legs, height), "derived") if trunk is None else (trunk, "given")
         robot = _with_trunk(robot, sensor)
         notes.append(Assumption("trunk", f"{_described(sensor)} on {topology.link_names[0]!r}", source))
@@ -242,8 +241,8 @@ def per_joint(articulation: artix.Articulation, what: str, values: PerJoint) -> 
         numbers = np.asarray(values, float)
         if numbers.shape not in ((), (topology.num_dofs,)):
             raise ValueError(
-                f"{what}: expected one number, one for each of the {topology.num_dofs} joints, or numbers by the ends of "
-                f"their names; found {numbers.size}"
+                f"{what}: expected one number, one for each of the {topology.num_dofs} joints, or numbers by the "
+                f"ends of their names; found {numbers.size}"
             )
         numbers = np.broadcast_to(numbers, topology.num_dofs).copy()
     if not np.isfinite(numbers).all():
@@ -338,32 +337,26 @@ def _drives(
     torque = weight * float(np.mean([leg.length for leg in legs])) / len(legs)
     limit = np.minimum(np.asarray(drive.max_force, float), np.asarray(articulation.max_joint_force, float))
     is_passive = (limit == 0) & np.any(limit > 0)
-    is_known = (limit > 0) & (limit < _MOST_FORCE * torque)
-    force, forces, remark = np.where(is_known | is_passive, limit, _FORCE * torque), "file", ""
-    if not np.all(is_known | is_passive):
-        worst = limit[~is_known & ~is_passive].max()
-        what = "no limit" if worst in (0, math.inf) else f"{worst:.4g} N m"
-        forces, remark = "derived", f"; the file says {what}" + (" for some joints" if is_known.any() else "")
+    is_known = ((limit > 0) & (limit < _MOST_FORCE * torque)) | is_passive
+    remark = ""
+    if not np.all(is_known):
+        worst = limit[~is_known].max()
+        remark = f"; the file says {'nothing' if worst in (0, math.inf) else f'{worst:.4g} N m'}"
+        remark += " for some joints" if is_known.any() else ""
+    force, forces = np.where(is_known, limit, _FORCE * torque), "derived" if remark else "file"
     if max_force is not None:
         force, forces, remark = per_joint(articulation, "max_force", max_force), "given", ""
-    of_legs = np.array(sorted({dof for leg in legs for dof in leg.dofs}))
-    share = force / max(float(np.median(force[of_legs])), 1e-9)
-    has_gains = bool(np.any(np.asarray(drive.stiffness) > 0))
-    spring, springs = (
-        (np.asarray(drive.stiffness, float), "file") if has_gains else (_STIFFNESS * torque * share, "derived")
-    )
-    if stiffness is not None:
-        spring, springs = per_joint(articulation, "stiffness", stiffness), "given"
-    has_damping = bool(np.any(np.asarray(drive.damping) > 0))
-    damper, dampers = (np.asarray(drive.damping, float), "file") if has_damping else (_DAMPING * spring, "derived")
-    if damping is not None:
-        damper, dampers = per_joint(articulation, "damping", damping), "given"
-    has_armature = bool(np.any(np.asarray(articulation.armature) > 0))
-    rotor, rotors = (
-        (np.asarray(articulation.armature, float), "file") if has_armature else (force / _ACCELERATION, "derived")
-    )
-    if armature is not None:
-        rotor, rotors = per_joint(articulation, "armature", armature), "given"
+    share = force / max(float(np.median(force[sorted({dof for leg in legs for dof in leg.dofs})])), 1e-9)
+
+    def chosen(name: str, given: PerJoint | None, file: Any, derived: np.ndarray) -> tuple[np.ndarray, str]:
+        if given is not None:
+            return per_joint(articulation, name, given), "given"
+        has_any = bool(np.any(np.asarray(file) > 0))
+        return (np.asarray(file, float), "file") if has_any else (derived, "derived")
+
+    spring, springs = chosen("stiffness", stiffness, drive.stiffness, _STIFFNESS * torque * share)
+    damper, dampers = chosen("damping", damping, drive.damping, _DAMPING * spring)
+    rotor, rotors = chosen("armature", armature, articulation.armature, force / _ACCELERATION)
     dtype = articulation.dtype
     arrays = {"stiffness": spring, "damping": damper, "max_force": force}
     changed = {name: device_array(value, dtype) for name, value in arrays.items()}
@@ -435,8 +428,6 @@ def _around(articulation: artix.Articulation, legs: Sequence[Leg], height: float
     topology: Any = articulation.topology
     if len(legs) == 2:
         return artix.Geometry.sphere(_NEAR_GROUND * height, sensor=True)
-    from artix.editing.to_builder import described_shape
-
     poses = np.asarray(artix.link_poses(articulation, artix.neutral_state(articulation)), float)
     corners = [np.zeros((0, 3))]
     for k, shape in enumerate(topology.geometries):
@@ -447,17 +438,16 @@ def _around(articulation: artix.Articulation, legs: Sequence[Leg], height: float
     points = np.concatenate(corners)
     if not len(points):
         hips, half = np.stack([leg.hip for leg in legs]), 0.1 * legs[0].length
-        points = np.concatenate([hips - [0, 0, half], hips + [0, 0, half]])
+        up = np.array([0.0, 0.0, half])
+        points = np.concatenate([hips - up, hips + up])
     low, high = points.min(axis=0), points.max(axis=0)
     pose = (*(0.5 * (low + high)), 0.0, 0.0, 0.0, 1.0)
     return artix.Geometry.box(0.5 * np.maximum(high - low, 0.02), pose=pose, sensor=True)
 
 
 def _with_trunk(articulation: artix.Articulation, shape: artix.Geometry) -> artix.Articulation:
-    from artix.envs.terminations import with_sensor
-
     topology: Any = articulation.topology
-    return with_sensor(articulation, topology.link_names[0], shape, "trunk")
+    return terminations.with_sensor(articulation, topology.link_names[0], shape, "trunk")
 
 
 def _standing(articulation: artix.Articulation, position: Array, height: float) -> artix.State:

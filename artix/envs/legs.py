@@ -115,10 +115,8 @@ def _leg(articulation: artix.Articulation, name: str, radius: float | None) -> L
     if not dofs:
         raise ValueError(f"{topology.name}: the foot {name!r} does not move relative to the root; is it a foot?")
     poses, lowest = _at_zero(articulation)
-    state = artix.neutral_state(articulation).replace(joint_position=jnp.zeros(topology.num_dofs, articulation.dtype))
-    axes = np.asarray(artix.frame_jacobian(articulation, state, topology.link_names[link]))[
-        3:, topology.num_base_dofs :
-    ]
+    jacobian = np.asarray(artix.frame_jacobian(articulation, _zero(articulation), topology.link_names[link]))
+    axes = jacobian[3:, topology.num_base_dofs :]
     pitch = tuple(dof for dof in dofs if abs(axes[1, dof]) > _PITCH)
     joint = [poses[topology.dof_link[dof], :3] for dof in (pitch or dofs)]
     hip, knee = joint[0], joint[min(1, len(joint) - 1)]
@@ -228,7 +226,7 @@ def standing_pose(
     fixed = _with_contact_frames(articulation, legs)
     neutral = artix.neutral_state(fixed)
     frames = [f"contact of {leg.foot}" for leg in legs]
-    zero = neutral.replace(joint_position=jnp.zeros(topology.num_dofs, fixed.dtype))
+    zero = _zero(fixed)
     targets = np.stack([np.asarray(artix.frame_pose(fixed, zero, frame), float) for frame in frames])
     is_flat = all(leg.is_flat for leg in legs)
     ahead = 0.0
@@ -298,9 +296,8 @@ def _pitch_signs(fixed: artix.Articulation, zero: artix.State, legs: Sequence[Le
 
 
 def _at_zero(articulation: artix.Articulation) -> tuple[np.ndarray, np.ndarray]:
-    """Poses of the links in the root's axes [L, 7] and lowest points of the shapes [G], while all joints are at zero."""
-    zero = jnp.zeros(articulation.topology.num_dofs, articulation.dtype)
-    state = artix.neutral_state(articulation).replace(joint_position=zero)
+    """Poses of the links in the root's axes [L, 7] and lowest points of the shapes [G]; all joints are at zero."""
+    state = _zero(articulation)
     poses = np.asarray(artix.link_poses(articulation, state), float)
     root = inverse(poses[0])
     level = artix.Ground.flat(dtype=articulation.dtype)
@@ -309,14 +306,18 @@ def _at_zero(articulation: artix.Articulation) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([compose(root, pose) for pose in poses]), lowest - poses[0, 2]
 
 
+def _zero(articulation: artix.Articulation) -> artix.State:
+    zero = jnp.zeros(articulation.topology.num_dofs, articulation.dtype)  # type: ignore[union-attr]
+    return artix.neutral_state(articulation).replace(joint_position=zero)
+
+
 def _link_of(topology: Any, name: str) -> int:
     shapes = {shape.name: shape.link for shape in topology.geometries}
     frames = dict(zip(topology.frame_names, topology.frame_links, strict=True))
     known = {**shapes, **frames, **{link: k for k, link in enumerate(topology.link_names)}}
     if name not in known:
-        raise ValueError(
-            f"{topology.name}: no link called {name!r} for a foot; choose from: {', '.join(topology.link_names)}"
-        )
+        links = ", ".join(topology.link_names)
+        raise ValueError(f"{topology.name}: no link called {name!r} for a foot; choose from: {links}")
     return int(known[name])
 
 

@@ -45,11 +45,11 @@ SOLVER_OPTIONS = artix.SolverOptions(position_iterations=2, contact_iterations=1
 
 
 class QuadrupedVelocity(LeggedVelocity):
-    """A quadruped follows velocity commands on level ground: Playground's Go1 joystick with artix's quadruped or another.
+    """A quadruped follows velocity commands on level ground: Playground's Go1 joystick with artix's or your quadruped.
 
-    The drives of artix's quadruped have 35 N m/rad and 0.5 N m s/rad. Observations (``"state"`` [48], ``"privileged_state"`` [119]) and all
-    options are those of :class:`LeggedVelocity`. An episode ends when the robot is upside down or its trunk touches the
-    ground.
+    The drives of artix's have 35 N m/rad and 0.5 N m s/rad. Observations (``"state"`` [48], ``"privileged_state"``
+    [119], for twelve joints) and all options are those of :class:`LeggedVelocity`. An episode ends when the robot is
+    upside down or its trunk touches the ground.
 
     Args:
       robot: any robot with legs (:meth:`artix.envs.LeggedRobot.of`); artix's quadruped by default.
