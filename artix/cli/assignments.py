@@ -118,7 +118,7 @@ def known(one: Assignment, name: str, names: Iterable[str], prefix: str, others:
     if name in names:
         return
     every = dict.fromkeys([*(f"{prefix}{each}" for each in names), *others])
-    like = difflib.get_close_matches(".".join(one.keys), every, 3, 0.7)
+    like = difflib.get_close_matches(".".join(one.keys), every, 2, 0.6)
     hint = f"did you mean {' or '.join(like)}?" if like else f"choose from: {', '.join(prefix + x for x in names)}"
     raise CommandFailure(f"--set {one.text}: there is no {'.'.join(one.keys)!r}; {hint}")
 
