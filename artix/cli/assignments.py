@@ -146,7 +146,7 @@ def _with_part(one: Assignment, before: Any, rest: Sequence[str]) -> Any:
 
 def _parameters(make: Callable[..., Any], environment: Any) -> tuple[list[str], bool]:
     """The options of a task, and whether it takes any: those of ``make``, and of classes to which it passes any."""
-    sources = [make, *(kind.__init__ for kind in type(environment).__mro__)]
+    sources: list[Any] = [make, *type(environment).__mro__]
     names: dict[str, None] = {}
     for source in sources:
         parameters = inspect.signature(source).parameters.values()

@@ -12,7 +12,7 @@ from artix import envs
 from artix.cli.recordings import save_episode, visuals_of
 from artix.cli.text import CommandFailure, quantity, table
 from artix.cli.training_files import TrainingFiles, load_header, load_policy
-from artix.cli.training_tasks import playing, task_of
+from artix.cli.training_tasks import task_of
 from artix.examples import policies
 
 
@@ -34,7 +34,7 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
     path = _file_of(checkpoint)
     header = load_header(path)
     try:
-        environment = playing(task_of(header, path.parent))
+        environment = task_of(header, path.parent, for_training=False).environment
     except CommandFailure as failure:
         raise CommandFailure(f"{str(path)!r} cannot be played: {failure}") from failure
     policy = load_policy(path, environment)

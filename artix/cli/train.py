@@ -119,7 +119,7 @@ def run_train(
 
 def _of_checkpoint(header: dict[str, Any], folder: Path) -> TrainingTask:
     try:
-        return task_of(header, folder)
+        return task_of(header, folder, for_training=True)
     except CommandFailure as failure:
         raise CommandFailure(f"{str(folder)!r} cannot be used: {failure}") from failure
 
@@ -222,7 +222,8 @@ def _save_all(
 ) -> None:
     save_checkpoint(files, training, header, rows)
     export_results(files, training, header)
-    save_curve(files, rows, f"{header['task']}, PPO")
+    robot = Path(header.get("robot", {}).get("description", "")).stem
+    save_curve(files, rows, f"{header['task']}{f' of {robot}' if robot else ''}, PPO")
     print(f"saved in {files.folder}/: {', '.join(sorted(path.name for path in files.folder.iterdir()))}")
 
 

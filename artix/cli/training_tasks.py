@@ -71,12 +71,13 @@ def task_named(task: str | None, robot: str | None, assignments: Sequence[str] =
     return _made(name, list(assignments), kept, path.stem if Path(robot).suffix else robot, legged)
 
 
-def task_of(header: Mapping[str, Any], folder: Path) -> TrainingTask:
+def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> TrainingTask:
     """The task of a checkpoint.
 
     Args:
       header: the header of the checkpoint.
       folder: where the robot that it carries is.
+      for_training: whether the task has the options for training, rather than its usual ones, to play.
 
     Raises:
       CommandFailure: this version has no such task, or the robot or the Python file is missing.
@@ -88,16 +89,22 @@ def task_of(header: Mapping[str, Any], folder: Path) -> TrainingTask:
     if name not in envs.NAMES:
         raise CommandFailure(f"it is for the task {name!r}, which this version does not have")
     if "robot" not in header:
-        return _made(name, assignments, {}, name)
+        return _made(name, assignments, {}, name, for_training=for_training)
     path = folder / "robot.npz"
     if not path.exists():
         raise CommandFailure(f"its robot is missing: copy robot.npz of the training run to {str(path)!r}")
     kept = header["robot"]
     articulation = artix.load(path)
-    arrays = {name: jnp.asarray(kept[name], articulation.dtype) for name in ("default_position", "pose_weight")}
-    names = {name: tuple(kept[name]) for name in ("feet", "trunk")}
-    legged = envs.LeggedRobot(articulation, imu=kept["imu"], height=kept["height"], **names, **arrays)
-    return _made(name, assignments, {"robot": kept}, folder.name, legged)
+    legged = envs.LeggedRobot(
+        articulation,
+        imu=kept["imu"],
+        feet=tuple(kept["feet"]),
+        trunk=tuple(kept["trunk"]),
+        default_position=jnp.asarray(kept["default_position"], articulation.dtype),
+        pose_weight=jnp.asarray(kept["pose_weight"], articulation.dtype),
+        height=kept["height"],
+    )
+    return _made(name, assignments, {"robot": kept}, folder.name, legged, for_training=for_training)
 
 
 def legged_robot(robot: str, options: Mapping[str, Any]) -> envs.LeggedRobot:
@@ -129,15 +136,17 @@ def _made(
     kept: dict[str, Any],
     folder: str,
     robot: envs.LeggedRobot | None = None,
+    *,
+    for_training: bool = True,
 ) -> TrainingTask:
-    """A task of artix, with the options for its training."""
+    """A task of artix, with its settings."""
     config, steps, options, begins_with = settings(name)
     of_ppo, of_robot, of_task = split(parse_assignments(assignments))
     if robot is None and of_robot:
         raise CommandFailure(f"--set {of_robot[0].text}: only a robot from --robot has such options")
-    own = {} if robot is None else {"robot": robot}
+    options = (options if for_training else {}) | ({} if robot is None else {"robot": robot})
     make = functools.partial(envs.make, name)
-    environment = _refused(make, task_options(make, {**options, **own}, of_task))
+    environment = _refused(make, task_options(make, options, of_task))
     return TrainingTask(
         name,
         environment,
@@ -148,16 +157,6 @@ def _made(
         folder,
         None if robot is None else robot.articulation,
     )
-
-
-def playing(task: TrainingTask) -> envs.Environment:
-    """The environment in which a policy is played: with the task's usual options, not those for training."""
-    if "file" in task.header:
-        return task.environment
-    own = {"robot": task.environment.robot} if "robot" in task.header else {}  # type: ignore[attr-defined]
-    make = functools.partial(envs.make, task.name)
-    _, _, of_task = split(parse_assignments(task.header["set"]))
-    return make(**task_options(make, own, of_task))
 
 
 def _from_file(path: Path, assignments: list[str]) -> TrainingTask:

@@ -283,12 +283,13 @@ def _with_contact_frames(articulation: artix.Articulation, legs: Sequence[Leg]) 
         middle = shape_points(leg.shape)[0].mean(axis=0)
         builder.add_frame(f"contact of {leg.foot}", leg.foot, (*middle, 0.0, 0.0, 0.0, 1.0))
     floating = builder.build(dtype=articulation.dtype)
-    return floating.replace(topology=dataclasses.replace(floating.topology, fixed_base=True))
+    topology: Any = floating.topology
+    return floating.replace(topology=dataclasses.replace(topology, fixed_base=True))
 
 
 def _pitch_signs(fixed: artix.Articulation, zero: artix.State, legs: Sequence[Leg]) -> dict[int, float]:
     """For each pitch DOF, 1 if its axis points along y, and -1 against it."""
-    signs = {}
+    signs: dict[int, float] = {}
     for leg in legs:
         axes = np.asarray(artix.frame_jacobian(fixed, zero, leg.foot))[3:]
         signs |= {dof: math.copysign(1.0, axes[1, dof]) for dof in leg.pitch}
@@ -301,13 +302,13 @@ def _at_zero(articulation: artix.Articulation) -> tuple[np.ndarray, np.ndarray]:
     poses = np.asarray(artix.link_poses(articulation, state), float)
     root = inverse(poses[0])
     level = artix.Ground.flat(dtype=articulation.dtype)
-    shapes = articulation.topology.geometries  # type: ignore[union-attr]
+    shapes = articulation.topology.geometries
     lowest = np.asarray(artix.geometry_distances(articulation, state, level), float) if shapes else np.zeros(0)
     return np.stack([compose(root, pose) for pose in poses]), lowest - poses[0, 2]
 
 
 def _zero(articulation: artix.Articulation) -> artix.State:
-    zero = jnp.zeros(articulation.topology.num_dofs, articulation.dtype)  # type: ignore[union-attr]
+    zero = jnp.zeros(articulation.topology.num_dofs, articulation.dtype)
     return artix.neutral_state(articulation).replace(joint_position=zero)
 
 

@@ -17,7 +17,7 @@ from artix.cli.assignments import changed_config, parse_assignments, robot_optio
 from artix.cli.robot_source import INSTALLABLE, description_path
 from artix.cli.text import CommandFailure
 from artix.cli.training_files import TrainingFiles, load_rows, save_curve
-from artix.cli.training_tasks import playing, task_named, task_of
+from artix.cli.training_tasks import task_named, task_of
 from artix.envs.tasks.quadruped_velocity import REWARDS
 from artix.examples import policies, ppo
 from tests.support.oracles import ROBOTS
@@ -100,22 +100,22 @@ def test_options_of_a_task():
 
 def test_a_checkpoint_carries_its_robot(tmp_path, capsys):
     feet = "robot.feet=front_left_foot,front_right_foot,rear_left_foot,rear_right_foot"
-    texts = [feet, POSE, "robot.stiffness=40", "tracking_sigma=0.4", "episode_length=7", "ppo.epochs=2"]
+    texts = [feet, POSE, "robot.stiffness=40", "lowest_up=0.4", "episode_length=7", "ppo.epochs=2"]
     trained = task_named(None, "quadruped", texts)
     assert "stiffness" in capsys.readouterr().out
     assert (trained.name, trained.folder, trained.config.epochs) == ("quadruped_velocity", "quadruped", 2)
-    assert trained.environment.tracking_sigma == 0.4
+    assert (trained.environment.lowest_up, trained.environment.tracking_sigma) == (0.4, 0.5)
     header = json.loads(json.dumps(trained.header))
     with pytest.raises(CommandFailure, match=r"its robot is missing: copy robot\.npz"):
-        task_of(header, tmp_path)
+        task_of(header, tmp_path, for_training=True)
     artix.save(trained.articulation, tmp_path / "robot.npz")
-    again = task_of(header, tmp_path)
+    again = task_of(header, tmp_path, for_training=True)
     same = jax.tree.map(np.array_equal, trained.environment.robot[:-1], again.environment.robot[:-1])
     assert all(jax.tree.leaves(same))
     assert again.environment.robot.articulation.topology == trained.articulation.topology
     assert (again.config, again.header) == (trained.config, trained.header)
-    played = playing(again)
-    assert (played.episode_length, played.tracking_sigma) == (7, 0.4)  # What --set says holds for playing, too.
+    played = task_of(header, tmp_path, for_training=False).environment
+    assert (played.episode_length, played.lowest_up, played.tracking_sigma) == (7, 0.4, 0.25)
     assert description_path(str(tmp_path)) == tmp_path / "robot.npz"  # As artix view and info find it.
 
 
