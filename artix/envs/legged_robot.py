@@ -54,29 +54,31 @@ class Assumption(NamedTuple):
 class LeggedRobot(NamedTuple):
     """A robot, and what a task needs to know about it. :meth:`of` derives that from the robot.
 
+    Attributes:
+      articulation: the robot, with its drives.
+      imu: name of the IMU's frame.
+      feet: names of the feet: of their contact shapes, and of a link or frame at each.
+      trunk: names of sensor shapes that must not touch the ground.
+      default_position: joint positions of the default pose, [n] [rad].
+      pose_weight: weights of the joints in the reward term ``pose``, [n].
+      height: height of the root in the default pose, with the feet on the ground [m].
+      assumptions: what :meth:`of` found and assumed; empty without it.
+
     Examples:
       >>> from artix import envs
       >>> robot = envs.LeggedRobot.of(artix.robots.load("quadruped"), stiffness=35.0)
       >>> print(robot.feet[0], round(robot.height, 3), robot.imu)
-      front_left_foot 0.334 imu
+      front_left_foot 0.314 imu
     """
 
     articulation: artix.Articulation
-    """The robot, with its drives."""
     imu: str
-    """Name of the IMU's frame."""
     feet: tuple[str, ...]
-    """Names of the feet: of their contact shapes, and of a link or frame at each."""
     trunk: tuple[str, ...]
-    """Names of sensor shapes that must not touch the ground."""
     default_position: Array
-    """Joint positions of the default pose, [n] [rad]."""
     pose_weight: Array
-    """Weights of the joints in the reward term ``pose``, [n]."""
     height: float
-    """Height of the root in the default pose, with the feet on the ground [m]."""
     assumptions: tuple[Assumption, ...] = ()
-    """What :meth:`of` found and assumed."""
 
     @classmethod
     def of(
@@ -138,10 +140,12 @@ class LeggedRobot(NamedTuple):
 
         Examples:
           >>> from artix import envs
-          >>> robot = envs.LeggedRobot.of(artix.robots.load("humanoid"), ("left_foot", "right_foot"))
-          >>> walking = envs.make("humanoid_velocity", robot=robot)
-          >>> walking.action_size
-          25
+          >>> pose = {"hip_pitch": 0.9, "knee": -1.8, "": 0.0}
+          >>> robot = envs.LeggedRobot.of(artix.robots.load("quadruped"), default_position=pose, damping=0.5)
+          >>> print(robot.assumptions[-3])
+          Assumption(name='height of the root', value='0.281 m', source='derived')
+          >>> envs.make("quadruped_velocity", robot=robot).action_size
+          12
         """
         topology: Any = articulation.topology
         _check(articulation)
