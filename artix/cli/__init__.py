@@ -98,7 +98,8 @@ def _add_training_commands(commands: Any) -> None:
     train.add_argument("task", nargs="?", help=f"{task_help} with one (default: the one that fits --robot)")
     train.add_argument("--robot", help="a legged robot: URDF, MJCF, USD or .npz, or a name such as go2")
     set_help = "change options: rewards.pose=1, tracking_sigma=0.5, ppo.epochs=2, robot.stiffness=40"
-    train.add_argument("--set", dest="assignments", nargs="+", metavar="KEY=VALUE", default=[], help=set_help)
+    several = {"dest": "assignments", "nargs": "+", "action": "extend", "metavar": "KEY=VALUE", "default": []}
+    train.add_argument("--set", help=set_help, **several)
     train.add_argument("--steps", type=_count, help="environment steps, such as 20M (default: the task's usual number)")
     train.add_argument("--envs", type=_count, help="number of environments (default: the task's usual one)")
     train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")

@@ -36,7 +36,7 @@ def parse_assignments(texts: Iterable[str]) -> list[Assignment]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not all(key.split(".")):
-            raise CommandFailure(f"--set {text!r}: expected KEY=VALUE, such as rewards.pose=1 or ppo.epochs=2")
+            raise CommandFailure(f"--set {text!r}: expected KEY=VALUE, such as rewards.pose=1; the task stands before")
         found.append(Assignment(text, tuple(key.strip().split(".")), _value(value.strip())))
     return found
 

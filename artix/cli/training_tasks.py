@@ -52,6 +52,7 @@ def task_named(task: str | None, robot: str | None, assignments: Sequence[str] =
     Raises:
       CommandFailure: there is no such task, file, robot or option, or they do not fit each other.
     """
+    _, of_robot, _ = split(parse_assignments(assignments))
     if task is not None and task.endswith(".py"):
         if robot is not None:
             raise CommandFailure("a task in a Python file makes its own robot: leave out --robot")
@@ -61,7 +62,6 @@ def task_named(task: str | None, robot: str | None, assignments: Sequence[str] =
             raise CommandFailure(f"give a task ({', '.join(envs.NAMES)}), a Python file with one, or --robot")
         name = _full_name(task)
         return _made(name, list(assignments), {}, name)
-    _, of_robot, _ = split(parse_assignments(assignments))
     legged = legged_robot(robot, robot_options(of_robot))
     print(f"{robot}: what is known and assumed (--set robot.NAME=VALUE changes it)\n{legged.table()}\n")
     name = (_BIPED if len(legged.feet) == 2 else _QUADRUPED) if task is None else _full_name(task)

@@ -69,6 +69,14 @@ def test_settings_of_the_learner():
             changed_config(ppo.Config(), parse_assignments([text]))
 
 
+def test_set_may_be_repeated(capsys):
+    assert main(["train", "cart_pole", "--set", "ppo.epoch=1", "force=2", "--set", "force=1"]) == 1
+    assert "did you mean ppo.epochs" in capsys.readouterr().err
+    assert main(["train", "--set", "force=1", "cart_pole"]) == 1
+    assert "--set 'cart_pole': expected KEY=VALUE" in (error := capsys.readouterr().err)
+    assert "the task stands before" in error
+
+
 def test_options_of_a_task():
     def options(*texts):
         return task_options(lambda **more: envs.make("quadruped_velocity", **more), {}, parse_assignments(texts))
