@@ -122,7 +122,10 @@ def legged_robot(robot: str, options: Mapping[str, Any]) -> envs.LeggedRobot:
         if "trimesh" not in str(failure):
             raise
         print(f"artix: its meshes are left out: {failure}", file=sys.stderr)
-        articulation = load_robot(robot)
+        reading, articulation = {}, load_robot(robot)
+    if articulation.topology.fixed_base and path.suffix.lower() != ".npz":
+        print("artix: the description fixes the root to the world; here it floats", file=sys.stderr)
+        articulation = load_robot(robot, fixed_base=False, **reading)
     try:
         return envs.LeggedRobot.of(articulation, **options)
     except (ValueError, TypeError, KeyError) as error:

@@ -150,6 +150,8 @@ class LeggedRobot(NamedTuple):
         topology: Any = articulation.topology
         _check(articulation)
         notes: list[Assumption] = []
+        if isinstance(feet, str) or (feet is not None and len({*feet}) < len(feet)):
+            raise ValueError(f"feet: expected the names of different feet; found {feet!r}")
         names = find_feet(articulation) if feet is None else tuple(feet)
         legs = find_legs(articulation, names, foot_radius)
         mass = float(np.sum(articulation.link_mass))
@@ -179,8 +181,10 @@ class LeggedRobot(NamedTuple):
                 f"{topology.name}: the {_described(sensor)} around the trunk touches the ground in the default pose; "
                 "give trunk= (a sensor in the axes of the root), default_position= or height="
             )
-        pairs = ", ".join(f"{a} and {b}" for a, b in robot.topology.geometry_pairs)  # type: ignore[union-attr]
-        notes.append(Assumption("self-collision", pairs or "none", "given" if self_collision else "derived"))
+        pairs = ", ".join(f"{a} and {b}" for a, b in robot.topology.geometry_pairs) or "none"  # type: ignore[union-attr]
+        if topology.geometry_pairs:
+            pairs += f"; the {len(topology.geometry_pairs)} pairs of shapes of the file are left out"
+        notes.append(Assumption("self-collision", pairs, "given" if self_collision else "derived"))
         weights = (
             _pose_weights(topology, legs)
             if pose_weight is None
@@ -316,12 +320,17 @@ def _default_pose(
         return pose, _by_value(topology, pose, "rad"), "given"
     is_biped = len(legs) == 2
     reach = as_number("leg_extension", _EXTENSION[is_biped] if extension is None else extension, 0.2, 0.995)
+    followers = {follower for follower, _ in topology.mimic_dofs}
+    if topology.loop_joints or any(dof in followers for leg in legs for dof in leg.dofs):
+        raise ValueError(f"{topology.name}: its legs have closed loops or mimic joints; give default_position=")
     if knees not in (None, "forward", "backward"):
         raise ValueError(f"knees: expected 'forward' or 'backward'; found {knees!r}")
     pose, bent = standing_pose(articulation, legs, reach, knees)
     if bent == "none":
         return pose, "all joints at zero or their nearest limit, because the legs have no knees", "derived"
     length = np.mean([leg.length for leg in legs])
+    if is_biped and bent == "backward" and legs[0].is_flat:
+        bent += " (is the root's x axis forward?)"
     means = f"hip to foot {100 * reach:.0f} % of {length:.3g} m, knees {bent}"
     return pose, f"{means}: {_by_value(topology, pose, 'rad', [d for leg in legs for d in leg.dofs])}", "derived"
 

@@ -140,7 +140,8 @@ def test_robots_are_found_by_name(monkeypatch, capsys):
 
 def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
     assert main(["train", "--robot", "arm7"]) == 1
-    assert "load it with fixed_base=False" in capsys.readouterr().err
+    assert "here it floats" in (error := capsys.readouterr().err)
+    assert "name the links of the feet with feet=" in error
     assert main(["train"]) == 1
     assert "give a task (cart_pole" in capsys.readouterr().err
     assert main(["train", "go2.urdf"]) == 1

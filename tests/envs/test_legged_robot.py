@@ -188,6 +188,8 @@ def test_what_is_missing_is_named():
     refused("load it with fixed_base=False", artix.robots.load("arm7"))
     refused("name the links of the feet with feet=", artix.robots.load("arm7", fixed_base=False))
     refused("no link called 'paw' for a foot; choose from: trunk", dog, ("paw", "front_left_foot"))
+    refused("feet: expected the names of different feet", dog, ("front_left_foot",) * 2)
+    refused("feet: expected the names of different feet", dog, "front_left_foot")
     refused("the foot 'trunk' does not move relative to the root", dog, ("trunk", "front_left_foot"))
     pose = {"hip_pitch": 0.9, "knee": -1.8, "": 0.0}
     refused("knees: expected 'forward' or 'backward'; found 'up'", dog, FEET, knees="up")
