@@ -15,9 +15,15 @@ _COMMANDS = {"gpu": "benchmarks.gpu.command", "gpu-session": "benchmarks.gpu.ses
 def main(arguments: list[str]) -> int:
     """Runs one of the commands and returns its exit status. The commands need different packages."""
     command = _COMMANDS.get(arguments[0]) if arguments else None
-    if command is None:
-        return importlib.import_module("benchmarks.comparison").main(arguments)
-    return importlib.import_module(command).main(arguments[1:])
+    name, rest = (command, arguments[1:]) if command else ("benchmarks.comparison", arguments)
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        if (error.name or "benchmarks").split(".")[0] in ("benchmarks", "artix"):
+            raise
+        print(f"benchmarks: {error}; install what they need: pip install -e '.[bench]'", file=sys.stderr)
+        return 1
+    return module.main(rest)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ class MjxQuadruped:
         places = data.xpos[self.feet]
         arms = places - data.subtree_com[1]
         twist = data.cvel[self.feet]
-        limits = self.environment.articulation
+        lower, upper = task.articulation.joint_lower_limit, task.articulation.joint_upper_limit
         return {
             "command": memory["command"],
             "linear_velocity": axes.T @ linear,
@@ -112,8 +112,8 @@ class MjxQuadruped:
             "joint_velocity": velocity,
             "joint_force": force,
             "default_position": robot.default_position,
-            "soft_lower": 0.95 * limits.joint_lower_limit,
-            "soft_upper": 0.95 * limits.joint_upper_limit,
+            "soft_lower": lower + 0.025 * (upper - lower),
+            "soft_upper": upper - 0.025 * (upper - lower),
             "pose_weight": robot.pose_weight,
             "action": action,
             "last_action": memory["last_action"],

@@ -95,6 +95,7 @@ def _namespaces() -> Iterator[tuple[str, types.ModuleType]]:
         if info.ispkg and info.name not in NOT_A_NAMESPACE:
             yield f"artix.{info.name}", importlib.import_module(f"artix.{info.name}")
     yield "artix.lie", artix.lie
+    yield "artix.physx.solver", importlib.import_module("artix.physx.solver")
 
 
 def _first_paragraph(of: types.ModuleType | type | types.FunctionType) -> str:

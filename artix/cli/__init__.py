@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import io
+import importlib
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-from artix import DescriptionError, robots
-from artix.cli.text import CommandFailure
+from artix import robots
+from artix.cli.names import check_output, did_you_mean, robot_file
+from artix.cli.terminal import Interrupts, printable_output
+from artix.cli.text import CommandFailure, installed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,30 +22,81 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: what follows the command's name; ``sys.argv`` when ``None``.
 
     Returns:
-      The exit code: 0 for success, 1 for a failure that was explained on stderr (argparse itself exits with 2).
+      The exit code: 0 for success, 1 for a failure that was explained on stderr (argparse itself exits with 2), 130
+      after Ctrl-C.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # Terminals without Unicode then show "?" instead of a traceback.
-    options = _parser().parse_args(arguments)
-    try:
-        return options.run(options)
-    except DescriptionError as error:
-        print(f"artix: {options.robot!r} was not loaded: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # The reader of a pipe, such as ``head``, has closed it.
-        sys.stderr.close()
-        return 0
-    except (CommandFailure, OSError) as error:  # The latter for a name that is too long or a full disk.
-        print(f"artix: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("artix: interrupted", file=sys.stderr)
-        return 130
+    with printable_output(), Interrupts() as interrupts:
+        try:
+            options = _parser().parse_args(arguments)
+            _check_names(options)
+            with interrupts.importing():
+                importlib.import_module(f"artix.cli.{options.command}")  # JAX, too.
+            return options.run(options)
+        except KeyboardInterrupt:
+            message, code = "interrupted", 130
+        except BrokenPipeError:  # The reader of a pipe, such as ``head``, has closed it.
+            sys.stderr.close()
+            return 0
+        except Exception as error:
+            # Ctrl-C may cause any error, but what a command says about its files is meant.
+            is_meant = isinstance(error, CommandFailure) and not isinstance(error.__cause__, ImportError)
+            if interrupts.seen and not is_meant:
+                message, code = "interrupted", 130
+            elif (known := _message(error, options)) is not None:
+                message, code = known, 1
+            else:
+                raise
+        print(f"artix: {message}", file=sys.stderr)
+        return code
+
+
+def _check_names(options: argparse.Namespace) -> None:
+    """Refuses files that cannot be read or written, before JAX is imported and any work is done."""
+    if getattr(options, "robot", None) is not None:
+        robot_file(options.robot)
+    for name in options.writes:
+        if getattr(options, name) is not None:
+            check_output(getattr(options, name))
+
+
+def _message(error: Exception, options: argparse.Namespace) -> str | None:
+    """What a failure means to the user; ``None`` for a fault of artix."""
+    if isinstance(error, CommandFailure | OSError):  # The latter for a name that is too long or a full disk.
+        return str(error)
+    if isinstance(error, ValueError):
+        from artix import DescriptionError  # With JAX, which is loaded if a description was read.
+
+        if isinstance(error, DescriptionError):
+            return f"{options.robot!r} was not loaded: {error}"
+    return None
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that suggests what was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if choice is not None:
+            message += did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
+        super().error(message)
+
+
+class _Version(argparse.Action):
+    """Prints the versions that a report of a bug needs."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="print the versions of artix, JAX and Python")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        python = ".".join(map(str, sys.version_info[:3]))
+        print(f"artix {installed('artix')}, jax {installed('jax')}, Python {python}")
+        parser.exit()
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="artix", description="Robot dynamics in JAX, for one robot or for thousands.")
+    parser = _Parser(prog="artix", description="Robot dynamics in JAX, for one robot or for thousands.")
+    parser.add_argument("--version", action=_Version)
+    parser.set_defaults(writes=())
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
     demo = commands.add_parser("demo", help="compute, time and check every quantity for a mixed fleet, and draw it")
@@ -53,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--trajectory-optimization", action="store_true", help=trajectory_help)
     view_help = "afterwards, show part of the fleet moving in a browser until Ctrl-C (needs artix[viewer])"
     demo.add_argument("--view", action="store_true", help=view_help)
-    demo.set_defaults(run=_demo)
+    demo.set_defaults(run=_demo, writes=("output",))
 
     robot_help = f"a URDF, xacro, MJCF, USD or .npz file, or a built-in robot: {', '.join(robots.names())}; or a name"
     robot_help += " from example-robot-data, such as go2; or the folder of a training run"
@@ -72,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument("output", help="file to write: .urdf, .xml (MJCF), .usda, or .npz, which keeps everything")
     _add_reading_options(convert)
     convert.add_argument("--merge-fixed-joints", action="store_true", default=None, help="merge links on fixed joints")
-    convert.set_defaults(run=_convert)
+    convert.set_defaults(run=_convert, writes=("output",))
 
     view = commands.add_parser("view", help="show a robot in a browser with a slider per joint, or save it")
     view.add_argument("robot", help=robot_help)
@@ -83,10 +137,10 @@ def _parser() -> argparse.ArgumentParser:
     view.add_argument("--package-dirs", nargs="+", metavar="DIR", default=[], help=package_help)
     host_help = "address to listen on (default: %(default)s); 0.0.0.0 accepts other machines"
     view.add_argument("--host", default="127.0.0.1", help=host_help)
-    view.add_argument("--port", type=int, help="port to listen on (default: the first free one from 8080)")
+    view.add_argument("--port", type=_whole, help="port to listen on (default: the first free one from 8080)")
     view.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")
     _add_reading_options(view)
-    view.set_defaults(run=_view)
+    view.set_defaults(run=_view, writes=("html", "png"))
 
     _add_training_commands(commands)
     return parser
@@ -116,7 +170,7 @@ def _add_training_commands(commands: Any) -> None:
     play.add_argument("--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)")
     play.add_argument("--seed", type=_seed, default=1, help="seed of the episodes (default: %(default)s)")
     play.add_argument("--html", help="save the first episode as an animation in a single HTML file")
-    play.set_defaults(run=_play)
+    play.set_defaults(run=_play, writes=("html",))
 
 
 def _add_reading_options(command: argparse.ArgumentParser) -> None:
@@ -131,7 +185,8 @@ def _add_reading_options(command: argparse.ArgumentParser) -> None:
 def _add_checking_options(command: argparse.ArgumentParser) -> None:
     root_help = "path of the articulation root prim, for a USD stage with several (default: the only one)"
     command.add_argument("--root", help=root_help)
-    command.add_argument("--skip", nargs="+", metavar="KIND", help="MJCF elements to ignore, such as actuator, or all")
+    skip_help = "what --strict leaves out of an MJCF, such as actuator, or all"
+    command.add_argument("--skip", nargs="+", metavar="KIND", help=skip_help)
     command.add_argument("--repair", nargs="+", metavar="KIND", help="what to repair: inertia, or mimic in a URDF")
     strict_help = "reject what is otherwise read with a warning that says how, such as impossible inertias"
     command.add_argument("--strict", action="store_true", default=None, help=strict_help)
@@ -148,15 +203,22 @@ def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number; found {text!r}") from None
+
+
 def _positive(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1; found {value}")
     return value
 
 
 def _seed(text: str) -> int:
-    value = int(text)
+    value = _whole(text)
     if abs(value) >= 2**62:
         raise argparse.ArgumentTypeError(f"must be below 2^62, the most that random keys take; found {value}")
     return value
@@ -172,7 +234,7 @@ def _count(text: str) -> int:
     return _positive(str(value))
 
 
-# Commands are imported only when they run, so that ``artix --help`` does not wait for Matplotlib.
+# Commands are imported only when they run, so that ``artix --help`` does not wait for JAX and Matplotlib.
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -9,11 +9,12 @@ from typing import Any
 
 import jax
 
+from artix.cli.names import did_you_mean, naming
 from artix.cli.not_converted import not_converted
 from artix.cli.robot_source import check_robot, description_path, load_robot
 from artix.cli.text import CommandFailure, counted, refused
 from artix.io.common.diagnostics import DescriptionError
-from artix.io.load import save
+from artix.io.load import SUFFIXES, save
 
 
 def run_convert(robot: str, output: str, **options: Any) -> int:
@@ -30,7 +31,13 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
     Raises:
       CommandFailure: the robot cannot be read, or the output cannot be written.
     """
-    suffix = Path(output).suffix
+    suffix = Path(output).suffix.lower()
+    if suffix not in SUFFIXES:
+        known = [one for one in SUFFIXES if one != ".xacro"]
+        raise CommandFailure(
+            f"{output}: no writer for the suffix {suffix!r}{did_you_mean(suffix, known)}; choose from: "
+            f"{', '.join(known)}"
+        )
     issues = check_robot(robot, **options)
     if any(issue.severity == "error" for issue in issues):
         return refused(issues, f"{robot!r} has errors and was not converted")
@@ -38,13 +45,12 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
     with _double_precision():
         articulation = load_robot(robot, **options)
         try:
-            warnings = save(articulation, output)
+            with naming(output):
+                warnings = save(articulation, output)
         except DescriptionError as error:
             return refused(error.issues, f"{robot!r} was not written")
         except (ValueError, ImportError) as error:
             raise CommandFailure(str(error)) from error
-        except OSError as error:
-            raise CommandFailure(f"{output!r} cannot be written: {error.strerror}") from error
     for issue in [*issues, *warnings]:
         print(issue)
     print(f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs", end="")

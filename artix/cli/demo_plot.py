@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -43,7 +41,7 @@ def save_plot(
       state: its state, from which the drawing takes its variety.
       measurements: the quantities, as measured.
       identities: the identities, as verified.
-      output: path of the file.
+      output: path of the PNG file.
     """
     figure = Figure(figsize=SIZE, dpi=DPI, facecolor=PAPER)
     FigureCanvasAgg(figure)
@@ -71,10 +69,17 @@ def _draw_fleet(axes: Axes, fleet: artix.Fleet, state: artix.State) -> None:
     )
     axes.imshow(viewer.draw_scene(scene, size=size, camera=camera), interpolation="none")
     axes.axis("off")
+    place: dict[str, Any] = {"xycoords": "data", "textcoords": "offset points", "ha": "center", "va": "top"}
     for crowd, foot in zip(scene.crowds, feet, strict=True):
         topology = next(topology for topology in fleet.topologies if topology.name == crowd.name)
-        middle = float(camera.project(foot, size)[0])
-        _label(axes, middle, size[1], topology, _accent(crowd.visuals))
+        below = (float(camera.project(foot, size)[0]), size[1])
+        colors = [one.color for one in crowd.visuals if one.color is not None]
+        accent = max(colors, key=lambda color: max(color) - min(color))  # the most colourful
+        name = topology.name.replace("_", " ")
+        base = "fixed base" if topology.fixed_base else "floating base"
+        detail = f"{topology.num_links} links, {topology.num_dofs} DOFs, {base}"
+        axes.annotate(name, below, (0, -2), fontsize=15, fontweight="bold", color=accent, **place)
+        axes.annotate(detail, below, (0, -24), fontsize=9.5, color=MUTED, **place)
 
 
 def _scene(fleet: artix.Fleet, state: artix.State) -> tuple[viewer.Scene, list[np.ndarray]]:
@@ -82,7 +87,12 @@ def _scene(fleet: artix.Fleet, state: artix.State) -> tuple[viewer.Scene, list[n
     members: dict[artix.Topology, list[int]] = {}
     for member, topology in enumerate(fleet.topologies):
         members.setdefault(topology, []).append(member)
-    neutral, moved = _poses(fleet, state)
+    still = fleet.neutral_state()
+    # The program that was compiled for the measurement serves here, too.
+    neutral, moved = (
+        np.asarray(fleet.evaluate(artix.forward_kinematics, still.replace(joint_position=joints)).pose, float)
+        for joints in (still.joint_position, 0.3 * state.joint_position)
+    )
     across = np.array([-np.sin(AZIMUTH), np.cos(AZIMUTH), 0.0])
     crowds, feet, place = list[viewer.Crowd](), list[np.ndarray](), 0.0
     for number, (topology, relatives) in enumerate(members.items()):
@@ -101,30 +111,6 @@ def _scene(fleet: artix.Fleet, state: artix.State) -> tuple[viewer.Scene, list[n
         feet.append((place + 0.5 * width) * across)
         place += width + GAP
     return viewer.scene_of(crowds), feet
-
-
-def _poses(fleet: artix.Fleet, state: artix.State) -> list[np.ndarray]:
-    """Link frames, first in the neutral state, then with the joints moved a little and the roots where they were.
-
-    The programs that were compiled for the measurement serve here too.
-    """
-    neutral = fleet.neutral_state()
-    moved = dataclasses.replace(neutral, joint_position=0.3 * state.joint_position)
-    return [np.asarray(fleet.evaluate(artix.forward_kinematics, s).pose, float) for s in (neutral, moved)]
-
-
-def _accent(visuals: Sequence[viewer.Visual]) -> tuple[float, float, float]:
-    """The most colourful of a robot's colours."""
-    return max((one.color for one in visuals if one.color is not None), key=lambda color: max(color) - min(color))
-
-
-def _label(axes: Axes, middle: float, bottom: float, topology: artix.Topology, color: tuple[float, ...]) -> None:
-    base = "fixed base" if topology.fixed_base else "floating base"
-    name = topology.name.replace("_", " ")
-    detail = f"{topology.num_links} links, {topology.num_dofs} DOFs, {base}"
-    place: dict[str, Any] = {"xycoords": "data", "textcoords": "offset points", "ha": "center", "va": "top"}
-    axes.annotate(name, (middle, bottom), (0, -2), fontsize=15, fontweight="bold", color=color, **place)
-    axes.annotate(detail, (middle, bottom), (0, -24), fontsize=9.5, color=MUTED, **place)
 
 
 # --- the numbers ----------------------------------------------------------------------------------------------------

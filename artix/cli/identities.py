@@ -56,16 +56,16 @@ def verified_identities(
       The identities with their worst residuals; rounding of the articulation's dtype bounds them.
     """
     double = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), values)
-    articulation, nu, nu_rate = fleet.articulation, _velocity(fleet, state), _double(acceleration)
-    base = articulation.topology.num_base_dofs
-    bound = 256 * float(np.finfo(articulation.dtype).eps)
-    mass, inertia = _double(articulation.link_mass), double["mass matrix"]
+    nu, nu_rate = _velocity(fleet, state), _double(acceleration)
+    base = fleet.nv - fleet.num_dofs
+    bound = 256 * float(np.finfo(fleet.dtype).eps)
+    mass, inertia = _parameters(fleet, "link_mass", fleet.num_links), double["mass matrix"]
     links = double["link poses, velocities"]
     moving = links.velocity if base else links.velocity[:, 1:]  # a fixed base has no rows in the dense Jacobian
     kinetic = double["kinetic, potential energy"][0]
     matrix, matrix_bias = double["centroidal matrix, bias"]
     gravity, coriolis, bias = (double[k] for k in ("gravity compensation", "Coriolis compensation", "bias force"))
-    armature = np.pad(_double(articulation.armature), ((0, 0), (base, 0)))
+    armature = np.pad(_parameters(fleet, "armature", fleet.num_dofs), ((0, 0), (base, 0)))
     jacobian_nu = _times(double["dense Jacobian"], nu).reshape(moving.shape)
     momentum = double["centroidal momentum"]
     twice_energy = np.sum(nu * _times(inertia, nu), axis=1)
@@ -100,12 +100,18 @@ def verified_identities(
     ]
 
 
+def _parameters(fleet: artix.Fleet, name: str, width: int) -> np.ndarray:
+    """A parameter of every member, with zeros for what it lacks, [N, width]."""
+    rows = [_double(getattr(fleet.member(k), name)) for k in range(len(fleet))]
+    return np.stack([np.pad(row, (0, width - len(row))) for row in rows])
+
+
 def _double(value: Any) -> np.ndarray:
     return np.asarray(value, np.float64)
 
 
 def _velocity(fleet: artix.Fleet, state: artix.State) -> np.ndarray:
-    parts = [state.root_velocity] if fleet.articulation.topology.num_base_dofs else []
+    parts = [state.root_velocity] if fleet.nv > fleet.num_dofs else []
     return np.concatenate([_double(part) for part in [*parts, state.joint_velocity]], axis=1)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from artix.cli.robot_source import check_robot, load_robot
-from artix.cli.text import counted, quantity, refused, table
+from artix.cli.text import counted, printable, quantity, refused, table
 from artix.model.articulation import Articulation
 from artix.model.joints import Axis, JointType
 from artix.model.topology import Topology
@@ -38,7 +38,7 @@ def run_info(robot: str, **options: Any) -> int:
 
 def summary(articulation: Articulation) -> str:
     """The robot's name, sizes and total mass, on two lines."""
-    topology = _static(articulation)
+    topology = articulation.topology
     base = "fixed base" if topology.fixed_base else "floating base"
     fixed = topology.num_links - topology.num_bodies
     rigid = f" ({counted(fixed, 'fixed joint')})" if fixed else ""
@@ -55,12 +55,12 @@ def summary(articulation: Articulation) -> str:
     )
     extras = [counted(len(names), noun) for names, noun in parts if names] + _joint_features(articulation)
     total = quantity(float(np.sum(np.asarray(articulation.link_mass, float))))
-    return f"{topology.name}: {', '.join([base, sizes, *extras])}\ntotal mass {total} kg"
+    return f"{printable(topology.name)}: {', '.join([base, sizes, *extras])}\ntotal mass {total} kg"
 
 
 def base_hint(articulation: Articulation) -> str | None:
     """What to do if the base of an arm floats: of a robot with a single limb of several joints."""
-    topology = _static(articulation)
+    topology = articulation.topology
     root = {0}
     for link, above in enumerate(topology.parent):
         if above in root and not topology.joint_axes[link]:
@@ -73,7 +73,7 @@ def base_hint(articulation: Articulation) -> str | None:
 
 def tree_drawing(articulation: Articulation) -> str:
     """The links as a tree, each with its inbound joint and its mass."""
-    topology, mass = _static(articulation), np.asarray(articulation.link_mass, float)
+    topology, mass = articulation.topology, np.asarray(articulation.link_mass, float)
     children: list[list[int]] = [[] for _ in topology.parent]
     for link, above in enumerate(topology.parent):
         if above >= 0:
@@ -93,7 +93,7 @@ def tree_drawing(articulation: Articulation) -> str:
 
 def dof_table(articulation: Articulation) -> str:
     """One line per degree of freedom: its type, axis in the child's link frame, limits, effort and speed."""
-    topology = _static(articulation)
+    topology = articulation.topology
     limits = zip(
         *(
             np.asarray(x, float)
@@ -116,7 +116,14 @@ def dof_table(articulation: Articulation) -> str:
         )
         for dof, numbers in enumerate(limits)
     ]
-    heading = ("DOF", "name", "type", "axis", "lower", "upper", "effort", "velocity")
+    kinds = sorted(set(np.asarray(topology.dof_is_linear).tolist()))  # Turning before sliding.
+
+    def unit(turning: str, sliding: str) -> str:
+        return f"[{' or '.join((turning, sliding)[kind] for kind in kinds)}]"
+
+    angle, torque, speed = unit("rad", "m"), unit("N m", "N"), unit("rad/s", "m/s")
+    limits_of = (f"lower {angle}", f"upper {angle}", f"effort {torque}", f"velocity {speed}")
+    heading = ("DOF", "name", "type", "axis", *(limits_of if kinds else ()))
     return table(heading, rows, align="rlll")
 
 
@@ -135,11 +142,6 @@ def _joint_features(articulation: Articulation) -> list[str]:
     return [*without, *(counted(number, noun) for number, noun in counts if number)]
 
 
-def _static(articulation: Articulation) -> Topology:
-    assert isinstance(articulation.topology, Topology)
-    return articulation.topology
-
-
 def _joint_type(topology: Topology, link: int) -> str:
     kind = topology.joint_types[link]
     names = {JointType.FIX: "fixed", JointType.REVOLUTE_UNWRAPPED: "revolute"}
@@ -148,7 +150,7 @@ def _joint_type(topology: Topology, link: int) -> str:
 
 def _axis_text(articulation: Articulation, dof: int) -> str:
     """The axis of a DOF in its child's link frame: ``x``, ``-y``, or three numbers."""
-    topology = _static(articulation)
+    topology = articulation.topology
     x, y, z, w = np.asarray(articulation.joint_child_pose, float)[topology.dof_link[dof], 3:]
     vector, turn = np.eye(3)[topology.dof_axis[dof] % int(Axis.X)], np.array([x, y, z])
     axis = vector + 2 * np.cross(turn, np.cross(turn, vector) + w * vector)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,34 +16,27 @@ import artix
 Array = jax.Array
 
 
-@dataclasses.dataclass(frozen=True)
-class Quantity:
-    """One function of the library as the demonstration shows it.
-
-    Attributes:
-      name: how to print it.
-      function: a function of one articulation, its state and, if ``accelerated``, a generalised acceleration.
-      group: the group that it belongs to.
-      accelerated: whether the function takes an acceleration.
-    """
+class Quantity(NamedTuple):
+    """A function of one robot, its state and, if ``accelerated``, a generalised acceleration."""
 
     name: str
     function: Callable[..., Any]
     group: str
     accelerated: bool = False
 
-    def arguments(self, state: artix.State, acceleration: Array) -> tuple[Any, ...]:
-        """The function's arguments for the whole fleet, besides the articulations."""
-        return (state, acceleration) if self.accelerated else (state,)
 
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """A quantity compiled for the whole fleet, and the time that took."""
+class Measurement(NamedTuple):
+    """A quantity evaluated for the whole fleet, with the times of a usual and of the first call [s]."""
 
     quantity: Quantity
-    evaluate: Callable[..., Any]
+    value: Any
+    seconds: float
     compile_seconds: float
+
+    @property
+    def shape(self) -> str:
+        """Shapes of the results, the members' axis included."""
+        return " ".join("[" + ", ".join(map(str, leaf.shape)) + "]" for leaf in jax.tree.leaves(self.value))
 
 
 def energies(articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
@@ -54,10 +45,10 @@ def energies(articulation: artix.Articulation, state: artix.State) -> tuple[Arra
 
 
 def potential_energy_slope(articulation: artix.Articulation, state: artix.State) -> Array:
-    """Derivative of the potential energy with respect to the joint positions, by autodiff, shape [n]."""
+    """Derivative of the potential energy by the joint positions, by autodiff, shape [n]."""
 
-    def energy(joint_position: Array) -> Array:
-        return artix.potential_energy(articulation, dataclasses.replace(state, joint_position=joint_position))
+    def energy(position: Array) -> Array:
+        return artix.potential_energy(articulation, state.replace(joint_position=position))
 
     return jax.grad(energy)(state.joint_position)
 
@@ -78,57 +69,24 @@ QUANTITIES = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Measurement:
-    """A quantity evaluated for the whole fleet.
+def measured(fleet: artix.Fleet, state: artix.State, acceleration: Array) -> list[Measurement]:
+    """Compiles every quantity for the whole fleet, two at a time, and then times each."""
 
-    Attributes:
-      quantity: what was evaluated.
-      value: the result, leading axis N.
-      seconds: time of one evaluation of the whole fleet, the median of several.
-      compile_seconds: time of the first call, which traces and compiles it, two quantities at a time.
-    """
-
-    quantity: Quantity
-    value: Any
-    seconds: float
-    compile_seconds: float
-
-    @property
-    def shape(self) -> str:
-        """Shapes of the results, the members' axis included."""
-        leaves = jax.tree.leaves(self.value)
-        return " ".join("[" + ", ".join(map(str, leaf.shape)) + "]" for leaf in leaves)
-
-
-def compile_all(fleet: artix.Fleet, state: artix.State, acceleration: Array) -> list[Program]:
-    """Compiles every quantity for the whole fleet, two at a time, and prints progress."""
-
-    def compiled(quantity: Quantity) -> Program:
+    def timed(quantity: Quantity) -> tuple[Any, float]:
         begin = time.perf_counter()
-        evaluate = functools.partial(fleet.evaluate, quantity.function)
-        jax.block_until_ready(evaluate(*quantity.arguments(state, acceleration)))
-        return Program(quantity, evaluate, time.perf_counter() - begin)
-
-    programs = []
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        for number, program in enumerate(pool.map(compiled, QUANTITIES), start=1):
-            programs.append(program)
-            name, seconds = program.quantity.name, program.compile_seconds
-            print(f"  {number:2d}/{len(QUANTITIES)}  {name:<25} compiled in {seconds:5.2f} s", flush=True)
-    return programs
-
-
-def measure(program: Program, state: artix.State, acceleration: Array) -> Measurement:
-    """Evaluates a compiled quantity several times to time it."""
-    arguments = program.quantity.arguments(state, acceleration)
-
-    def timed() -> tuple[Any, float]:
-        begin = time.perf_counter()
-        value = jax.block_until_ready(program.evaluate(*arguments))
+        arguments = (state, acceleration) if quantity.accelerated else (state,)
+        value = jax.block_until_ready(fleet.evaluate(quantity.function, *arguments))
         return value, time.perf_counter() - begin
 
-    timed()
-    value, seconds = timed()
-    repeats = [seconds] + [timed()[1] for _ in range(min(9, max(2, math.ceil(0.2 / seconds))))]
-    return Measurement(program.quantity, value, float(np.median(repeats)), program.compile_seconds)
+    first = []
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for number, (quantity, (_, seconds)) in enumerate(zip(QUANTITIES, pool.map(timed, QUANTITIES), strict=True)):
+            print(f"  {number + 1:2d}/{len(QUANTITIES)}  {quantity.name:<25} compiled in {seconds:5.2f} s", flush=True)
+            first.append(seconds)
+    results = []
+    for quantity, compile_seconds in zip(QUANTITIES, first, strict=True):
+        value, seconds = timed(quantity)
+        repeats = min(10, max(3, math.ceil(0.2 / seconds)))
+        seconds = float(np.median([timed(quantity)[1] for _ in range(repeats)]))
+        results.append(Measurement(quantity, value, seconds, compile_seconds))
+    return results

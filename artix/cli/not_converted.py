@@ -9,7 +9,7 @@ from pathlib import Path
 from artix.cli.text import counted
 from artix.io.common.diagnostics import Report
 from artix.io.common.xml_tree import Element, read_xml
-from artix.io.load import MJCF_SUFFIXES, USD_SUFFIXES
+from artix.io.load import MJCF, USD
 from artix.io.mjcf.source import compile_mjcf
 from artix.io.urdf.xacro import expand_xacro
 from artix.io.usd.stage import import_pxr, open_stage
@@ -29,9 +29,9 @@ def not_converted(path: Path) -> list[str]:
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return []
-    if suffix in MJCF_SUFFIXES:
+    if suffix in MJCF.suffixes:
         nouns = _of_mjcf(path)
-    elif suffix in USD_SUFFIXES:
+    elif suffix in USD.suffixes:
         nouns = _of_usd(path)
     else:
         robot = read_xml(expand_xacro(path) if suffix == ".xacro" else path, Report(str(path)))

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from artix import envs
+from artix.cli.names import did_you_mean, naming
 from artix.cli.recordings import save_episode, visuals_of
 from artix.cli.text import CommandFailure, quantity, table
 from artix.cli.training_files import TrainingFiles, load_header, load_policy
@@ -38,6 +39,8 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
     except CommandFailure as failure:
         raise CommandFailure(f"{str(path)!r} cannot be played: {failure}") from failure
     policy = load_policy(path, environment)
+    if not all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(policy)):
+        raise CommandFailure(f"{str(path)!r} holds numbers that are not finite: its training diverged; train again")
     found = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
     print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
     print(_statistics({name: np.asarray(value) for name, value in found.items()}))
@@ -53,8 +56,11 @@ def _file_of(checkpoint: str) -> Path:
         return TrainingFiles(path).policy if path.is_dir() else path
     task = _task(checkpoint)
     if task not in policies.built_in():
-        known = ", ".join(policies.built_in())
-        raise CommandFailure(f"there is no checkpoint {checkpoint!r}; artix has built-in policies for: {known}")
+        known = policies.built_in()
+        raise CommandFailure(
+            f"there is no checkpoint {checkpoint!r}{did_you_mean(checkpoint, known)}; artix has built-in policies for: "
+            f"{', '.join(known)}"
+        )
     return Path(task)
 
 
@@ -78,9 +84,8 @@ def _statistics(found: dict[str, np.ndarray]) -> str:
 
 def _save_html(path: str, environment: envs.Environment, policy: policies.Policy, seed: int, visuals: Any) -> None:
     try:
-        save_episode(path, environment, policy, seed, visuals)
+        with naming(path):
+            save_episode(path, environment, policy, seed, visuals)
     except ImportError as error:
         raise CommandFailure(f"no animation: {error}") from error
-    except OSError as error:
-        raise CommandFailure(f"{path!r} cannot be written: {error.strerror or error}") from error
     print(f"\nanimation saved to {path}")

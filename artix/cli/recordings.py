@@ -63,7 +63,7 @@ def save_episode(
 
 
 def episode(environment: envs.Environment, policy: policies.Policy, seed: int) -> tuple[artix.State, dict[str, Any]]:
-    """The states of an episode [T], and the options of :func:`artix.viewer.save_html`: commands and plots.
+    """The states of an episode [T], and the options of :func:`artix.viewer.save_html`: commands, plots and title.
 
     The arguments are those of :func:`save_episode`.
     """
@@ -77,4 +77,5 @@ def episode(environment: envs.Environment, policy: policies.Policy, seed: int) -
     series: dict[str, Any] = {"reward": states.reward}
     if shown.joint_position.shape[1] <= MAX_JOINTS:
         series["joint position"] = shown.joint_position
-    return shown, {"ground": environment.ground, "series": series, "commands": states.info.get("command")}
+    options = {"ground": environment.ground, "series": series, "commands": states.info.get("command")}
+    return shown, {**options, "title": environment.name}

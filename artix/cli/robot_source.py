@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from artix import robots
+from artix.cli.names import is_built_in, robot_file
 from artix.cli.text import CommandFailure
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.load import BINARY_SUFFIXES, SUFFIXES, check, load
 from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.model.articulation import Articulation
-
-#: Legged robots of the package example-robot-data by name, in its folder ``robots``.
-INSTALLABLE = {
-    "a1": "a1_description/urdf/a1.urdf",
-    "anymal_b": "anymal_b_simple_description/robots/anymal.urdf",
-    "anymal_c": "anymal_c_simple_description/urdf/anymal.urdf",
-    "b1": "b1_description/urdf/b1.urdf",
-    "bolt": "bolt_description/robots/bolt.urdf",
-    "g1": "g1_description/urdf/g1_29dof_rev_1_0.urdf",
-    "go1": "go1_description/urdf/go1.urdf",
-    "go2": "go2_description/urdf/go2.urdf",
-    "hyq": "hyq_description/robots/hyq_no_sensors.urdf",
-    "icub": "icub_description/robots/icub.urdf",
-    "laikago": "laikago_description/urdf/laikago.urdf",
-    "solo8": "solo_description/robots/solo.urdf",
-    "solo12": "solo_description/robots/solo12.urdf",
-    "talos": "talos_data/robots/talos_reduced.urdf",
-}
-#: Where a wheel of it, or a package of conda, keeps them, below a folder of packages and a prefix.
-_SHARE = "share/example-robot-data/robots"
 
 #: Options that only readers take, not checkers.
 _READER_OPTIONS = ("body", "merge_fixed_joints")
@@ -46,30 +25,13 @@ _OTHERS = tuple(suffix for suffix in SUFFIXES if suffix not in (".urdf", ".xacro
 def description_path(robot: str) -> Path:
     """The file that ``robot`` names.
 
-    A path, the name of a built-in robot, a name of :data:`INSTALLABLE`, or the folder of a training run with its robot.
+    A path, the name of a built-in robot, a name of :data:`artix.cli.names.INSTALLABLE`, or the folder of a training run
+    with its robot.
 
     Raises:
       CommandFailure: there is no such file, it is a directory, it is not text, or it cannot be read.
     """
-    if _is_built_in(robot):
-        return robots.path(robot)
-    path = Path(robot)
-    if robot in INSTALLABLE and not path.exists():
-        path = _installed(robot)
-    if not path.exists():
-        known = [*robots.names(), *INSTALLABLE]
-        like = difflib.get_close_matches(robot, known, 3)
-        raise CommandFailure(
-            f"there is no file {robot!r} and no built-in robot of that name; "
-            + (f"did you mean {' or '.join(like)}? Or " if like else "")
-            + f"choose from: {', '.join(robots.names())}; or with pip install example-robot-data, from: "
-            f"{', '.join(INSTALLABLE)}"
-        )
-    if path.is_dir() and (path / "robot.npz").is_file():
-        path = path / "robot.npz"
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "no regular file"
-        raise CommandFailure(f"{robot!r} is {what}; give the path of a robot description")
+    path = robot_file(robot)
     if path.suffix.lower() in BINARY_SUFFIXES:
         return path
     try:
@@ -79,19 +41,6 @@ def description_path(robot: str) -> Path:
     except UnicodeDecodeError as error:
         raise CommandFailure(f"{robot!r} is not UTF-8 text, as robot descriptions are") from error
     return path
-
-
-def _installed(name: str) -> Path:
-    """The file of a robot of :data:`INSTALLABLE`."""
-    roots = [Path(folder, "cmeel.prefix") for folder in sys.path if folder] + [Path(sys.prefix)]
-    places = [root / _SHARE / INSTALLABLE[name] for root in roots]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        raise CommandFailure(
-            f"the description of {name!r} is in the package example-robot-data: pip install example-robot-data; "
-            "or give the path of a file"
-        )
-    return found
 
 
 def check_robot(robot: str, **options: Any) -> list[Issue]:
@@ -121,7 +70,7 @@ def load_robot(robot: str, **options: Any) -> Articulation:
     """
     path = description_path(robot)
     reader: Callable[..., Articulation] = load if path.suffix.lower() in SUFFIXES else load_urdf
-    if _is_built_in(robot):
+    if is_built_in(robot):
         path, reader = Path(robot), robots.load
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DescriptionWarning)  # The command prints the issues themselves.
@@ -145,7 +94,3 @@ def _explained(path: Path, reader: Callable[..., _Result], options: dict[str, An
             raise
         option = unknown[1].replace("_", "-")
         raise CommandFailure(f"--{option} does not apply to the format of {str(path)!r}") from error
-
-
-def _is_built_in(robot: str) -> bool:
-    return robot in robots.names() and not Path(robot).exists()

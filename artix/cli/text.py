@@ -1,4 +1,4 @@
-"""Plain-text tables, numbers for people to read, failures, and a check of output paths."""
+"""Plain-text tables, numbers for people to read, and failures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ from typing import Any
 
 class CommandFailure(Exception):
     """What the user asked for cannot be read, computed or saved; the message is for the user."""
+
+
+#: Characters that command a terminal, and how they are shown.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Shows control characters as escapes, except those to keep.
+
+    Robots come from strangers: the name of a link must not clear the screen, or look like a line of
+    its own.
+
+    Args:
+      text: any text.
+      keep: control characters that are meant, such as line ends.
+    """
+    return text.translate({code: escape for code, escape in _CONTROLS.items() if chr(code) not in keep})
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str = "") -> str:
@@ -24,6 +41,7 @@ def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str =
       The lines of the table, joined.
     """
     align = align.ljust(len(heading), "r")
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[k]) for row in [heading, *rows]) for k in range(len(heading))]
 
     def line(cells: Sequence[str]) -> str:
@@ -54,14 +72,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number or 'no'} {head}{'' if number == 1 else 's'}{preposition}{tail}"
 
 
-def check_folder(output: str) -> None:
-    """Raises :class:`CommandFailure` if an output file cannot be written: no such folder, no permission, a folder."""
-    from artix.io.common.atomic_file import check_writable  # Commands that write nothing start without it.
+def installed(package: str) -> str:
+    """The installed version of a package."""
+    from importlib import metadata  # It takes as long as all else before JAX is imported.
 
     try:
-        check_writable(output)
-    except OSError as error:
-        raise CommandFailure(f"{output!r} cannot be written: {error.strerror}; save elsewhere") from error
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # For instance, artix run from its source tree.
+        return "(not installed)"
 
 
 def refused(issues: Sequence[Any], message: str) -> int:

@@ -94,7 +94,10 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
     if not path.exists():
         raise CommandFailure(f"its robot is missing: copy robot.npz of the training run to {str(path)!r}")
     kept = header["robot"]
-    articulation = artix.load(path)
+    try:
+        articulation = artix.load(path)
+    except ValueError as error:  # Of which a DescriptionError is one.
+        raise CommandFailure(f"its robot is damaged: {error}") from error
     legged = envs.LeggedRobot(
         articulation,
         imu=kept["imu"],

@@ -10,10 +10,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-import artix
 from artix import Articulation, DescriptionWarning, State, viewer
+from artix.cli.names import naming
 from artix.cli.robot_source import description_path, load_robot
-from artix.cli.text import CommandFailure, check_folder
+from artix.cli.text import CommandFailure
+from artix.viewer.limbs import limbs_of
+from artix.viewer.sliders import followed, neutral_within_limits
 
 RATE = 30.0
 #: How long each joint moves in a recording [s].
@@ -51,18 +53,18 @@ def run_view(
         port is in use.
       DescriptionError: the description has errors.
     """
-    for path in filter(None, (html, png)):
-        check_folder(path)
     articulation = load_robot(robot, **reading)
     show = ("visual", "collision") if collision else ("visual",)
     try:
         visuals = _visuals(robot, articulation, package_dirs, reading.get("root"))
         if png is not None:
-            viewer.render_png(png, articulation, artix.neutral_state(articulation), visuals=visuals, show=show)
+            with naming(png):
+                viewer.render_png(png, articulation, neutral_within_limits(articulation), visuals=visuals, show=show)
             print(f"picture saved to {png}")
         if html is not None:
-            states = moving_joints(articulation)
-            viewer.save_html(html, articulation, states, 1.0 / RATE, visuals=visuals, show=show)
+            with naming(html):
+                states = moving_joints(articulation)
+                viewer.save_html(html, articulation, states, 1.0 / RATE, visuals=visuals, show=show)
             print(f"recording saved to {html}")
         if png is None and html is None:
             posed = viewer.pose(articulation, visuals=visuals, show=show, **server)
@@ -91,24 +93,28 @@ def _visuals(
 def moving_joints(articulation: Articulation) -> State:
     """A motion in which one degree of freedom after another goes through its range, every leaf with a leading axis [T].
 
+    Limb by limb; mimic joints follow.
+
     Args:
       articulation: the robot.
     """
+    topology = articulation.topology
+    followers = {follower for follower, _ in topology.mimic_dofs}
+    moving = [dof for limb in limbs_of(topology) for dof in limb.dofs if dof not in followers]
     count = max(round(SECONDS_A_JOINT * RATE), 2)
-    n = articulation.topology.num_dofs
     wave = np.linspace(0.0, 1.0, count, endpoint=False)
-    joints = np.zeros((max(n, 1) * count, n))
-    for dof in range(n):
+    start = neutral_within_limits(articulation)
+    joints = np.tile(np.asarray(start.joint_position, float), (max(len(moving), 1) * count, 1))
+    for place, dof in enumerate(moving):
         low, high = viewer.joint_range(articulation, dof)
-        rest = float(np.clip(0.0, low, high))
-        joints[:, dof] = rest
-        there = [rest, high, low, rest]
-        joints[dof * count : (dof + 1) * count, dof] = np.interp(wave, [0.0, 0.3, 0.75, 1.0], there)
-    neutral = artix.neutral_state(articulation)
+        rest = joints[0, dof]
+        joints[place * count : (place + 1) * count, dof] = np.interp(
+            wave, [0.0, 0.3, 0.75, 1.0], [rest, high, low, rest]
+        )
     frames = len(joints)
     return State(
-        jnp.tile(neutral.root_pose, (frames, 1)),
+        jnp.tile(start.root_pose, (frames, 1)),
         jnp.zeros((frames, 6), articulation.dtype),
-        jnp.asarray(joints, articulation.dtype),
-        jnp.zeros((frames, n), articulation.dtype),
+        jnp.asarray(followed(articulation, joints), articulation.dtype),
+        jnp.zeros_like(joints, articulation.dtype),
     )

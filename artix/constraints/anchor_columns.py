@@ -14,7 +14,6 @@ import numpy as np
 from artix.constraints.anchor_sides import moves_links
 from artix.constraints.anchor_structure import Anchors
 from artix.model.articulation import Articulation
-from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -32,11 +31,9 @@ class AnchorColumns(NamedTuple):
 
     @classmethod
     def of(cls, articulation: Articulation, anchors: Anchors) -> AnchorColumns:
-        """The entries that move frame a or frame b of each anchor; all of them where the tree is data."""
+        """The entries that move frame a or frame b of each anchor."""
         tree = articulation.topology
-        moved = np.ones((len(anchors.structure), tree.nv), bool)
-        if isinstance(tree, Topology):
-            moved = np.logical_or(*(moves_links(tree, links) for links in anchors.links))
+        moved = np.logical_or(*(moves_links(tree, links) for links in anchors.links))
         most = int(moved.sum(axis=1).max(initial=1))  # At least one, as JAX cannot map over an empty axis.
         entries = np.full((len(moved), most), tree.nv)
         for row, mask in zip(entries, moved, strict=True):

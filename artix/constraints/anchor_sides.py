@@ -5,7 +5,7 @@ The functions take the frames' motion as given, so they serve for values and, by
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,6 @@ from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -132,13 +131,11 @@ def moved_sides(articulation: Articulation, anchors: Anchors) -> tuple[Array, Ar
     return a, b
 
 
-def moves_links(tree: Tree, links: np.ndarray | Array) -> Any:
-    """Which entries of the generalised velocity move each link, -1 for the world, [K, nv]; static if the tree is."""
-    numpy: Any = np if isinstance(tree, Topology) else jnp
-    existing = numpy.maximum(links, 0)
-    joints = tree.dof_moves_link[:, existing].T if numpy is np else take(jnp.asarray(tree.dof_moves_link), existing).T
-    root = numpy.ones((len(links), tree.num_base_dofs), bool)
-    return numpy.concatenate([root, joints], axis=1) & (links >= 0)[:, None]
+def moves_links(tree: Topology, links: np.ndarray) -> np.ndarray:
+    """Which entries of the generalised velocity move each link, -1 for the world, [K, nv]."""
+    joints = tree.dof_moves_link[:, np.maximum(links, 0)].T
+    root = np.ones((len(links), tree.num_base_dofs), bool)
+    return np.concatenate([root, joints], axis=1) & (links >= 0)[:, None]
 
 
 # --- internals ------------------------------------------------------------------------------------------------------

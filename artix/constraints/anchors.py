@@ -17,7 +17,6 @@ from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorT
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.model.articulation import Articulation, State
 from artix.model.couplings import LoopJointType
-from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -55,17 +54,9 @@ def loop_anchors(articulation: Articulation) -> Anchors:
 
     Args:
       articulation: the articulation.
-
-    Raises:
-      ValueError: the articulation is padded to a fleet, whose members differ in their loop joints.
     """
-    topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise ValueError(
-            "the members of a padded fleet differ in their loop joints; take the anchors of one articulation"
-        )
     structure = []
-    for joint in topology.loop_joints:
+    for joint in articulation.topology.loop_joints:
         kind = AnchorType.DISTANCE if joint.type is LoopJointType.DISTANCE else AnchorType.JOINT
         # artix.Axis counts rotations first.
         rows = tuple(sorted((int(axis) + 3) % 6 for axis in joint.locked_axes))

@@ -21,7 +21,7 @@ class Contacts(struct.PyTreeNode):
     """K contact points, at which links touch or nearly touch fixed surfaces.
 
     Attributes:
-      links: indices of the links, static; empty for a member of a padded fleet, whose links are data.
+      links: indices of the links, static.
       point: the points in the links' frames, [K, 3] [m].
       normal: unit vectors from the surface towards the link, in world axes, [K, 3].
       friction: coefficients of friction, [K].
@@ -66,15 +66,15 @@ def contact_frames(normal: Array) -> Array:
     return jnp.stack([first, second, normal], axis=1)
 
 
-def contact_points(articulation: Articulation, kin: Kinematics, links: np.ndarray | Array, point: Array) -> Array:
+def contact_points(articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array) -> Array:
     """Points [K, 3] in the links' frames, relative to the root's centre of mass in world axes, [3, K]."""
-    body, placements = articulation.topology.bodies_of_links(links), kin.placements.take(links)
+    body, placements = articulation.topology.link_body[links], kin.placements.take(links)
     in_body = placements.position + spatial.rotate(placements.rotation, point.T)
     return take(kin.position, body) + spatial.apply(take(kin.rotation, body), in_body)
 
 
 def contact_jacobian(
-    articulation: Articulation, kin: Kinematics, links: np.ndarray | Array, point: Array, frames: Array
+    articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array, frames: Array
 ) -> Array:
     """Jacobians of points of links along the axes of frames.
 
@@ -93,7 +93,7 @@ def contact_jacobian(
     return jnp.sum(frames[:, :, :, None] * jnp.moveaxis(linear, 0, 1)[:, None], axis=2)
 
 
-def motions_at(articulation: Articulation, kin: Kinematics, links: np.ndarray | Array, point: Array) -> Array:
+def motions_at(articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array) -> Array:
     """Velocities of points of links per generalised velocity.
 
     Args:

@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler import quantity
+from artix.compiler.jax_internals import match_varying_axes, scan
 from artix.constraints.kkt import factorize_damped, proximal_iterations
 from artix.dynamics.factorization import factorize_dense, solve
-from artix.evaluation import quantity
-from artix.evaluation.devices import match_varying_axes, scan
 from artix.math.arrays import matmul, square_root
 from artix.model.checks import as_number, check_count, check_vector
 

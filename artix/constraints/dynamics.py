@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
 from artix.constraints.checks import check_coefficient, check_proximal
 from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value
@@ -16,8 +17,6 @@ from artix.constraints.operators import stabilized_bias
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import equation_of_motion_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
-from artix.evaluation import quantity
-from artix.kinematics.displacements import has_all_displacements
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
@@ -130,8 +129,6 @@ def constrained_forward_dynamics(
     check_state(articulation, state)
     check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
     check_proximal(damping, iterations, constraints.num_rows)
-    if not has_all_displacements(tree):
-        raise ValueError("a padded fleet with spherical joints is not supported; use one articulation at a time")
     return _constrained_forward_dynamics(iterations, articulation, state, force, constraints, external_force, damping)
 
 

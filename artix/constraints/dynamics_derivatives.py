@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler import quantity
 from artix.constraints.dynamics import constrained_forward_dynamics, impulse_dynamics
 from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_damped, proximal_iterations
 from artix.constraints.model import Constraints
@@ -21,7 +22,6 @@ from artix.dynamics.derivatives import ForwardDynamicsDerivatives
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import inverse_matrix
-from artix.evaluation import quantity
 from artix.kinematics.displacements import generalized_columns
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.kinematics.velocities import generalized_velocity

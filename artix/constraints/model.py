@@ -19,7 +19,6 @@ from artix.model.articulation import Articulation
 from artix.model.checks import check_type
 from artix.model.joints import IDENTITY_POSE
 from artix.model.link_tree import frame_index
-from artix.model.topology import Topology
 from artix.model.validation import check_fields, is_index, unit_pose
 
 Array = jax.Array
@@ -115,7 +114,7 @@ class Constraints(struct.PyTreeNode):
         """Builds constraints from descriptors. Frames are looked up by name.
 
         Args:
-          articulation: the articulation, not padded to a fleet.
+          articulation: the articulation.
           constraints: the descriptors, at least one.
 
         Raises:
@@ -151,7 +150,7 @@ class Constraints(struct.PyTreeNode):
         """The constraints of an articulation's loop joints, whose free axes may move far.
 
         Args:
-          articulation: the articulation, not padded to a fleet.
+          articulation: the articulation.
           position_gain: Baumgarte's gain of all joints [1/s^2].
           velocity_gain: Baumgarte's gain on the velocities of all joints [1/s].
 
@@ -182,8 +181,6 @@ class Constraints(struct.PyTreeNode):
 def _end(articulation: Articulation, frame: str | None, pose: npt.ArrayLike) -> tuple[int, Array]:
     """The link of a frame, -1 for the world, and a pose in that frame expressed in the link's."""
     topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise ValueError("the members of a padded fleet name their links differently; make constraints of one of them")
     pose = jnp.asarray(np.asarray(pose, float), articulation.dtype)
     if frame is None:
         return -1, pose

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.constraints.anchor_structure import Anchors
 from artix.constraints.anchors import AnchorRows, anchor_rows, solved_anchor_rows
 from artix.constraints.checks import check_coefficient, check_proximal
@@ -12,7 +13,6 @@ from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt
 from artix.constraints.model import Constraints
 from artix.dynamics.factorization import factorize_dense, half_solve, solve_columns
 from artix.dynamics.solve import factorize, linear_solve
-from artix.evaluation import quantity
 from artix.kinematics.solve import kinematics
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler import quantity
 from artix.constraints.anchor_columns import AnchorColumns
 from artix.constraints.anchor_sides import (
     Side,
@@ -25,7 +26,6 @@ from artix.constraints.anchor_sides import (
 from artix.constraints.anchor_structure import Anchors
 from artix.constraints.model import Constraints
 from artix.constraints.operators import stabilized_bias
-from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
 from artix.kinematics.displacements import NUM_ROOT, displacements, generalized_columns
 from artix.kinematics.link_derivatives import (
@@ -45,7 +45,6 @@ from artix.kinematics.solve import (
     kinematics,
     root_motion,
 )
-from artix.kinematics.tree import free_root
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.math.tangents import value_and_change
@@ -148,7 +147,7 @@ def moving_sides(
     ]
     translations = None
     if tree.num_base_dofs:
-        unit = free_root(tree, jnp.eye(3, dtype=kin.position.dtype))[:, None]
+        unit = jnp.eye(3, dtype=kin.position.dtype)[:, None]
         translations = columns.gather(jnp.pad(unit, ((0, 0), (0, 0), (0, tree.nv - 3))))
     root = root_motion(tree, state.root_velocity).linear
     changes = [

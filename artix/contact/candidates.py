@@ -63,7 +63,7 @@ def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int
     structures = tuple(topology.geometries[k] for k in numbers)
     links = topology.geometry_links(numbers)
     local = Placement.from_poses(arrays.pose).take(index)
-    body = topology.bodies_of_links(links)
+    body = topology.link_body[links]
     placed = kin.placements.take(links) @ local
     turn = take(kin.rotation, body)
     position = take(kin.position, body) + spatial.apply(turn, placed.position)

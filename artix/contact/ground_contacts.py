@@ -6,23 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler import quantity
 from artix.constraints.contact_points import Contacts
 from artix.contact.candidates import Candidates, Shapes, candidates_of, shapes_of
 from artix.contact.ground import Ground, Surface, check_ground
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.selection import Choice, lowest
-from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial, struct
 from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_vector
-from artix.model.topology import Topology
 
 Array = jax.Array
-
-#: Distance of candidates that a member of a padded fleet does not have [m].
-_ABSENT = 1e6
 
 
 class GroundContacts(struct.PyTreeNode):
@@ -54,8 +50,7 @@ def ground_contacts(
     """Finds the points at which an articulation touches the ground, or would touch it next.
 
     Their number, order and links are static and do not depend on the state: candidates far from the ground have a large
-    gap. Sensors and shapes on a fixed root are left out. In a padded fleet, the links are data, and candidates that a
-    member does not have are 1,000 km away.
+    gap. Sensors and shapes on a fixed root are left out.
 
     Args:
       articulation: the articulation.
@@ -97,8 +92,7 @@ def geometry_distances(articulation: Articulation, state: State, ground: Ground)
       The smallest distance over a shape's candidates and the ground's surfaces [m], [G].
 
     Raises:
-      ValueError: an array has the wrong shape, the ground has no surface, or the articulation belongs to a padded
-        fleet.
+      ValueError: an array has the wrong shape, or the ground has no surface.
       TypeError: an array has another dtype than the articulation.
 
     Identity: for a shape that can touch, it is the smallest gap of its points in :func:`artix.ground_contacts`.
@@ -112,11 +106,6 @@ def geometry_distances(articulation: Articulation, state: State, ground: Ground)
     """
     _check_surfaces(articulation, ground)
     topology, kin = articulation.topology, kinematics(articulation, state)
-    if not isinstance(topology, Topology):
-        raise ValueError(
-            "a padded fleet does not know its members' sensors: use artix.Fleet(members, layout='kinds'), or a single "
-            "articulation"
-        )
     if not topology.geometries:
         return jnp.zeros(0, articulation.dtype)
     shapes = shapes_of(articulation, kin, range(len(topology.geometries)))
@@ -135,9 +124,8 @@ def contacts_with_ground(
         check_count("max_per_geometry", max_per_geometry, hint="; to exclude a shape, make it a sensor")
     touching = topology.touching_geometries
     if not touching:
-        name = repr(topology.name) if isinstance(topology, Topology) else "this padded fleet"
         raise ValueError(
-            f"{name} has no geometry that can touch the ground; it has {len(topology.geometries)} shapes, "
+            f"{topology.name!r} has no geometry that can touch the ground; it has {len(topology.geometries)} shapes, "
             "but sensors and shapes on a fixed root do not count; load its collision meshes with meshes='hull', or add "
             "shapes with ArticulationBuilder.add_geometry (artix.builder_from_articulation turns a loaded robot into a "
             "builder)"
@@ -183,8 +171,6 @@ def _contacts_with(
     """The contacts of shapes with one surface."""
     candidates, gap, normal = _touch(kin, shapes, surface)
     topology, owner = articulation.topology, shapes.owner
-    if not isinstance(topology, Topology):
-        gap = jnp.where(topology.candidate_is_live, gap, _ABSENT)
     inward = spatial.apply_transposed(shapes.rotation[:, :, owner], normal)
     inward = spatial.rotate(shapes.local.rotation[:, owner], inward)
     counts = [one.num_candidates for one in shapes.structures]
@@ -198,7 +184,7 @@ def _contacts_with(
     geometries = tuple(shapes.numbers[k] for k in owner)
     omitted = _count_touching(gap) - _count_touching(columns[0])
     contacts = Contacts(
-        links=tuple(topology.geometry_links(geometries).tolist()) if isinstance(topology, Topology) else (),
+        links=tuple(topology.geometry_links(geometries).tolist()),
         point=columns[1:4].T,
         normal=columns[4:7].T,
         gap=columns[0],

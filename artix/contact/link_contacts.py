@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler import quantity
 from artix.contact.candidates import shapes_of
 from artix.contact.cores import Core, cores_of
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.pair_points import meetings_of
 from artix.contact.selection import Choice, looked_up, lowest
 from artix.contact.shape_pairs import ShapePairs
-from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import struct
 from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_count, check_state, static_topology
+from artix.model.checks import check_count, check_state
 
 Array = jax.Array
+
+_log = logging.getLogger("artix")
 
 #: The larger coefficient of two shapes counts, as in MuJoCo.
 _COMBINATION = COMBINATIONS["max"]
@@ -81,8 +85,7 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
 
     Raises:
       ValueError: an array has the wrong shape, ``max_contacts`` is less than 1, or the articulation has no pairs.
-      TypeError: an array has another dtype than the articulation, the articulation is padded, or ``max_contacts`` is no
-        whole number.
+      TypeError: an array has another dtype than the articulation, or ``max_contacts`` is no whole number.
 
     Identity: the smallest gap of a pair is its distance by :func:`artix.geometry_pair_distances`, but for two boxes,
     and for a capsule whose axis enters a box.
@@ -95,7 +98,7 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
       [('front_left_foot', 'front_right_foot'), ('rear_left_foot', 'rear_right_foot')]
     """
     check_state(articulation, state)
-    topology = static_topology(articulation, "a padded fleet has no pairs of shapes: use layout='kinds', or one member")
+    topology = articulation.topology
     if not topology.geometry_pairs:
         raise ValueError(
             f"{topology.name!r} has no pairs of shapes; choose some with artix.select_geometry_pairs or "
@@ -143,6 +146,7 @@ def contacts_of_pairs(
         [found.gap[None], found.point.T, found.normal.T, jnp.stack(list(material.values())), candidate[None]]
     )
     if most is not None and most < count:
+        _say_budget(most, count, len(pairs.numbers))
         rows = lowest(rows, most)
     touching = jnp.sum(found.gap <= 0, dtype=jnp.int32) - jnp.sum(rows[0] <= 0, dtype=jnp.int32)
     pair = jnp.asarray(owner, jnp.int32) if rows.shape[1] == count else looked_up(owner, rows[-1], jnp.int32)
@@ -154,6 +158,18 @@ def contacts_of_pairs(
         **dict(zip(material, rows[7:-1], strict=True)),
         omitted=touching,
         choice=Choice(rows[-1], ((rows.shape[1], count),)),
+    )
+
+
+@functools.cache
+def _say_budget(most: int, count: int, num_pairs: int) -> None:
+    """Logs, once, that not all points can become contacts."""
+    _log.warning(
+        "artix: %d points of %d pairs of shapes may touch; max_link_contacts=%d keeps the nearest, and reports count "
+        "the touching ones that are left out (omitted)",
+        count,
+        num_pairs,
+        most,
     )
 
 

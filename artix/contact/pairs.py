@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.contact.candidates import shapes_of
 from artix.contact.cores import (
     Core,
@@ -18,7 +19,6 @@ from artix.contact.cores import (
     nearest_to_box,
     point_with_box,
 )
-from artix.evaluation import quantity
 from artix.kinematics.solve import kinematics
 from artix.math import struct
 from artix.model.articulation import Articulation, State
@@ -71,8 +71,8 @@ def geometry_pair_distances(
 
     Raises:
       KeyError: a name is unknown.
-      ValueError: two shapes do not move relative to each other, the distance between their types is not implemented, or
-        the articulation belongs to a padded fleet.
+      ValueError: two shapes do not move relative to each other, or the distance between their types is not
+        implemented.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -84,8 +84,6 @@ def geometry_pair_distances(
     """
     check_state(articulation, state)
     topology = articulation.topology
-    if not isinstance(topology, Topology):
-        raise ValueError("the shapes of a padded fleet have no names; use a single articulation")
     pairs, kin = _numbers(topology, geometry_pairs), kinematics(articulation, state)
     if not pairs:
         none = jnp.zeros((0, 3), articulation.dtype)

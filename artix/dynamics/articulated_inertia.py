@@ -8,16 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler import quantity
 from artix.dynamics.articulated_bodies import projected_inertias
 from artix.dynamics.inertia import link_reference_inertias, reference_inertias, spatial_inertias
 from artix.dynamics.mass_matrix import generalized_armature
-from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
 from artix.kinematics.links import link_frames
 from artix.kinematics.solve import generalized_motions, kinematics
 from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation, State
-from artix.model.checks import static_topology
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -68,10 +67,7 @@ def articulated_body_inertias(
       1.251
     """
     check_axes(axes)
-    tree = static_topology(
-        articulation, "articulated-body inertias need one topology; evaluate the kinds of a mixed fleet one by one"
-    )
-    kin = kinematics(articulation, state)
+    tree, kin = articulation.topology, kinematics(articulation, state)
     added = generalized_armature(articulation)
     motions = generalized_motions(articulation, kin)
     inertias = reference_inertias(articulation, kin)

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.force_derivatives import coriolis_columns
 from artix.dynamics.inertia import link_reference_inertias, momentum_of_motion, spatial_inertias
 from artix.dynamics.newton_euler import newton_euler
-from artix.evaluation import quantity
 from artix.kinematics.axes import inertias_in_axes, motion_in_axes
 from artix.kinematics.displacements import generalized_columns
-from artix.kinematics.links import link_frames, live_links
+from artix.kinematics.links import link_frames
 from artix.kinematics.solve import Motion, kinematics, state_velocities
 from artix.kinematics.tree import link_subtree_sums
 from artix.math import spatial
@@ -115,7 +115,7 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
     right = -jnp.swapaxes(left, 0, 1)  # v x* = -(v x)^T, and inertias are symmetric
     coriolis = 0.5 * (right - left + _momentum_cross_matrix(momenta))
     sums = (link_subtree_sums(tree, part) for part in (coriolis, right, left))
-    return VelocityProducts(*(live_links(tree, jnp.moveaxis(part, -1, 0)) for part in sums))
+    return VelocityProducts(*(jnp.moveaxis(part, -1, 0) for part in sums))
 
 
 @quantity

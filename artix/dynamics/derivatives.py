@@ -14,12 +14,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.forward import solve_acceleration
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
 from artix.dynamics.solve import factorize, inverse_matrix, linear_solve
-from artix.evaluation import quantity
 from artix.kinematics.configuration_derivatives import integrate_derivatives
 from artix.kinematics.displacements import generalized_columns
 from artix.kinematics.solve import Kinematics, kinematics

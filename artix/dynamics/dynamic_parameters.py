@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.bodies import Placement
 from artix.math import spatial
 from artix.math.compiled import compiled

@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.inertia import gravity_moments, momentum_of_motion, reference_inertias
-from artix.evaluation import quantity
 from artix.kinematics.solve import kinematics, state_velocities
 from artix.model.articulation import Articulation, State
 

@@ -2,8 +2,7 @@
 
 The topology decides between three algorithms. Where paths have up to ``DEEPEST_PATH`` entries, elimination proceeds
 level by level (:mod:`artix.dynamics.elimination`) and follows the tree's sparsity. Deeper trees use articulated bodies
-(:mod:`artix.dynamics.articulated_bodies`), and so do padded trees, which are data
-(:mod:`artix.dynamics.padded_bodies`). Matrices with other patterns are split in halves
+(:mod:`artix.dynamics.articulated_bodies`). Matrices with other patterns are split in halves
 (:mod:`artix.dynamics.halving`).
 """
 
@@ -15,16 +14,14 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics import articulated_bodies, padded_bodies
+from artix.dynamics import articulated_bodies
 from artix.dynamics.articulated_bodies import ArticulatedFactors
 from artix.dynamics.elimination import PathFactors, Paths, eliminate
 from artix.dynamics.halving import DenseFactors, factorize_dense
-from artix.dynamics.padded_bodies import PaddedFactors
 from artix.kinematics.bodies import Inertias
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import inverse_with_pivoting
-from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -37,7 +34,7 @@ Array = jax.Array
 # is 2e-2 by elimination and 5e-4 by articulated bodies.
 DEEPEST_PATH, DEEPEST_PATH_OF_MANY = 11, 20
 
-Factors: TypeAlias = PathFactors | ArticulatedFactors | PaddedFactors | DenseFactors
+Factors: TypeAlias = PathFactors | ArticulatedFactors | DenseFactors
 
 
 class MassProduct(NamedTuple):
@@ -53,11 +50,9 @@ class MassProduct(NamedTuple):
     """Added to the matrix's diagonal, such as armature, [nv]."""
 
 
-def factorize_product(tree: Tree, product: MassProduct, *, many: bool = False) -> Factors:
+def factorize_product(tree: Topology, product: MassProduct, *, many: bool = False) -> Factors:
     """The factors of a tree's mass matrix; ``many`` if there will be about as many right-hand sides as DOFs."""
     motions, momenta, inertias, added = product
-    if not isinstance(tree, Topology):
-        return padded_bodies.factorize(tree, motions, inertias, added)
     if tree.nv == 0:
         return factorize_dense(matmul(motions.T, momenta), added)
     if _is_deep(tree, many):
@@ -92,7 +87,7 @@ def inverse_of(factors: Factors) -> Array:
     return spatial.symmetric_from_upper(matmul(half.T, half * diagonal[:, None]))
 
 
-def split_inverse(tree: Tree, product: MassProduct) -> tuple[Array, Array]:
+def split_inverse(tree: Topology, product: MassProduct) -> tuple[Array, Array]:
     """The matrix ``left`` [nv, nv] and weights [nv] of a tree's inverse mass matrix ``left diag(weight) left^T``.
 
     ``left`` is as sparse as the tree: a row is zero except for the entries on the path from its own to the root.
@@ -112,7 +107,7 @@ def inverse_of_unsymmetric(matrix: Array) -> Array:
     return _known_inverse(matrix, inverse_with_pivoting(jax.lax.stop_gradient(matrix)))
 
 
-def inverse_of_product(tree: Tree, matrix: Array, product: MassProduct) -> Array:
+def inverse_of_product(tree: Topology, matrix: Array, product: MassProduct) -> Array:
     """The inverse [nv, nv] of a tree's mass matrix; derivatives use ``matrix``, the product multiplied out."""
     return _inverse_from_factors(
         matrix, product.added, factorize_product(tree, jax.lax.stop_gradient(product), many=True)

@@ -26,11 +26,11 @@ from artix.kinematics.displacements import (
     displacements,
 )
 from artix.kinematics.solve import Kinematics, Motion, link_centers, motion_rates
-from artix.kinematics.tree import free_root, subtree_sums
+from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -154,7 +154,7 @@ def _assemble(articulation: Articulation, motions: Motion, forces: Array, rows: 
     joints = above * upper + below * lower
     if tree.num_base_dofs == 0:
         return joints
-    return jnp.concatenate([free_root(tree, forces), joints])
+    return jnp.concatenate([forces, joints])
 
 
 def _composites(
@@ -180,7 +180,7 @@ def moments_of_momentum(inertias: Inertias, velocity: Motion) -> tuple[Array, Ar
     return momentum, linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
 
 
-def _sums(tree: Tree, rows: Array) -> Array:
+def _sums(tree: Topology, rows: Array) -> Array:
     """Sums of rows [k, B] over the bodies that each unit displacement moves, [k, c]."""
     return take(jnp.concatenate(subtree_sums(tree, rows), axis=1), displacements(tree).sums)
 

@@ -7,11 +7,10 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.inverse import equation_of_motion_change
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
 from artix.dynamics.solve import factorize, linear_solve
-from artix.evaluation import quantity
-from artix.kinematics.displacements import has_all_displacements
 from artix.kinematics.solve import kinematics
 from artix.math.tangents import add, is_zero
 from artix.model.articulation import Articulation, State
@@ -64,11 +63,10 @@ def solve_acceleration(articulation, state, force, external_force, *, many: bool
     """:func:`forward_dynamics`; set ``many`` if the caller also solves for about as many right-hand sides as DOFs."""
     check_state(articulation, state)
     check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
-    if not has_all_displacements(articulation.topology):
-        return _forward_dynamics(many, articulation, state, force, external_force)
-    return _forward_dynamics_with_jvp(many, articulation, state, force, external_force)
+    return _forward_dynamics(many, articulation, state, force, external_force)
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _forward_dynamics(many, articulation, state, force, external_force) -> Array:
     kin = kinematics(articulation, state)
     rnea = newton_euler(articulation, kin, state, None, external_force, gravity=True)
@@ -76,16 +74,11 @@ def _forward_dynamics(many, articulation, state, force, external_force) -> Array
     return linear_solve(articulation, kin, factorize(articulation, kin, many=many), rest)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _forward_dynamics_with_jvp(many, articulation, state, force, external_force) -> Array:
-    return _forward_dynamics(many, articulation, state, force, external_force)
-
-
-@functools.partial(_forward_dynamics_with_jvp.defjvp, symbolic_zeros=True)
+@functools.partial(_forward_dynamics.defjvp, symbolic_zeros=True)
 def _forward_dynamics_jvp(many, primals, tangents):
     """Differentiates ``inverse_dynamics(forward_dynamics(force)) == force``."""
     (articulation, state, _, external_force), (d_articulation, d_state, d_force, d_external_force) = primals, tangents
-    acceleration = _forward_dynamics_with_jvp(many, *primals)
+    acceleration = _forward_dynamics(many, *primals)
     kin = kinematics(articulation, state)
     required = equation_of_motion_change(
         kin,

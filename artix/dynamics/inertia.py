@@ -14,7 +14,6 @@ from artix.math import spatial
 from artix.math.arrays import block_matrix, masked_sum, take
 from artix.math.compiled import compiled
 from artix.model.articulation import Articulation
-from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -46,7 +45,7 @@ def link_reference_inertias(articulation: Articulation, kin: Kinematics) -> Iner
     return _about_reference(lumps, take(kin.rotation, body), take(kin.position, body))
 
 
-def subtree_inertias(tree: Tree, inertias: Inertias) -> Inertias:
+def subtree_inertias(tree: Topology, inertias: Inertias) -> Inertias:
     """Mass moments of each link together with all links below it, from the links' own, about one point (L items)."""
     return Inertias(*(link_subtree_sums(tree, part) for part in inertias))
 
@@ -61,7 +60,7 @@ def _about_reference(lumps: Lumps, rotation: Array, position: Array) -> Inertias
     return Inertias(mass, first, spatial.symmetric_from_upper(second))
 
 
-def composite_inertias(tree: Tree, inertias: Inertias) -> tuple[Inertias, Inertias]:
+def composite_inertias(tree: Topology, inertias: Inertias) -> tuple[Inertias, Inertias]:
     """Mass moments of the whole articulation (1 item) and of everything each DOF moves (n items), about one point."""
     rows = jnp.concatenate([inertias.mass[None], inertias.first, inertias.second.reshape(9, -1)])
     total, below = (Inertias(sums[0], sums[1:4], sums[4:].reshape(3, 3, -1)) for sums in subtree_sums(tree, rows))
@@ -145,12 +144,12 @@ def lumped_masses(articulation: Articulation, placements: Placement, mass: Array
     return take(center, tree.body_link), rows[0], rows[1:]
 
 
-def _lumped_rows(tree: Tree, center: Array, mass: Array) -> tuple[Array, Array]:
+def _lumped_rows(tree: Topology, center: Array, mass: Array) -> tuple[Array, Array]:
     """Centres of mass of the links relative to those of their bodies' lumps [3, L]; masses and first moments [4, L]."""
     lever = center - take(take(center, tree.body_link), tree.link_body)
     return lever, jnp.concatenate([mass[None], mass[None] * lever])
 
 
-def _sum_of_links(tree: Tree, rows: Array) -> Array:
+def _sum_of_links(tree: Topology, rows: Array) -> Array:
     """Sums rows [k, L] over the links of each body, [k, B]."""
-    return masked_sum(rows, tree.link_in_body) if isinstance(tree, Topology) and tree.has_rigid_links else rows
+    return masked_sum(rows, tree.link_in_body) if tree.has_rigid_links else rows

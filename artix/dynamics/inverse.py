@@ -10,6 +10,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.inertia import gravity_moments
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
@@ -20,8 +21,7 @@ from artix.dynamics.newton_euler import (
     generalized_forces,
     newton_euler,
 )
-from artix.evaluation import quantity
-from artix.kinematics.displacements import displacement_from_tangents, has_all_displacements
+from artix.kinematics.displacements import displacement_from_tangents
 from artix.kinematics.solve import Kinematics, dof_motions, kinematics, root_motion
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
@@ -249,8 +249,6 @@ def rigid_body_forces(
 ) -> Array:
     """:func:`inverse_dynamics` without armature, with or without gravity; an acceleration of ``None`` is zero."""
     check_state(articulation, state)
-    if not has_all_displacements(articulation.topology):
-        return _inverse_dynamics(gravity, articulation, state, acceleration, external_force)
     return _inverse_dynamics_with_jvp(gravity, articulation, state, acceleration, external_force)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.inertia import link_reference_inertias, momentum_of_motion
 from artix.dynamics.newton_euler import forces_of_motion, gravity_wrenches, link_wrenches
-from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, force_in_axes
 from artix.kinematics.frames import link_of_frame, locate_frame
-from artix.kinematics.links import link_frames, live_links
+from artix.kinematics.links import link_frames
 from artix.kinematics.solve import (
     Kinematics,
     body_accelerations,
@@ -70,7 +70,7 @@ def joint_wrenches(
     tree = articulation.topology
     kin = kinematics(articulation, state)
     forces = _transmitted(articulation, kin, state, acceleration, external_force)
-    return live_links(tree, force_in_axes(kin, link_frames(tree, kin), forces, axes).T)
+    return force_in_axes(kin, link_frames(tree, kin), forces, axes).T
 
 
 @quantity
@@ -151,7 +151,7 @@ def link_momenta(
     momenta = jnp.concatenate(momentum_of_motion(link_reference_inertias(articulation, kin), velocity))
     if subtree:
         momenta = link_subtree_sums(tree, momenta)
-    return live_links(tree, force_in_axes(kin, link_frames(tree, kin), momenta, axes).T)
+    return force_in_axes(kin, link_frames(tree, kin), momenta, axes).T
 
 
 def _transmitted(

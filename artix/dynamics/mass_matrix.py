@@ -16,16 +16,16 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.inertia import composite_inertias, inertia_rates, momentum_of_motion, reference_inertias
-from artix.evaluation import quantity
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents, has_all_displacements
+from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents
 from artix.kinematics.solve import Kinematics, Motion, generalized_motions, kinematics, motion_rates
 from artix.math.arrays import matmul
 from artix.math.tangents import add, directional_derivative
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -65,8 +65,7 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
        [0.334 0.334]]
     """
     check_state(articulation, state)
-    has_rule = has_all_displacements(articulation.topology)
-    matrix = _mass_matrix_with_jvp(articulation, state) if has_rule else _mass_matrix(articulation, state)
+    matrix = _mass_matrix_with_jvp(articulation, state)
     return matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
 
 
@@ -90,7 +89,7 @@ def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Ar
     return motions, _momenta(articulation.topology, inertias, motions)
 
 
-def _momenta(tree: Tree, inertias: Inertias, motions: Array) -> Array:
+def _momenta(tree: Topology, inertias: Inertias, motions: Array) -> Array:
     """Momenta ``I^c_j S_j`` [6, nv] of the composite bodies for motions S_j [6, nv]."""
     total, below = composite_inertias(tree, inertias)
     base = tree.num_base_dofs
@@ -101,7 +100,7 @@ def _momenta(tree: Tree, inertias: Inertias, motions: Array) -> Array:
     return jnp.concatenate([root, joints], axis=1)
 
 
-def _from_upper_half(tree: Tree, matrix: Array) -> Array:
+def _from_upper_half(tree: Topology, matrix: Array) -> Array:
     """The symmetric matrix with the tree's pattern whose upper half is that of ``matrix``."""
     upper, lower = (jnp.asarray(half, matrix.dtype) for half in tree.mass_matrix_halves)
     return upper * matrix + lower * matrix.T
@@ -141,7 +140,7 @@ def _mass_matrix_jvp(primals, tangents):
     return matrix, jnp.zeros_like(matrix) if change is None else change
 
 
-def momenta_rates(tree: Tree, inertias: Inertias, d_bodies: Motion, motions: Array, d_motions: Array) -> Array:
+def momenta_rates(tree: Topology, inertias: Inertias, d_bodies: Motion, motions: Array, d_motions: Array) -> Array:
     """Rates of the momenta ``I^c_j S_j`` [6, nv] for motions [3, B] of the bodies and rates [6, nv] of the S_j.
 
     The root's own motions do not change.

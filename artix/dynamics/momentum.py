@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.force_derivatives import (
     displacement_rates,
     force_cross,
@@ -16,7 +17,6 @@ from artix.dynamics.force_derivatives import (
 from artix.dynamics.inertia import first_moments, momentum_of_motion, reference_inertias
 from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
 from artix.dynamics.newton_euler import newton_euler
-from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
 from artix.kinematics.displacements import changes_by_velocity, generalized_columns
 from artix.kinematics.solve import Kinematics, kinematics, motion_rates, state_velocities

@@ -21,12 +21,11 @@ import jax.numpy as jnp
 from artix.dynamics.inertia import first_moments, reference_inertias
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, link_centers
-from artix.kinematics.tree import free_root, subtree_sums
+from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.model.padded_topology import PaddedTopology, Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -69,7 +68,7 @@ def newton_euler(
         scale = take(articulation.gravity_scale, tree.body_link)
         scaled = rate._replace(linear=rate.linear - articulation.gravity[:, None] * scale[None])
         force = forces_of_motion(velocity, scaled, inertias)
-        if isinstance(tree, Topology) and tree.has_rigid_links:
+        if tree.has_rigid_links:
             mass = articulation.link_mass * (take(scale, tree.link_body) - articulation.gravity_scale)
             force = force + gravity_wrenches(articulation, *first_moments(articulation, kin, mass))
         rate = rate._replace(linear=rate.linear - articulation.gravity[:, None])
@@ -105,10 +104,8 @@ def body_wrenches(articulation: Articulation, kin: Kinematics, external_force: A
     return link_sums(articulation.topology, link_wrenches(articulation, kin, external_force))
 
 
-def link_sums(tree: Tree, forces: Array) -> Array:
+def link_sums(tree: Topology, forces: Array) -> Array:
     """Sums forces (or other rows) on the links [k, L] over each body: [k, B]."""
-    if isinstance(tree, PaddedTopology):
-        return jnp.where(tree.link_is_live, forces, jnp.zeros_like(forces))
     return masked_sum(forces, tree.link_in_body) if tree.has_rigid_links else forces
 
 
@@ -122,14 +119,14 @@ def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: A
     return jnp.concatenate([force, torque + spatial.cross(center, force)])
 
 
-def generalized_forces(tree: Tree, motions: Motion, forces: Array) -> Array:
+def generalized_forces(tree: Topology, motions: Motion, forces: Array) -> Array:
     """Generalised forces [nv] equivalent to forces on the bodies [6, B]."""
     total, below = subtree_sums(tree, forces)
     return concatenate_root_and_joints(tree, total, spatial.dot(jnp.concatenate(motions), below))
 
 
-def concatenate_root_and_joints(tree: Tree, root: Array, joints: Array) -> Array:
+def concatenate_root_and_joints(tree: Topology, root: Array, joints: Array) -> Array:
     """A generalised force [nv] from its root entries [6, 1] and joint entries [n]."""
     if tree.num_base_dofs == 0:
         return joints
-    return jnp.concatenate([free_root(tree, root)[:, 0], joints])
+    return jnp.concatenate([root[:, 0], joints])

@@ -10,10 +10,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.frames import frame_acceleration, frame_velocity, link_of_frame, locate_frame
 from artix.kinematics.link_frame_motion import link_frame_accelerations, link_frame_velocities
-from artix.kinematics.links import link_frames, live_links
+from artix.kinematics.links import link_frames
 from artix.kinematics.solve import Kinematics, generalized_motions, kinematics
 from artix.math import spatial
 from artix.math.arrays import matmul, take
@@ -78,7 +78,7 @@ def link_body_regressors(articulation: Articulation, state: State, acceleration:
       (9, 6, 10) (9, 6)
     """
     regressors = _link_regressors(articulation, kinematics(articulation, state), state, acceleration)
-    return live_links(articulation.topology, jnp.moveaxis(regressors, -1, 0))
+    return jnp.moveaxis(regressors, -1, 0)
 
 
 @quantity
@@ -157,10 +157,8 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
     wrenches = jnp.moveaxis(jnp.concatenate([force, torque]), -1, 1).reshape(6, -1)
     motions = generalized_motions(articulation, kin)
     powers = matmul(motions.T, wrenches)
-    moves = jnp.asarray(tree.dof_moves_link).astype(powers.dtype)
+    moves = jnp.asarray(tree.dof_moves_link, powers.dtype)
     moves = jnp.concatenate([jnp.ones_like(moves, shape=(tree.num_base_dofs, tree.num_links)), moves])
-    if tree.link_is_live is not None:
-        moves = moves * tree.link_is_live.astype(moves.dtype)[None]
     return (powers.reshape(tree.nv, tree.num_links, 10) * moves[..., None]).reshape(tree.nv, 10 * tree.num_links)
 
 
@@ -259,7 +257,7 @@ def _first_moment_regressor(articulation: Articulation, kin: Kinematics) -> Arra
     frames = link_frames(tree, kin)
     position = kin.reference[:, None] + frames.position
     rows = jnp.concatenate([position[:, None], spatial.rotation_matrix(frames.rotation)], axis=1)
-    return jnp.moveaxis(live_links(tree, jnp.moveaxis(rows, -1, 0)), 0, 1)
+    return jnp.moveaxis(rows, -1, 1)
 
 
 def _link_regressors(articulation: Articulation, kin: Kinematics, state: State, acceleration: Array) -> Array:

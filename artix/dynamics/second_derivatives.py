@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler import quantity
 from artix.dynamics.force_derivatives import (
     Composites,
     Rates,
@@ -34,14 +35,13 @@ from artix.dynamics.force_derivatives import (
 from artix.dynamics.inertia import momentum_of_motion
 from artix.dynamics.mass_matrix import generalized_momenta
 from artix.dynamics.newton_euler import newton_euler
-from artix.evaluation import quantity
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
 from artix.kinematics.solve import Motion, generalized_motions, kinematics, motion_cross
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -255,7 +255,7 @@ def _sum_with_twice(a: Motion, b: Motion) -> Motion:
     return Motion(a.linear + 2 * b.linear, a.angular + 2 * b.angular)
 
 
-def _masks(tree: Tree, dtype) -> _Masks:
+def _masks(tree: Topology, dtype) -> _Masks:
     relations = displacements(tree)
     count, base = NUM_ROOT + tree.num_dofs, tree.num_base_dofs
     carried, above = (jnp.asarray(mask)[:, :count] for mask in (relations.carries_dof, relations.dof_is_above))

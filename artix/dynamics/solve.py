@@ -5,15 +5,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.factorization import Factors, MassProduct, factorize_product, inverse_of_product, solve
 from artix.dynamics.inertia import reference_inertias
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
-from artix.evaluation import quantity
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.model.padded_topology import Tree
 
 Array = jax.Array
 
@@ -116,8 +115,7 @@ def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: b
 def inverse_matrix(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> Array:
     """The inverse of the mass matrix, from solved kinematics."""
     product = mass_product(articulation, kin, armature=armature)
-    inverse = inverse_of_product(articulation.topology, inertia_matrix(articulation, kin), product)
-    return _live(articulation, inverse)
+    return inverse_of_product(articulation.topology, inertia_matrix(articulation, kin), product)
 
 
 def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True, many: bool = False) -> Factors:
@@ -133,35 +131,14 @@ def linear_solve(
     # Only derivatives use the matrix itself; elsewhere it is dead code.
     matrix = inertia_matrix(articulation, kin)
     matrix = matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
-    solution = jax.lax.custom_linear_solve(
+    return jax.lax.custom_linear_solve(
         lambda x: matmul(matrix, x), right, solve=lambda _, b: solve(factors, b), symmetric=True
     )
-    return _live(articulation, solution)
 
 
 def mass_product(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> MassProduct:
     """The mass matrix as the product of its factors."""
-    tree = articulation.topology
     motions, momenta = generalized_momenta(articulation, kin)
     added = generalized_armature(articulation)
     added = added if armature else jnp.zeros_like(added)
-    if tree.dof_is_live is not None:
-        # Entries that a member lacks move nothing; a one on the diagonal makes them solvable.
-        added = jnp.where(_live_entries(tree), added, jnp.ones_like(added))
     return MassProduct(motions, momenta, reference_inertias(articulation, kin), added)
-
-
-def _live(articulation: Articulation, solution: Array) -> Array:
-    """A vector, or the rows and columns of a matrix, with zeros for padded entries."""
-    tree = articulation.topology
-    if tree.dof_is_live is None:
-        return solution
-    live = _live_entries(tree)
-    live = live if solution.ndim == 1 else live[:, None] & live
-    return jnp.where(live, solution, jnp.zeros_like(solution))
-
-
-def _live_entries(tree: Tree) -> Array:
-    """Which entries of the generalised velocity a member of a padded fleet has, [nv]."""
-    root = jnp.broadcast_to(jnp.asarray(tree.base_is_free), (tree.num_base_dofs,))
-    return jnp.concatenate([root, jnp.asarray(tree.dof_is_live)])

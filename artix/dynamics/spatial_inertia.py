@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.inertia import link_reference_inertias, spatial_inertias, subtree_inertias
-from artix.evaluation import quantity
 from artix.kinematics.axes import Axes, check_axes, inertias_in_axes
 from artix.kinematics.bodies import Inertias, Placement
 from artix.kinematics.frames import link_of_frame, locate_frame
-from artix.kinematics.links import link_frames, live_links
+from artix.kinematics.links import link_frames
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math.arrays import masked_sum
 from artix.model.articulation import Articulation, State
@@ -164,4 +164,4 @@ def _matrices(articulation: Articulation, kin: Kinematics, inertias: Inertias, a
     tree = articulation.topology
     frames: Placement = link_frames(tree, kin)
     matrices = spatial_inertias(inertias_in_axes(kin, frames, inertias, axes))
-    return live_links(tree, jnp.moveaxis(matrices, -1, 0))
+    return jnp.moveaxis(matrices, -1, 0)

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.frames import link_of_frame
-from artix.kinematics.links import live_links
 from artix.kinematics.solve import (
     body_accelerations,
     dof_motions,
@@ -70,10 +69,9 @@ def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
       >>> print(artix.dynamics.subtree_centers_of_mass(pendulum, artix.neutral_state(pendulum))[:, 2])  # heights [m]
       [-1.  -1.  -1.5]
     """
-    tree = articulation.topology
     kin = kinematics(articulation, state)
     centers = kin.reference[:, None] + _mean(articulation, link_centers(articulation, kin))
-    return live_links(tree, centers.T)
+    return centers.T
 
 
 @quantity
@@ -102,7 +100,7 @@ def subtree_center_of_mass_velocities(articulation: Articulation, state: State) 
     """
     root = root_motion(articulation.topology, state.root_velocity).linear
     centers = _center_motions(articulation, state, None)
-    return live_links(articulation.topology, (root + _mean(articulation, centers.velocity)).T)
+    return (root + _mean(articulation, centers.velocity)).T
 
 
 @quantity
@@ -129,7 +127,7 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
       [1.  1.5]
     """
     centers = _center_motions(articulation, state, acceleration)
-    return live_links(articulation.topology, _mean(articulation, centers.acceleration).T)
+    return _mean(articulation, centers.acceleration).T
 
 
 @quantity
@@ -169,7 +167,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
     weight = jnp.where(jnp.sum(weight) > 0, weight, jnp.zeros_like(weight).at[top].set(1))
     weight = weight / jnp.sum(weight)
     # The fraction of the subtree's mass that each DOF moves, and the first moment of that fraction.
-    moved = jnp.asarray(tree.dof_moves_link).astype(weight.dtype)
+    moved = jnp.asarray(tree.dof_moves_link, weight.dtype)
     moved = jnp.concatenate([jnp.ones_like(moved, shape=(tree.num_base_dofs, tree.num_links)), moved]) * weight[None]
     moment = matmul(link_centers(articulation, kin), moved.T)
     return jnp.sum(moved, axis=1)[None] * motions[:3] + spatial.cross(motions[3:], moment)

@@ -10,7 +10,6 @@ from artix.math import struct
 from artix.math.arrays import matmul
 from artix.math.compiled import compiled
 from artix.model.articulation import Articulation, State
-from artix.model.checks import static_topology
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -71,7 +70,6 @@ def mimic_map(articulation: Articulation) -> MimicMap:
 
     Raises:
       ValueError: joints follow each other in a circle, or one of them has several DOFs, as spherical joints do.
-      TypeError: the articulation is padded.
 
     Identity: ``inverse_dynamics`` of an expanded state, for the acceleration ``G a``, times ``G^T`` is
     ``G^T M G a + G^T bias_force``.
@@ -84,9 +82,7 @@ def mimic_map(articulation: Articulation) -> MimicMap:
       [[1. ]
        [0.5]] (0,)
     """
-    topology = static_topology(
-        articulation, "mimic_map needs a static topology; pass the articulation before it is padded to a fleet"
-    )
+    topology = articulation.topology
     return MimicMap(*_map(articulation), _independent(topology))
 
 
@@ -94,7 +90,6 @@ def mimic_map(articulation: Articulation) -> MimicMap:
 def _map(articulation: Articulation) -> tuple[Array, Array]:
     """G and the constant part of the positions. Raises as :func:`mimic_map`."""
     topology, mimic, dtype = articulation.topology, articulation.mimic, articulation.dtype
-    assert isinstance(topology, Topology)
     n, base, above = topology.num_dofs, topology.num_base_dofs, dict(topology.mimic_dofs)
     followers, references = (np.array([pair[side] for pair in topology.mimic_dofs], int) for side in (0, 1))
     follow = jnp.zeros((n, n), dtype).at[followers, references].set(-mimic.gear_ratio)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Sequence
 
+import jax
 import numpy as np
 
+from artix.editing.to_builder import geometry_at
 from artix.model.articulation import Articulation
-from artix.model.checks import static_topology
+from artix.model.geometry import Geometry
 from artix.model.geometry_pairs import candidate_pairs, checked_pairs
-
-_PADDED = "the shapes of a padded articulation have no names; choose those of the articulation it was made of"
+from artix.model.topology import Topology
 
 
 def select_geometry(
@@ -28,12 +29,13 @@ def select_geometry(
       sensors: names of the shapes that only measure their distance.
 
     Returns:
-      The articulation with these shapes, in the previous order, and the previous pairs among them.
+      The articulation with these shapes, in the previous order, and the previous pairs among them. A viewer still draws
+      all the shapes that it had.
 
     Raises:
       KeyError: there is no shape with one of the names; the message lists the shapes.
       ValueError: a name is in both collections.
-      TypeError: the articulation is padded, or a single string is passed for names.
+      TypeError: a single string is passed for names.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -41,7 +43,7 @@ def select_geometry(
       >>> print([(shape.name, shape.sensor) for shape in front.topology.geometries])
       [('front_left_foot', False), ('front_right_foot', False), ('rear_left_foot', True)]
     """
-    topology = static_topology(articulation, _PADDED)
+    topology = articulation.topology
     for names in (touching, sensors):
         if isinstance(names, str):
             raise TypeError(f"names of shapes must be a sequence; found the one string {names!r}")
@@ -54,8 +56,19 @@ def select_geometry(
     selected = tuple(dataclasses.replace(shape, sensor=shape.name in sensors) for shape in structures)
     names = {shape.name for shape in selected}
     pairs = tuple((a, b) for a, b in topology.geometry_pairs if a in names and b in names)
-    kept_topology = dataclasses.replace(topology, geometries=selected, geometry_pairs=pairs)
+    drawn = topology.drawn_shapes or _shapes(articulation, topology)
+    kept_topology = dataclasses.replace(topology, geometries=selected, geometry_pairs=pairs, drawn_shapes=drawn)
     return articulation.replace(topology=kept_topology, geometry=arrays)
+
+
+def _shapes(articulation: Articulation, topology: Topology) -> tuple[tuple[str, Geometry], ...]:
+    """All shapes with the names of their links, of the first robot of a batch; none if their numbers are traced."""
+    arrays = articulation.geometry
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arrays)):
+        return ()
+    arrays = jax.tree.map(lambda leaf: np.asarray(leaf)[(0,) * (articulation.link_mass.ndim - 1)], arrays)
+    shapes = [geometry_at(topology.geometries, arrays, k) for k in range(len(topology.geometries))]
+    return tuple((topology.link_names[one.link], shape) for one, shape in zip(topology.geometries, shapes, strict=True))
 
 
 def select_geometry_pairs(articulation: Articulation, pairs: Sequence[tuple[str, str]]) -> Articulation:
@@ -74,7 +87,6 @@ def select_geometry_pairs(articulation: Articulation, pairs: Sequence[tuple[str,
 
     Raises:
       ValueError: a name is unknown, two shapes cannot collide, or a pair is given twice.
-      TypeError: the articulation is padded.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -82,7 +94,7 @@ def select_geometry_pairs(articulation: Articulation, pairs: Sequence[tuple[str,
       >>> print(robot.topology.geometry_pairs)
       (('front_left_foot', 'front_right_foot'),)
     """
-    topology = static_topology(articulation, _PADDED)
+    topology = articulation.topology
     return articulation.replace(topology=dataclasses.replace(topology, geometry_pairs=checked_pairs(topology, pairs)))
 
 
@@ -99,9 +111,6 @@ def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str]
     Returns:
       Pairs of names of shapes.
 
-    Raises:
-      TypeError: the articulation is padded.
-
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> every = artix.editing.possible_geometry_pairs(robot)
@@ -111,4 +120,4 @@ def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str]
       >>> print(artix.select_geometry_pairs(robot, front).topology.geometry_pairs)
       (('front_left_foot', 'front_right_foot'),)
     """
-    return candidate_pairs(static_topology(articulation, _PADDED))
+    return candidate_pairs(articulation.topology)

@@ -20,7 +20,7 @@ from artix.math.arrays import concatenate, entries, masked_sum, with_entries
 from artix.math.compiled import compiled
 from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
 from artix.model.builder import ArticulationBuilder
-from artix.model.checks import check_state, static_topology
+from artix.model.checks import check_state
 from artix.model.geometry_pairs import moving_pairs
 from artix.model.joints import Joint, JointType
 from artix.model.topology import Topology
@@ -50,7 +50,7 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
       KeyError: there is no joint with one of the names.
       ValueError: a mimic joint or fixed tendon couples a locked joint to one that is not, or an array has the wrong
         shape.
-      TypeError: the articulation is padded, or an array has another dtype.
+      TypeError: an array has another dtype.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -59,7 +59,7 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
       >>> print(planar.topology.dof_names)
       ('shoulder_pitch', 'elbow', 'wrist_pitch', 'wrist_roll')
     """
-    topology = _static(articulation)
+    topology = articulation.topology
     check_state(articulation, state)
     if isinstance(joints, str):
         raise TypeError(f"joints must be a sequence of names; found the one string {joints!r}")
@@ -107,7 +107,7 @@ def attach_articulation(
       KeyError: the parent has no link with this name.
       ValueError: two parts would share a name, one of the joint's numbers is out of range, or a loop joint ties the
         child to the world.
-      TypeError: an articulation is padded, their dtypes differ, or the joint is a composite one.
+      TypeError: their dtypes differ, or the joint is a composite one.
 
     Examples:
       >>> arm, pendulum = artix.robots.load("arm7"), artix.robots.load("double_pendulum")
@@ -115,7 +115,7 @@ def attach_articulation(
       >>> print(both.topology.num_dofs, both.topology.dof_names[-2:])
       9 ('load_shoulder', 'load_elbow')
     """
-    above, below = _static(parent), _prefixed(_static(child), prefix)
+    above, below = parent.topology, _prefixed(child.topology, prefix)
     if parent.dtype != child.dtype:
         raise TypeError(
             f"parent and child must have one dtype; found {parent.dtype} and {child.dtype}; convert with astype(...)"
@@ -123,7 +123,7 @@ def attach_articulation(
     if not isinstance(joint, Joint | None):
         raise TypeError(f"joint must be one Joint, found {joint!r}; begin the child with the links of a composite one")
     bridge = _bridge(Joint.fixed() if joint is None else joint, below.link_names[0], parent.dtype)
-    topology, order, dof_order = _breadth_first(_concatenate(above, _static(bridge), below, above.link_index(link)))
+    topology, order, dof_order = _breadth_first(_concatenate(above, bridge.topology, below, above.link_index(link)))
     child = child.replace(
         joint_parent_pose=with_entries(child.joint_parent_pose, 0, entries(bridge.joint_parent_pose, 1)),
         joint_child_pose=with_entries(child.joint_child_pose, 0, entries(bridge.joint_child_pose, 1)),
@@ -135,12 +135,6 @@ def attach_articulation(
     arrays["geometry"] = arrays["geometry"].select(topology.geometries, shapes)
     topology = dataclasses.replace(topology, geometries=tuple(topology.geometries[k] for k in shapes))
     return parent.replace(topology=topology, **arrays)
-
-
-def _static(articulation: Articulation) -> Topology:
-    return static_topology(
-        articulation, "a padded articulation cannot be changed; change the articulation that was padded"
-    )
 
 
 def _take(group: Any, index: np.ndarray) -> Any:
@@ -161,14 +155,14 @@ def _locked_poses(articulation: Articulation, locked: np.ndarray, q: Array) -> A
 
 def _joint_placements(articulation: Articulation, q: Array) -> Placement:
     """The displacement J(q) of every joint (L items)."""
-    topology = _static(articulation)
+    topology = articulation.topology
     dofs = np.arange(topology.num_dofs)
 
     def by_axis(values: Array) -> Array:
         rows = jnp.zeros((3, topology.num_dofs), q.dtype).at[topology.dof_axis % 3, dofs].set(values)
         return masked_sum(rows, topology.dof_link[:, None] == np.arange(topology.num_links)[None])
 
-    linear = jnp.asarray(topology.dof_is_linear)
+    linear = topology.dof_is_linear
     slide = jnp.where(linear, q, screw_pitches(articulation) * q)
     turn = jnp.where(linear, jnp.zeros_like(q), q)
     return Placement(spatial.quaternion_exp(by_axis(turn)), by_axis(slide))

@@ -10,7 +10,6 @@ import numpy as np
 
 from artix.model.articulation import Articulation
 from artix.model.builder import ArticulationBuilder
-from artix.model.checks import static_topology
 from artix.model.couplings import LoopJoint, LoopJoints, LoopJointType
 from artix.model.geometry import SIZE_NUMBERS, Geometries, Geometry, GeometryStructure, GeometryType
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
@@ -34,7 +33,6 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
       The builder; its link numbers, as ``add_link`` returns them, are ``topology.creation_index``.
 
     Raises:
-      TypeError: the articulation is padded.
       ValueError: it is a batch, or a builder would refuse one of its numbers.
 
     Identity: ``builder_from_articulation(a).build(a.dtype)`` equals ``a``.
@@ -46,9 +44,7 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
       >>> print(arm.topology.frame_names, artix.frame_pose(arm, artix.neutral_state(arm), "camera").shape)
       ('camera',) (7,)
     """
-    topology = static_topology(
-        articulation, "a padded articulation has no names to build from; take the articulation that was padded"
-    )
+    topology = articulation.topology
     if articulation.link_mass.ndim != 1:
         raise ValueError("a batch of articulations is not one robot; take one of them")
     arrays = jax.tree.map(lambda leaf: np.asarray(leaf, float), articulation)
@@ -70,7 +66,7 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
         builder.add_frame(name, topology.creation_index[link], pose)
     _add_couplings(builder, topology, arrays)
     for k, shape in enumerate(topology.geometries):
-        geometry = _geometry(topology.geometries, arrays.geometry, k)
+        geometry = geometry_at(topology.geometries, arrays.geometry, k)
         builder.add_geometry(topology.creation_index[shape.link], geometry, shape.name)
     for pair in topology.geometry_pairs:
         builder.add_geometry_pair(*pair)
@@ -184,13 +180,8 @@ def _loop_joint(topology: Topology, arrays: LoopJoints, number: int) -> LoopJoin
     )
 
 
-def described_shape(articulation: Articulation, number: int) -> Geometry:
-    """The description of one of an articulation's shapes, as :meth:`ArticulationBuilder.add_geometry` takes it."""
-    topology = static_topology(articulation, "the shapes of a padded articulation have no descriptions")
-    return _geometry(topology.geometries, jax.tree.map(lambda x: np.asarray(x, float), articulation.geometry), number)
-
-
-def _geometry(structures: tuple[GeometryStructure, ...], arrays: Geometries, number: int) -> Geometry:
+def geometry_at(structures: tuple[GeometryStructure, ...], arrays: Geometries, number: int) -> Geometry:
+    """The description of one shape, from its structure and the arrays of all."""
     shape = structures[number]
     first = sum(other.num_points for other in structures[:number])
     return Geometry(

@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
-from artix.editing.to_builder import described_shape
 from artix.envs import observations, starts, terminations
-from artix.envs.legs import Leg, find_feet, find_legs, shape_points, standing_pose
+from artix.envs.legs import Leg, described_shape, find_feet, find_legs, shape_points, standing_pose
 from artix.io.common.poses import rotation_matrix
 from artix.math.arrays import device_array
 from artix.model.checks import as_number

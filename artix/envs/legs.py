@@ -13,7 +13,7 @@ import numpy as np
 
 import artix
 from artix import optimal_control
-from artix.editing.to_builder import described_shape
+from artix.editing.to_builder import geometry_at
 from artix.io.common.poses import compose, inverse, rotation_matrix
 from artix.model.geometry import CANDIDATE_PATTERNS
 
@@ -182,6 +182,13 @@ def _sole(points: np.ndarray, pose: np.ndarray, radius: float) -> artix.Geometry
         (left, back), (right, front) = sole[:, :2].min(axis=0), sole[:, :2].max(axis=0)
         sole = np.array([(x, y, low) for x in (left, right) for y in (back, front)])
     return artix.Geometry.hull(sole @ turn, radius=radius)
+
+
+def described_shape(articulation: artix.Articulation, number: int) -> artix.Geometry:
+    """The description of one of a robot's shapes, by its number."""
+    topology: Any = articulation.topology
+    arrays = jax.tree.map(lambda leaf: np.asarray(leaf, float), articulation.geometry)
+    return geometry_at(topology.geometries, arrays, number)
 
 
 def shape_points(shape: artix.Geometry) -> tuple[np.ndarray, float]:

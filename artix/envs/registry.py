@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +48,10 @@ def full_name(name: str) -> str:
     for task in NAMES:
         if task == name or task.startswith(f"{name}_"):
             return task
-    raise ValueError(f"no task called {name!r}; choose from: {', '.join(NAMES)}")
+    beginnings = {task.partition("_")[0]: task for task in reversed(NAMES)}
+    close = difflib.get_close_matches(name, [*NAMES, *beginnings], n=1)
+    suggestion = f"; did you mean {close[0]!r}?" if close else ""
+    raise ValueError(f"no task called {name!r}{suggestion}; choose from: {', '.join(NAMES)}")
 
 
 def make(name: str, **options: Any) -> Environment:

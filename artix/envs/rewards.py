@@ -15,12 +15,15 @@ import jax
 import jax.numpy as jnp
 
 from artix.math.arrays import square_root
+from artix.model.articulation import Articulation
 from artix.model.checks import as_number
 
 Array = jax.Array
 
 #: A command whose norm is below this means: stand still.
 STANDING = 0.01
+#: Joints should stay within this fraction of their range, about its middle.
+SOFT_LIMIT = 0.95
 
 
 def tracking_lin_vel(command: Array, linear_velocity: Array, tracking_sigma: float) -> Array:
@@ -174,6 +177,32 @@ TERMS: dict[str, Callable[..., Array]] = {
         single_stance,
     )
 }
+
+
+def soft_limits(articulation: Articulation) -> tuple[Array, Array]:
+    """The limits within which joints should stay: the middle 95 % of their ranges, as in MuJoCo Playground.
+
+    Args:
+      articulation: the articulation.
+
+    Returns:
+      The lower and upper soft limits [rad or m], shape [n] each. A joint without a range, which has one limit or none,
+      keeps its limits as they are.
+
+    Examples:
+      >>> from artix.envs import rewards
+      >>> robot = artix.robots.load("quadruped")
+      >>> lower, upper = rewards.soft_limits(robot)
+      >>> print(robot.joint_lower_limit[8], robot.joint_upper_limit[8])  # a knee
+      -2.7 0.0
+      >>> print(lower[8], upper[8])
+      -2.6325 -0.0675
+    """
+    lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
+    has_range = jnp.isfinite(lower) & jnp.isfinite(upper)
+    margin = jnp.where(has_range, 0.5 * (1 - SOFT_LIMIT) * jnp.where(has_range, upper - lower, 0), 0)
+    return lower + margin, upper - margin
+
 
 Weights = Mapping[str, float | tuple[float, Callable[..., Array]]]
 """The weight of each reward term, by name; a term of your own is ``(weight, function)``."""

@@ -154,7 +154,6 @@ def main() -> None:
 def movable_links(robot: artix.Articulation) -> tuple[str, ...]:
     """Names of the links that have mass and that a joint moves."""
     topology = robot.topology
-    assert isinstance(topology, artix.Topology)
     moved = [bool(column.any()) for column in topology.dof_moves_link.T]
     return tuple(name for k, name in enumerate(topology.link_names) if moved[k] and float(robot.link_mass[k]) > 0)
 

@@ -45,7 +45,7 @@ def chosen_axes(
                 raise ValueError(
                     f"{_name_of(structure, number)}: its shape {leaves[number].shape} may mean several things in this "
                     "fleet, and the function accepts more than one of them; let it refuse the shapes that it does not "
-                    "mean with a ValueError, or make the fleet with layout='padded'"
+                    "mean with a ValueError"
                 )
     return [[tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes] for number in range(len(kinds))]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -15,6 +16,7 @@ from jax.sharding import AxisType, NamedSharding, Sharding
 
 from artix.fleet.kinds import have_tracers, members_of
 from artix.model.articulation import Articulation, State
+from artix.model.states import Ranges, ranges_of, sample_state
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -25,17 +27,12 @@ def member_topology(articulation: Any, number: int) -> Topology:
 
     Raises:
       TypeError: it is no articulation.
-      ValueError: it is padded or batched, or its arrays lie on devices of other processes.
+      ValueError: it is batched, or its arrays lie on devices of other processes.
     """
     if not isinstance(articulation, Articulation):
         raise TypeError(
             f"member {number}: expected an Articulation, found {type(articulation).__name__}; a fleet takes a sequence "
             "of articulations, such as artix.Fleet([arm, quadruped])"
-        )
-    if not isinstance(articulation.topology, Topology):
-        raise ValueError(
-            f"member {number}: members of a fleet must be single articulations with a static topology; "
-            "fleet.member(k) returns one"
         )
     name = articulation.topology.name
     if articulation.link_mass.ndim != 1:
@@ -61,7 +58,7 @@ def common_dtype(members: list[Articulation]) -> Any:
     """
     names: dict[str, str] = {}
     for member in members:
-        names.setdefault(str(member.dtype), member.topology.name)  # type: ignore[union-attr]
+        names.setdefault(str(member.dtype), member.topology.name)
     if len(names) > 1:
         found = ", ".join(f"{dtype} ({name!r})" for dtype, name in sorted(names.items()))
         raise ValueError(
@@ -101,12 +98,12 @@ def with_members(values: Array, sharding: Sharding | None) -> Array:
     return jax.device_put(values, sharding) if explicit else values
 
 
-def on_mesh_of(articulation: Any) -> AbstractContextManager[Any]:
+def on_mesh_of(values: Any) -> AbstractContextManager[Any]:
     """A context within a trace, where the members' mesh is set if its axes are explicit.
 
     Without it, JAX 0.12 may reuse what it traced before, such as ``jnp.where``, for arrays that lie on no mesh.
     """
-    mesh = jax.typeof(jax.tree.leaves(articulation)[0]).sharding.mesh
+    mesh = jax.typeof(jax.tree.leaves(values)[0]).sharding.mesh
     return contextlib.nullcontext() if mesh.empty else jax.sharding.use_abstract_mesh(mesh)
 
 
@@ -151,6 +148,32 @@ def joined_states(topologies: Sequence[Topology], states: Sequence[State], width
             )
         )
     return jax.tree.map(functools.partial(members_of, np.arange(len(states))), *padded)
+
+
+def joined_ranges(members: Sequence[Articulation], index: np.ndarray, width: int) -> Ranges:
+    """The ranges of the random states of a fleet, those of DOFs that a member lacks empty.
+
+    Args:
+      members: the different articulations.
+      index: for each member of the fleet, which of the articulations it is, [N].
+      width: the largest number of joint DOFs.
+    """
+    different = []
+    for member in members:
+        ranges, extra = ranges_of(member), (0, width - member.topology.num_dofs)
+        xp: Any = jnp if have_tracers(ranges) else np
+        lower, upper, spread = (xp.pad(x, extra) for x in ranges[:3])
+        different.append(Ranges(lower, upper, spread, ranges.root_is_free))
+    return jax.tree.map(functools.partial(members_of, index), *different)
+
+
+@jax.jit
+def random_states(ranges: Ranges, keys: Array, scale: Array) -> State:
+    """A random state of each member, leading axis N."""
+    with on_mesh_of(ranges):
+        state = jax.vmap(sample_state, in_axes=(0, 0, None))(ranges, keys, scale)
+        # The ranges of DOFs that a member lacks have no width.
+        return state.replace(joint_velocity=jnp.where(ranges.width > 0, state.joint_velocity, 0))
 
 
 def widths_of_state(dofs: int) -> dict[str, int]:
@@ -221,3 +244,30 @@ def _batch_of(name: str, leaf: Any, members: int, dtype: Any, sharding: Sharding
             "share need that axis, too (jnp.broadcast_to)"
         )
     return leaf
+
+
+#: What took the place of attributes that fleets had while their trees could be data.
+REMOVED = {
+    "padding": "use fleet.num_links, fleet.num_dofs and fleet.nv, the sizes of its arrays",
+    "layout": "every fleet is evaluated kind by kind",
+}
+
+
+def check_removed(layout: str | None, padding: object) -> None:
+    """Warns of, or refuses, arguments of fleets whose trees were data."""
+    if layout == "kinds":
+        warnings.warn(
+            "layout='kinds' is deprecated: leave it out, every fleet is evaluated kind by kind",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+    elif layout is not None:
+        raise ValueError(
+            f"layout={layout!r} is not supported: trees are no longer data; leave layout out, and every kind of "
+            "members is evaluated by its own program, however many there are"
+        )
+    if padding is not None:
+        raise TypeError(
+            "padding is no longer an argument: leave it out, the fleet's arrays have the sizes of its largest members; "
+            "fleet.replace_member compiles new kinds alone"
+        )

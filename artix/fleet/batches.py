@@ -9,14 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation.blocks import block_size, in_blocks
+from artix.compiler.blocks import block_size, in_blocks
 
 
 def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
     """``jax.vmap`` over the leading axes of all arguments, which a CPU evaluates in blocks of up to 512 items.
 
-    Use it for functions that are not entirely kernels (see :func:`artix.explain`), such as the step of a padded fleet:
-    the intermediates of a whole batch would not fit the caches. On other devices, and for batches that no number from
+    Use it for functions that are not entirely kernels (see :func:`artix.explain`): the intermediates of a whole batch
+    would not fit the caches. On other devices, and for batches that no number from
     128 to 512 divides, it is ``jax.vmap``. It works under ``jax.jit`` and differentiation.
 
     Args:
@@ -27,8 +27,7 @@ def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
       leading axes have the same length.
 
     Examples:
-      >>> pole, pendulum = artix.robots.load("cart_pole"), artix.robots.load("double_pendulum")
-      >>> fleet = artix.Fleet([pole, pendulum], layout="padded")
+      >>> fleet = artix.Fleet([artix.robots.load("cart_pole")] * 2)
       >>> poses = artix.fleet.vmap_in_blocks(artix.link_poses)(fleet.articulation, fleet.neutral_state())
       >>> print(poses.shape)
       (2, 3, 7)

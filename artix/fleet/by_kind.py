@@ -8,7 +8,7 @@ results are padded and put into the fleet's order.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,15 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
-from artix.evaluation.compilation import RowProgram
-from artix.evaluation.quantity import Call, call_of
-from artix.evaluation.row_operation import RowPrograms, evaluate_rows
+from artix.compiler.compilation import RowProgram
+from artix.compiler.quantity import Call, call_of, is_array
+from artix.compiler.row_operation import RowPrograms, evaluate_rows
 from artix.fleet.argument_axes import AxesOfKinds, chosen_axes, types_of_member
 from artix.fleet.arguments import num_parts
-from artix.fleet.kinds import Kind, each_part_alike, parameters_of, place_parameters
+from artix.fleet.kinds import Kind, each_part_alike, have_tracers, parameters_of, place_parameters
 from artix.fleet.known_zeros import OfMember, with_known_zeros
-from artix.fleet.padded_axes import Axis, Meanings, axes_of_one_result, meanings_of
-from artix.model.padding import Padding
+from artix.fleet.padded_axes import Axis, Maxima, Meanings, axes_of_one_result, meanings_of
 
 Array = jax.Array
 Function: TypeAlias = Callable[..., Any]
@@ -33,7 +32,7 @@ Function: TypeAlias = Callable[..., Any]
 
 def compiled_by_kind(
     kinds: Sequence[Kind],
-    padding: Padding | None,
+    maxima: Maxima,
     sharding: Sharding | None,
     function: Function,
     options: Mapping[str, Any],
@@ -43,7 +42,7 @@ def compiled_by_kind(
 
     Args:
       kinds: the kinds of the fleet.
-      padding: the fleet's padding; ``None`` if there is one kind and nothing is padded.
+      maxima: the sizes of the fleet's arrays.
       sharding: how the members are divided; each part has the same kinds in the same places.
       function: ``function(articulation, state, *arguments, **options)`` of one member.
       options: its static arguments.
@@ -54,27 +53,42 @@ def compiled_by_kind(
       The function. It raises what ``function`` raises for one of the kinds, and ``ValueError`` if results are joined
       and the shape of one does not tell what its axes mean.
     """
+    function, options = _without_partial(function, options)
     parameters = parameters_of(kinds)
     if sharding is not None:
         parameters = place_parameters(kinds, parameters, sharding)
-    if padding is None:
+    if len(kinds) == 1:
         of_all = _function_of_one_kind(kinds[0], function, options)
         return partial(jax.jit(of_all if joined else lambda *arguments: (of_all(*arguments),)), parameters)
     parts = 1 if sharding is None else num_parts(sharding, sum(len(kind.members) for kind in kinds))
     if parts == 1:
-        return partial(jax.jit(_function_by_kind(kinds, padding, function, options, joined)), parameters)
+        return partial(jax.jit(_function_by_kind(kinds, maxima, function, options, joined)), parameters)
     local = each_part_alike(kinds, parts)
-    assert isinstance(sharding, NamedSharding)  # ``Fleet.shard`` makes other fleets padded
+    assert isinstance(sharding, NamedSharding)  # ``Fleet.shard`` refuses all else.
     assert local is not None
     members = PartitionSpec(sharding.spec[0])
     specs = [[members if flag else PartitionSpec() for flag in kind.differs_of_operands] for kind in kinds]
-    by_kind = _function_by_kind(local, padding, function, options, joined)
+    by_kind = _function_by_kind(local, maxima, function, options, joined)
 
     def on_devices(*arguments: Any) -> Any:
         in_specs = (specs, *(members for _ in arguments[1:]))
         return jax.shard_map(by_kind, mesh=sharding.mesh, in_specs=in_specs, out_specs=members)(*arguments)
 
     return partial(jax.jit(on_devices), parameters)
+
+
+def _without_partial(function: Function, options: Mapping[str, Any]) -> tuple[Function, Mapping[str, Any]]:
+    """The function of a ``functools.partial`` with its keyword arguments, such as a ground, as further options.
+
+    Other processes find kernels of artix's own functions on disk, and those that take arrays by keyword, too.
+    """
+    while isinstance(function, partial) and not function.args:
+        bound = function
+        leaves = jax.tree.leaves(bound.keywords)
+        if have_tracers(leaves) or not all(is_array(leaf) or isinstance(leaf, Hashable) for leaf in leaves):
+            break
+        function, options = bound.func, {**bound.keywords, **options}
+    return function, options
 
 
 def _function_of_one_kind(kind: Kind, function: Function, options: Mapping[str, Any]) -> Function:
@@ -88,10 +102,10 @@ def _function_of_one_kind(kind: Kind, function: Function, options: Mapping[str, 
 
 
 def _function_by_kind(
-    kinds: Sequence[Kind], padding: Padding, function: Function, options: Mapping[str, Any], joined: bool
+    kinds: Sequence[Kind], maxima: Maxima, function: Function, options: Mapping[str, Any], joined: bool
 ) -> Function:
     """The function of ``parameters_of(kinds)`` and batches of arguments [N, ...], padded like the fleet."""
-    meanings = [meanings_of(kind.articulation.topology, padding) for kind in kinds]  # type: ignore[arg-type]
+    meanings = [meanings_of(kind.articulation.topology, maxima) for kind in kinds]
     functions = [with_known_zeros(kind, function, options) for kind in kinds]
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
@@ -105,10 +119,10 @@ def _function_by_kind(
             ]
         except (TypeError, ValueError):  # It needs its arguments' values, or refuses them and will do so again.
             return gathered(parameters, *arguments)
-        if not all(call.program.has_kernel for call, _ in calls):
+        if not all(call.program.has_kernel for call, *_ in calls):
             return gathered(parameters, *arguments)
         if joined:
-            _common([call.structure for call, _ in calls])
+            _common([call.structure for call, *_ in calls])
         programs, large = _row_programs(kinds, calls, axes_of_kinds, meanings if joined else None)
         operands, all_structure = jax.tree.flatten((parameters, arguments))
 
@@ -117,7 +131,7 @@ def _function_by_kind(
             return jax.tree.leaves(gathered(parameters, *arguments))
 
         results = iter(evaluate_rows(RowPrograms(programs, otherwise, joined), [*operands, *large]))
-        structures = [call.structure for call, _ in calls]
+        structures = [call.structure for call, *_ in calls]
         if joined:
             return jax.tree.unflatten(structures[0], results)
         return tuple(jax.tree.unflatten(each, itertools.islice(results, each.num_leaves)) for each in structures)
@@ -182,8 +196,11 @@ def _batched(kind: Kind, function: Function, operands: Sequence[Array]) -> Funct
 
 def _call_of_member(
     kind: Kind, of_member: OfMember, leaves: list[Array], structure: Any, axes: Sequence[tuple[Axis, ...]]
-) -> tuple[Call, list[Any]]:
-    """What evaluates one member, and its arguments or their types: known ones, the articulation's, then all others."""
+) -> tuple[Call, int, list[Any]]:
+    """What evaluates one member, the number of its first arguments, and its arguments or their types.
+
+    These are its first ones, which are known, the articulation's, those of all members, and arrays among the options.
+    """
     own, structure_of_own = jax.tree.flatten(kind.articulation)
     own = [
         jax.ShapeDtypeStruct(leaf.shape[1:] if differs else leaf.shape, leaf.dtype) if is_operand else leaf
@@ -194,12 +211,12 @@ def _call_of_member(
     call = call_of(of_member.function, *of_member.known, *arguments, **of_member.options)
     assert call is not None  # the state has arrays
     known = [x for x in jax.tree.leaves(of_member.known) if not callable(x)]
-    return call, [*known, *own, *types]
+    return call, len(known), [*known, *own, *types, *filter(is_array, jax.tree.leaves(dict(of_member.options)))]
 
 
 def _row_programs(
     kinds: Sequence[Kind],
-    calls: Sequence[tuple[Call, list[Any]]],
+    calls: Sequence[tuple[Call, int, list[Any]]],
     axes_of_kinds: AxesOfKinds,
     meanings: Sequence[Meanings] | None,
 ) -> tuple[list[RowProgram], list[Array]]:
@@ -208,7 +225,7 @@ def _row_programs(
     Results are padded if there are ``meanings`` of their axes. Operands are the parameters of all kinds, the fleet's
     arguments, and these large arrays.
     """
-    types_of_results = [call.program.result_types for call, _ in calls]
+    types_of_results = [call.program.result_types for call, *_ in calls]
     if meanings is None:
         axes_of_results = [[_whole(kind.shape) for kind in types] for types in types_of_results]
     else:
@@ -219,23 +236,24 @@ def _row_programs(
         axes_of_results = [[tuple(each[number]) for each in axes_of_each] for number in range(len(kinds))]
     num_operands = [sum(kind.is_operand) for kind in kinds]
     programs, large, before = list[RowProgram](), list[Array](), 0
-    for number, (kind, (call, arrays), axes) in enumerate(zip(kinds, calls, axes_of_kinds, strict=True)):
-        num_leaves, num_arguments = len(arrays) - len(axes), len(axes)
-        own = [_whole(array.shape) for array in arrays[:num_leaves]]
-        num_known = num_leaves - len(kind.differs)
-        program = call.program.padded((*own, *axes), tuple(axes_of_results[number]))
+    for number, (kind, (call, num_known, arrays), axes) in enumerate(zip(kinds, calls, axes_of_kinds, strict=True)):
+        num_arguments, num_leaves = len(axes), num_known + len(kind.differs)
+        whole = [_whole(array.shape) for array in arrays]
+        all_axes = (*whole[:num_leaves], *axes, *whole[num_leaves + num_arguments :])
+        program = call.program.padded(all_axes, tuple(axes_of_results[number]))
         places = before + np.cumsum(kind.is_operand) - 1
         operands, levels, numbered = [], [], []
         for index in program.traced:
-            is_argument, leaf = index >= num_leaves, index - num_known
+            is_argument, leaf = num_leaves <= index < num_leaves + num_arguments, index - num_known
+            is_of_robot = 0 <= leaf < len(kind.differs)
             if is_argument:
                 operands.append(sum(num_operands) + index - num_leaves)
-            elif leaf >= 0 and kind.is_operand[leaf]:
+            elif is_of_robot and kind.is_operand[leaf]:
                 operands.append(int(places[leaf]))
             else:
                 operands.append(sum(num_operands) + num_arguments + len(large))
                 large.append(arrays[index])
-            levels.append(int(is_argument or (leaf >= 0 and kind.differs[leaf])))
+            levels.append(int(is_argument or (is_of_robot and kind.differs[leaf])))
             numbered.append(is_argument)
         programs.append(RowProgram(program, kind.members, tuple(operands), tuple(levels), tuple(numbered)))
         before += num_operands[number]

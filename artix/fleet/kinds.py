@@ -17,10 +17,6 @@ from artix.model.topology import Topology
 
 Array = jax.Array
 
-#: Fleets with more topologies are evaluated with their trees as data. Each kind costs a compilation; trees that are
-#: data take as long to compile as 12 to 15 kinds (six links each, mass matrix and step).
-MAX_KINDS = 16
-
 
 class Kind(NamedTuple):
     """The members of one topology.
@@ -34,6 +30,14 @@ class Kind(NamedTuple):
     articulation: Articulation
     differs: tuple[bool, ...]
     members: np.ndarray
+
+    @property
+    def batch(self) -> Articulation:
+        """Their articulation, every leaf with a leading axis of members."""
+        leaves, structure = jax.tree.leaves(self.articulation), jax.tree.structure(self.articulation)
+        rows = np.zeros(len(self.members), int)
+        pairs = zip(leaves, self.differs, strict=True)
+        return jax.tree.unflatten(structure, [leaf if flag else members_of(rows, leaf) for leaf, flag in pairs])
 
     @property
     def is_operand(self) -> list[bool]:

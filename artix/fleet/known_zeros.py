@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from artix.evaluation.quantity import is_one_operation, is_readable, quantity
+from artix.compiler.quantity import is_one_operation, is_readable, quantity
 from artix.fleet.kinds import Kind
 from artix.model.articulation import Articulation
 from artix.model.zeros import keep_zeros

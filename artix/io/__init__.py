@@ -3,8 +3,7 @@
 from artix.io.archive.npz import check_archive, load_archive, save_archive
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.load import check, load, save
-from artix.io.mjcf.ground import load_mjcf_ground
-from artix.io.mjcf.reader import check_mjcf, load_mjcf, load_mjcf_all
+from artix.io.mjcf.reader import check_mjcf, load_mjcf, load_mjcf_all, load_mjcf_ground
 from artix.io.mjcf.state import MujocoCoordinates
 from artix.io.mjcf.writer import save_mjcf
 from artix.io.urdf.reader import check_urdf, load_urdf

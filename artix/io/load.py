@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from artix.io.archive.npz import check_archive, load_archive, save_archive
 from artix.io.common.diagnostics import Issue
@@ -18,31 +19,34 @@ from artix.io.usd import check_usd, load_usd, save_usd
 from artix.io.usd.writer import SUFFIXES as USD_SUFFIXES
 from artix.model.articulation import Articulation
 
-MJCF_SUFFIXES = (".xml", ".mjcf")
 
-_READERS: dict[str, Callable[..., Articulation]] = {
-    ".urdf": load_urdf,
-    ".xacro": load_xacro,
-    **dict.fromkeys(MJCF_SUFFIXES, load_mjcf),
-    **dict.fromkeys(USD_SUFFIXES, load_usd),
-    ".npz": load_archive,
-}
-_CHECKERS: dict[str, Callable[..., list[Issue]]] = {
-    ".urdf": check_urdf,
-    ".xacro": check_xacro,
-    **dict.fromkeys(MJCF_SUFFIXES, check_mjcf),
-    **dict.fromkeys(USD_SUFFIXES, check_usd),
-    ".npz": check_archive,
-}
-_WRITERS: dict[str, Callable[..., list[Issue]]] = {
-    ".urdf": save_urdf,
-    **dict.fromkeys(MJCF_SUFFIXES, save_mjcf),
-    **dict.fromkeys(USD_SUFFIXES, save_usd),
-    ".npz": save_archive,
-}
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A file format.
+
+    Attributes:
+      read: reads an articulation from a path.
+      check: lists the issues of the file at a path.
+      write: writes an articulation to a path; ``None`` for a format that is only read.
+      suffixes: the suffixes of its files.
+    """
+
+    read: Callable[..., Articulation]
+    check: Callable[..., list[Issue]]
+    write: Callable[..., list[Issue]] | None
+    suffixes: tuple[str, ...]
+
+
+URDF = Format(load_urdf, check_urdf, save_urdf, (".urdf",))
+XACRO = Format(load_xacro, check_xacro, None, (".xacro",))
+MJCF = Format(load_mjcf, check_mjcf, save_mjcf, (".xml", ".mjcf"))
+USD = Format(load_usd, check_usd, save_usd, USD_SUFFIXES)
+ARCHIVE = Format(load_archive, check_archive, save_archive, (".npz",))
+
+_FORMATS = {suffix: each for each in (URDF, XACRO, MJCF, USD, ARCHIVE) for suffix in each.suffixes}
 
 #: Suffixes of all readable formats, and of those whose files are not text.
-SUFFIXES = tuple(_READERS)
+SUFFIXES = tuple(_FORMATS)
 BINARY_SUFFIXES = (".usd", ".usdc", ".usdz", ".npz")
 
 
@@ -52,9 +56,34 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
     :func:`artix.load_urdf` reads ``.urdf``, :func:`artix.load_xacro` ``.xacro``, :func:`artix.load_mjcf` ``.xml`` and
     ``.mjcf``, :func:`artix.load_usd` ``.usd``, ``.usda``, ``.usdc`` and ``.usdz``, :func:`artix.load_archive` ``.npz``.
 
+    Options have one meaning in all formats. Each reader says what its format adds to it, and has further options;
+    xacro has those of URDF.
+    A :class:`~artix.DescriptionWarning` names what is read otherwise than it is written; :func:`artix.check` lists the
+    same before loading.
+
     Args:
       path: the file.
-      **options: passed to the reader.
+      **options: keywords of the reader, among them these.
+
+        - ``fixed_base`` (URDF, MJCF, USD): whether the root is fixed to the world; ``None`` follows the file.
+        - ``merge_fixed_joints`` (URDF, MJCF, USD): whether links on fixed joints become part of their parent; each
+          stays as a named frame.
+        - ``repair`` (URDF, MJCF, USD): names of repairs to apply to invalid numbers, each with a warning.
+          ``"inertia"`` raises principal moments just enough to make an inertia physically possible, and drops the
+          inertia of links without mass. Without it, impossible inertias are used as they are, with one warning for all
+          links, and negative moments are refused.
+        - ``strict`` (URDF, MJCF, USD): whether to refuse what is otherwise read with a warning that says how: what is
+          left out or assumed, and physically impossible inertias.
+        - ``meshes`` (URDF, MJCF, USD): replacement for collision meshes: a ``"hull"`` of at most 16 of their vertices,
+          or the enclosing ``"capsule"``; ``None`` leaves them out. The checkers report the distance of these shapes
+          from the mesh.
+        - ``self_contact`` (MJCF, USD): whether shapes of links touch each other wherever the filters of the file
+          allow it.
+        - ``packages`` (URDF): folders of ROS packages by name, for ``package://NAME/...`` and ``$(find NAME)``.
+        - ``gravity`` (URDF, USD): acceleration of gravity in world axes [m/s^2], shape [3]; ``None`` takes that of
+          the stage. An MJCF has its own.
+        - ``dtype`` (URDF, MJCF, USD, npz): floating-point type of the arrays; when ``None``, JAX's default, or that
+          of the archive.
 
     Returns:
       The articulation.
@@ -69,7 +98,7 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
       >>> print(arm.topology.num_dofs)
       7
     """
-    return _by_suffix(path, _READERS, "reader")(Path(path), **options)
+    return _function(path, "read", "reader")(Path(path), **options)
 
 
 def check(path: str | os.PathLike[str], **options: Any) -> list[Issue]:
@@ -90,7 +119,7 @@ def check(path: str | os.PathLike[str], **options: Any) -> list[Issue]:
       >>> print(artix.check(artix.robots.path("quadruped")))  # no issues
       []
     """
-    return _by_suffix(path, _CHECKERS, "checker")(Path(path), **options)
+    return _function(path, "check", "checker")(Path(path), **options)
 
 
 def save(articulation: Articulation, path: str | os.PathLike[str], **options: Any) -> list[Issue]:
@@ -123,11 +152,14 @@ def save(articulation: Articulation, path: str | os.PathLike[str], **options: An
       >>> print(artix.load(path).topology.dof_names == artix.robots.load("arm7").topology.dof_names)
       True
     """
-    return _by_suffix(path, _WRITERS, "writer")(articulation, Path(path), **options)
+    return _function(path, "write", "writer")(articulation, Path(path), **options)
 
 
-def _by_suffix(path: str | os.PathLike[str], table: dict[str, Callable[..., Any]], what: str) -> Callable[..., Any]:
+def _function(path: str | os.PathLike[str], action: Literal["read", "check", "write"], name: str) -> Callable[..., Any]:
+    """What the format of a file has for an action; ``name`` is its name in the message if there is none."""
+    functions = {suffix: getattr(each, action) for suffix, each in _FORMATS.items()}
+    known = [suffix for suffix, function in functions.items() if function is not None]
     suffix = Path(path).suffix.lower()
-    if suffix not in table:
-        raise ValueError(f"{os.fspath(path)}: no {what} for the suffix {suffix!r}; choose from: {', '.join(table)}")
-    return table[suffix]
+    if suffix not in known:
+        raise ValueError(f"{os.fspath(path)}: no {name} for the suffix {suffix!r}; choose from: {', '.join(known)}")
+    return functions[suffix]

@@ -11,12 +11,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.recursions import of_parents
 from artix.kinematics.tree import by_body
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation
-from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -95,14 +93,13 @@ def link_placements(articulation: Articulation) -> Placement:
     unit = jnp.asarray([[0, 0, 0, 0, 0, 0, 1]], child.dtype)
     # Row 0 of the joint frames is unused: the root link's frame is its body's.
     child = jnp.concatenate([unit, child[1:]])
-    rigid = jnp.asarray(tree.link_is_rigid)
     root = Placement(unit[:, 3:].T, unit[:, :3].T)
     parent = Placement.from_poses(articulation.joint_parent_pose)
-    joint = Placement(*(jnp.where(rigid, *pair) for pair in zip(parent, root, strict=True)))
+    joint = Placement(*(jnp.where(tree.link_is_rigid, *pair) for pair in zip(parent, root, strict=True)))
     placement = joint.times_inverse(Placement.from_poses(child))
     for pointer in tree.rigid_pointers:
-        padded = Placement(*(jnp.concatenate(pair, axis=-1) for pair in zip(root, placement, strict=True)))
-        placement = padded.take(pointer) @ placement
+        with_root = Placement(*(jnp.concatenate(pair, axis=-1) for pair in zip(root, placement, strict=True)))
+        placement = with_root.take(pointer) @ placement
     return placement
 
 
@@ -110,11 +107,7 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
     """The joints of bodies 1 .. B-1, from the placements of the links in their bodies."""
     tree = articulation.topology
     frames = Placement.from_poses(articulation.joint_parent_pose).take(tree.body_link[1:])
-    if isinstance(tree, Topology):
-        parents = placements.take(tree.body_parent_link[1:])
-    else:
-        parents = Placement(*(of_parents(tree, part) for part in placements))
-    joint = parents @ frames
+    joint = placements.take(tree.body_parent_link[1:]) @ frames
     rest = spatial.right_product_matrix(joint.rotation)
     turned = jnp.stack([spatial.times_unit(rest, k) for k in range(3)])
     axes = jnp.asarray(tree.body_axis, articulation.dtype)[:, 1:]
@@ -130,4 +123,4 @@ def joint_geometry(articulation: Articulation, placements: Placement) -> JointGe
 def screw_pitches(articulation: Articulation) -> Array:
     """Translation per angle of each DOF, zero unless its joint is helical, [n]."""
     tree, pitch = articulation.topology, articulation.joint_pitch
-    return jnp.where(take(jnp.asarray(tree.body_is_helical), tree.dof_body), pitch, jnp.zeros_like(pitch))
+    return jnp.where(tree.body_is_helical[tree.dof_body], pitch, jnp.zeros_like(pitch))

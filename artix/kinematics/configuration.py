@@ -8,15 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.evaluation.quantity import one_operation, quantity
-from artix.kinematics.tree import by_body, free_root, where_live, where_spherical
+from artix.compiler.quantity import one_operation, quantity
+from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial
-from artix.math.arrays import masked_sum, square_root, take
+from artix.math.arrays import masked_sum, square_root
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state, check_type, check_vector
-from artix.model.padded_topology import Tree
+from artix.model.checks import any_quaternion, check_state, check_type, check_vector
+from artix.model.topology import Topology
 
 Array = jax.Array
+
+#: Angles this far apart are the same where they are a circle [rad], as in PhysX.
+CIRCUMFERENCE = 4 * np.pi
 
 
 @quantity
@@ -24,9 +27,9 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
     """Moves the configuration along a tangent vector, the ``(+)`` of the manifold; velocities are kept.
 
     The root's centre of mass moves by the linear part and the root rotates by ``exp`` of the angular part, both in
-    world axes. Revolute and prismatic positions add (angles of wrapped joints stay within [-2 pi, 2 pi] by steps of
-    4 pi, as in PhysX). A spherical joint rotates by ``exp`` of its part in the child joint frame. Mirrors Pinocchio's
-    ``integrate`` in artix's tangent space.
+    world axes. Revolute and prismatic positions add, and count turns; only the angles of wheels, whose turns nothing
+    counts, stay within [-2 pi, 2 pi] by steps of 4 pi (see *Angles* in the conventions). A spherical joint rotates by
+    ``exp`` of its part in the child joint frame. Mirrors Pinocchio's ``integrate`` in artix's tangent space.
 
     Args:
       articulation: the articulation.
@@ -40,7 +43,7 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t.
+    Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t, but for spherical joints of two axes.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")  # floating: six more numbers than joints
@@ -52,19 +55,24 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
       >>> print(jnp.allclose(artix.difference(robot, state, moved), step, atol=1e-5))
       True
     """
+    end = move(articulation, state, dnu)
+    return end.replace(joint_position=wrap_angles(articulation, end.joint_position))
+
+
+def move(articulation: Articulation, state: State, dnu: Array) -> State:
+    """The same as :func:`integrate`, but no angle is wrapped: the new positions are near the old ones."""
     check_state(articulation, state)
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
-    q = wrap_angles(tree, state.joint_position + dnu[base:])
+    q = state.joint_position + dnu[base:]
     if tree.has_spherical:
         start = spatial.quaternion_exp(by_body(tree, state.joint_position))
         turn = spatial.quaternion_exp(by_body(tree, dnu[base:]))
         vector = spatial.quaternion_log(spatial.quaternion_product(start, turn))
         q = where_spherical(tree, vector, q)
-    q = where_live(tree, q)
     root = state.root_pose
     if base:
-        move = free_root(tree, dnu[:6])
+        move = dnu[:6]
         center = articulation.link_com_pose[0, :3, None]
         old = spatial.normalize(root[3:, None])
         turn = spatial.quaternion_exp(move[3:, None])
@@ -79,7 +87,8 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
 def difference(articulation: Articulation, start: State, end: State) -> Array:
     """The shortest tangent vector that moves one configuration to another, the ``(-)`` of the manifold.
 
-    Angles of wrapped joints that differ by 4 pi are the same, so that this is at most 2 pi for them.
+    Angles of wheels that differ by 4 pi are the same, so that this is at most 2 pi for them. Other angles count turns,
+    and subtract (see *Angles* in the conventions).
 
     Args:
       articulation: the articulation.
@@ -94,7 +103,8 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
       ValueError: an array has the wrong shape.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations of less than a half turn.
+    Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations of less than a half turn, but for spherical
+    joints of two axes.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -106,12 +116,11 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     check_state(articulation, start)
     check_state(articulation, end)
     tree = articulation.topology
-    joints = wrap_angles(tree, end.joint_position - start.joint_position)
+    joints = wrap_angles(articulation, end.joint_position - start.joint_position)
     if tree.has_spherical:
         first, last = (spatial.quaternion_exp(by_body(tree, s.joint_position)) for s in (start, end))
         vector = spatial.quaternion_log(spatial.quaternion_product(spatial.conjugate(first), last))
         joints = where_spherical(tree, vector, joints)
-    joints = where_live(tree, joints)
     if tree.num_base_dofs == 0:
         return joints
     center = articulation.link_com_pose[0, :3, None]
@@ -120,8 +129,7 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     linear = (
         end.root_pose[:3, None] - start.root_pose[:3, None] + spatial.rotate(new, center) - spatial.rotate(old, center)
     )
-    root = free_root(tree, jnp.concatenate([linear, angular])[:, 0])
-    return jnp.concatenate([root, joints])
+    return jnp.concatenate([jnp.concatenate([linear, angular])[:, 0], joints])
 
 
 @one_operation
@@ -190,10 +198,7 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
     """
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     squares = difference(articulation, start, end) ** 2
-    link = jnp.asarray(tree.dof_link)
-    owner = link[:, None] == jnp.arange(tree.num_links, dtype=link.dtype)[None]
-    if tree.dof_is_live is not None:
-        owner = owner & tree.dof_is_live[:, None]
+    owner = tree.dof_link[:, None] == np.arange(tree.num_links)
     return masked_sum(squares[base:], owner).at[0].add(jnp.sum(squares[:base]))
 
 
@@ -226,11 +231,12 @@ def distance(articulation: Articulation, start: State, end: State) -> Array:
 
 
 @quantity
+@any_quaternion
 def normalize(articulation: Articulation, state: State) -> State:
     """The same configuration in normal form, Pinocchio's ``normalize``.
 
     The root's quaternion gets unit length, rotation vectors of spherical joints with three free axes get a length of at
-    most pi, and wrapped angles return to [-2 pi, 2 pi]. Velocities are kept.
+    most pi, and angles of wheels, whose turns nothing counts, return to [-2 pi, 2 pi]. Velocities are kept.
 
     Args:
       articulation: the articulation.
@@ -252,7 +258,7 @@ def normalize(articulation: Articulation, state: State) -> State:
     """
     check_state(articulation, state)
     tree, root = articulation.topology, state.root_pose
-    q = where_live(tree, wrap_angles(tree, state.joint_position))
+    q = wrap_angles(articulation, state.joint_position)
     if tree.has_spherical:
         shortest = spatial.quaternion_log(spatial.quaternion_exp(by_body(tree, q)))
         q = jnp.where(_in_full_rotation(tree), where_spherical(tree, shortest, q), q)
@@ -287,6 +293,7 @@ def is_normalized(articulation: Articulation, state: State, tolerance: float = 1
 
 
 @quantity
+@any_quaternion
 def is_same_configuration(articulation: Articulation, start: State, end: State, tolerance: float = 1e-6) -> Array:
     """Whether no entry of :func:`difference` exceeds ``tolerance``, Pinocchio's ``isSameConfiguration``.
 
@@ -321,16 +328,25 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
     return jnp.all(jnp.abs(changes) <= tolerance)
 
 
-def wrap_angles(tree: Tree, q: Array) -> Array:
-    """Brings the wrapped angles among positions [n] back into [-2 pi, 2 pi] by steps of 4 pi, as PhysX does."""
-    span = 4 * jnp.pi
-    return jnp.where(jnp.asarray(tree.dof_wraps), q - span * jnp.round(q / span), q)
+def wrap_angles(articulation: Articulation, q: Array) -> Array:
+    """Brings the positions [n] of wheels back into [-2 pi, 2 pi] by steps of 4 pi, as PhysX does.
+
+    A wheel is a joint of type ``REVOLUTE`` whose turns nothing counts: it has no drive stiffness, no
+    limit, no mimic joint and no fixed tendon. All other positions count turns and stay as they are.
+    Without wrapping, the angle of a wheel would lose its digits in float32.
+    """
+    wraps = articulation.topology.dof_wraps
+    if not np.any(wraps):
+        return q
+    lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
+    is_read = (articulation.drive.stiffness != 0) | jnp.isfinite(lower) | jnp.isfinite(upper)
+    wrapped = q - CIRCUMFERENCE * jnp.round(q / CIRCUMFERENCE)
+    return jnp.where(jnp.asarray(wraps) & ~is_read, wrapped, q)
 
 
-def _in_full_rotation(tree: Tree) -> Array:
+def _in_full_rotation(tree: Topology) -> np.ndarray:
     """Whether each DOF belongs to a spherical joint with three free axes, [n]."""
-    spherical = jnp.asarray(tree.body_is_spherical) & jnp.all(jnp.asarray(tree.body_dofs) < tree.num_dofs, axis=0)
-    return take(spherical, tree.dof_body)
+    return (tree.body_is_spherical & np.all(tree.body_dofs < tree.num_dofs, axis=0))[tree.dof_body]
 
 
 def _unit(quaternion: Array) -> Array:

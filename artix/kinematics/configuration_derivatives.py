@@ -10,15 +10,16 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from artix.evaluation import quantity
-from artix.kinematics.tree import free_root, spherical_vectors, where_spherical
+from artix.compiler import quantity
+from artix.kinematics.tree import spherical_vectors, where_spherical
 from artix.kinematics.velocities import rate_matrix
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -217,7 +218,7 @@ def configuration_rate_map(articulation: Articulation, state: State) -> Array:
     unit = jnp.eye(3, dtype=joints.dtype)
     spin = 0.5 * spatial.right_product_matrix(quaternion)[:, :3, 0]
     root = jnp.block([[unit, spatial.skew(center)[..., 0]], [jnp.zeros_like(spin), spin]])
-    return _block_diagonal(free_root(tree, root), joints)
+    return _block_diagonal(root, joints)
 
 
 def _rotation(vector: Array) -> Array:
@@ -228,13 +229,13 @@ def _inverse_jacobian(vector: Array) -> Array:
     return spatial.inverse(spatial.right_jacobian(vector))
 
 
-def _drop_locked(tree: Tree, vector: Array) -> Array:
+def _drop_locked(tree: Topology, vector: Array) -> Array:
     """Effect on angular velocities of dropping the locked components of rotation vectors [3, B-1]: [3, 3, B-1].
 
     It is the identity if three axes are free; with two, dropping the third component also rotates the joint.
     """
-    free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
-    all_free = jnp.all(free, axis=0)
+    free = tree.body_dofs[:, 1:] < tree.num_dofs
+    all_free = np.all(free, axis=0)
     vector = jnp.where(all_free, jnp.zeros_like(vector), vector)
     rates = _inverse_jacobian(vector)
     rates = jnp.where(free[:, None], rates, jnp.zeros_like(rates))
@@ -242,28 +243,25 @@ def _drop_locked(tree: Tree, vector: Array) -> Array:
     return jnp.where(all_free, spatial.identity_like(vector), spatial.multiply(jacobian, rates))
 
 
-def _tangent_matrix(tree: Tree, root: Array, blocks: Array | None) -> Array:
+def _tangent_matrix(tree: Topology, root: Array, blocks: Array | None) -> Array:
     """A map of tangent vectors [nv, nv], from blocks for the root's rotation [3, 3, 1] and for spherical joints."""
     joints = _joint_matrix(tree, blocks, root.dtype)
     if tree.num_base_dofs == 0:
         return joints
     unit = jnp.eye(3, dtype=root.dtype)
-    return _block_diagonal(free_root(tree, _block_diagonal(unit, root[..., 0])), joints)
+    return _block_diagonal(_block_diagonal(unit, root[..., 0]), joints)
 
 
-def _joint_matrix(tree: Tree, blocks: Array | None, dtype) -> Array:
-    """The matrix [n, n] with blocks [3, 3, B-1] for spherical joints, ones for other DOFs, zeros for padded ones."""
+def _joint_matrix(tree: Topology, blocks: Array | None, dtype) -> Array:
+    """The matrix [n, n] with blocks [3, 3, B-1] for spherical joints, ones for other DOFs."""
     n = tree.num_dofs
-    body, column = jnp.asarray(tree.dof_body), jnp.asarray(tree.dof_column)
-    together = body[:, None] == body[None]
-    if tree.dof_is_live is not None:
-        together = together & tree.dof_is_live[:, None] & tree.dof_is_live[None]
+    together = tree.dof_body[:, None] == tree.dof_body
     if blocks is None:
-        return together.astype(dtype)
+        return jnp.asarray(together, dtype)
     matrix = jnp.zeros((n, n), dtype)
     for k in range(3):
         entries = where_spherical(tree, blocks[:, k], jnp.full((n,), float(k == 0), dtype))
-        matrix = jnp.where(together & (column == k)[None], entries[:, None], matrix)
+        matrix = jnp.where(together & (tree.dof_column == k), entries[:, None], matrix)
     return matrix
 
 

@@ -8,19 +8,18 @@ about its locked axis. Translations of the root do not affect the dynamics and h
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from artix.kinematics.solve import Kinematics, Motion, motion_cross, motion_rates
-from artix.kinematics.tree import by_body, free_root, path_sum
+from artix.kinematics.tree import by_body
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
 from artix.math.tangents import is_zero
 from artix.model.articulation import State
-from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -28,43 +27,23 @@ NUM_ROOT = 3
 
 
 class Displacements(NamedTuple):
-    """Where the c unit displacements act; index arrays and masks, constant for a static topology."""
+    """Where the c unit displacements act."""
 
-    body: Any
+    body: np.ndarray
     """The body that each displaces, along with all bodies below it, [c]."""
-    above: Any
+    above: np.ndarray
     """The parent body, which stays; 0 for the root's rotations, since its velocity keeps its world components, [c]."""
-    sums: Any
+    sums: np.ndarray
     """Column of the subtree sums (the whole tree, then one per DOF) that covers the displaced bodies, [c]."""
-    dof_is_above: Any
+    dof_is_above: np.ndarray
     """``[d, c]``: whether DOF d lies strictly above displacement c, [n, c]."""
-    carries_dof: Any
+    carries_dof: np.ndarray
     """``[d, c]``: whether displacement c moves the joint of DOF d, [n, c]."""
 
 
-def has_all_displacements(tree: Tree) -> bool:
-    """Whether :func:`displacements` is complete: it does not cover spherical joints in padded trees."""
-    return isinstance(tree, Topology) or not tree.has_spherical
-
-
-def displacements(tree: Tree) -> Displacements:
-    """The unit displacements of a tree."""
-    if isinstance(tree, Topology):
-        return _of_topology(tree)
-    ancestors = take(tree.dof_moves_body, tree.dof_body)
-    zero = jnp.zeros(NUM_ROOT, tree.dof_body.dtype)
-    root = jnp.zeros((tree.num_dofs, NUM_ROOT), bool)
-    return Displacements(
-        body=jnp.concatenate([zero, tree.dof_body]),
-        above=jnp.concatenate([zero, take(tree.body_parent, tree.dof_body)]),
-        sums=np.concatenate([np.zeros(NUM_ROOT, int), 1 + np.arange(tree.num_dofs)]),
-        dof_is_above=jnp.concatenate([root, ancestors & ~ancestors.T], axis=1),
-        carries_dof=jnp.concatenate([jnp.broadcast_to(tree.dof_is_live[:, None], root.shape), ancestors.T], axis=1),
-    )
-
-
 @functools.lru_cache(maxsize=256)
-def _of_topology(tree: Topology) -> Displacements:
+def displacements(tree: Topology) -> Displacements:
+    """The unit displacements of a tree."""
     first = [int(np.flatnonzero(tree.dof_body == body)[0]) for body in _two_axes(tree)[0]]
     dofs = np.concatenate([np.arange(tree.num_dofs), np.array(first, int)]).astype(int)
     ancestors = tree.dof_ancestors
@@ -79,16 +58,14 @@ def _of_topology(tree: Topology) -> Displacements:
     )
 
 
-def _two_axes(tree: Tree) -> tuple[np.ndarray, np.ndarray]:
+def _two_axes(tree: Topology) -> tuple[np.ndarray, np.ndarray]:
     """Bodies whose spherical joints have two free axes, and the locked one of each."""
-    if not isinstance(tree, Topology):
-        return np.zeros(0, int), np.zeros(0, int)
     locked = tree.body_dofs == tree.num_dofs
     bodies = np.flatnonzero(tree.body_is_spherical & (locked.sum(axis=0) == 1))
     return bodies, np.argmax(locked[:, bodies], axis=0)
 
 
-def displacement_motions(tree: Tree, kin: Kinematics, motions: Motion) -> Motion:
+def displacement_motions(tree: Topology, kin: Kinematics, motions: Motion) -> Motion:
     """The motions of the unit displacements, [3, c] each; ``motions`` are those of the DOFs."""
     unit = jnp.eye(NUM_ROOT, dtype=motions.angular.dtype)
     linear, angular = [jnp.zeros_like(unit), motions.linear], [unit, motions.angular]
@@ -115,7 +92,7 @@ class Changes(NamedTuple):
 
 
 def changes_by_displacement(
-    tree: Tree, kin: Kinematics, joints: Motion, velocity: Motion, acceleration: Motion
+    tree: Topology, kin: Kinematics, joints: Motion, velocity: Motion, acceleration: Motion
 ) -> Changes:
     """The changes by all unit displacements, from the motions of the DOFs (``joints``) and of the bodies."""
     above = displacements(tree).above
@@ -129,7 +106,7 @@ def changes_below(velocity: Motion, acceleration: Motion, motions: Motion) -> Ch
     return Changes(motions, first, Motion(*second))
 
 
-def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Motion) -> Motion:
+def changes_by_velocity(tree: Topology, joints: Motion, velocity: Motion, first: Motion) -> Motion:
     """Change of all accelerations except for ``- v x S_c`` by unit velocities, the root's angular first, [3, 3 + n]."""
     count = NUM_ROOT + tree.num_dofs
     if tree.has_spherical:
@@ -140,7 +117,7 @@ def changes_by_velocity(tree: Tree, joints: Motion, velocity: Motion, first: Mot
     return Motion(*(part[:, :count] + rate for part, rate in zip(first, padded, strict=True)))
 
 
-def displacement_from_tangents(tree: Tree, state: State, root_pose, joint_position) -> Array | None:
+def displacement_from_tangents(tree: Topology, state: State, root_pose, joint_position) -> Array | None:
     """The displacement [c] equivalent to tangents of ``root_pose`` and ``joint_position``.
 
     Either tangent may be a symbolic zero; if both are, the result is ``None``.
@@ -159,21 +136,18 @@ def displacement_from_tangents(tree: Tree, state: State, root_pose, joint_positi
     turn = spatial.apply(spatial.right_jacobian(by_body(tree, state.joint_position)), by_body(tree, joint_position))
     width = tree.num_bodies - 1
     turns = take(turn.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
-    joints = jnp.where(jnp.asarray(tree.dof_is_spherical), turns, joint_position)
+    joints = jnp.where(tree.dof_is_spherical, turns, joint_position)
     bodies, locked = _two_axes(tree)
     return jnp.concatenate([root, joints, turn[locked, bodies - 1]])
 
 
-def displaced_bodies(tree: Tree, kin: Kinematics, motions: Motion, displacement: Array) -> Motion:
+def displaced_bodies(tree: Topology, kin: Kinematics, motions: Motion, displacement: Array) -> Motion:
     """Motions [3, B] of all bodies along a displacement [c]; ``motions`` are those of the DOFs."""
     columns = jnp.concatenate(displacement_motions(tree, kin, motions)) * displacement[None]
-    if isinstance(tree, Topology):
-        return Motion.from_rows(masked_sum(columns, tree.bodies_below[:, displacements(tree).sums].T))
-    root = jnp.sum(columns[:, :NUM_ROOT], axis=1, keepdims=True)
-    return Motion.from_rows(root + path_sum(tree, columns[:, NUM_ROOT:]))
+    return Motion.from_rows(masked_sum(columns, tree.bodies_below[:, displacements(tree).sums].T))
 
 
-def generalized_columns(tree: Tree, columns: Array) -> Array:
+def generalized_columns(tree: Topology, columns: Array) -> Array:
     """Columns per unit displacement, or per angular and joint velocity, as columns per entry of ``nu``, [..., nv].
 
     The columns of the root's translation are zero.
@@ -181,5 +155,5 @@ def generalized_columns(tree: Tree, columns: Array) -> Array:
     count = NUM_ROOT + tree.num_dofs
     if tree.num_base_dofs == 0:
         return columns[..., NUM_ROOT:count]
-    root = free_root(tree, columns[..., :NUM_ROOT])
+    root = columns[..., :NUM_ROOT]
     return jnp.concatenate([jnp.zeros_like(root), root, columns[..., NUM_ROOT:count]], axis=-1)

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.axes import Axes, check_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
 from artix.kinematics.frames import link_of_frame, locate_frame, mask_column
@@ -291,7 +292,7 @@ def frame_kinematic_regressor(
     kin = kinematics(articulation, state)
     _, placement = locate_frame(articulation, kin, frame, offset)
     point = origin(kin, placement, axes)
-    above = link_frames(tree, kin).take(jnp.maximum(jnp.asarray(tree.parent)[1:], 0))
+    above = link_frames(tree, kin).take(np.maximum(tree.parent[1:], 0))
     parent, child = articulation.joint_parent_pose[1:], articulation.joint_child_pose[1:]
     places = (above @ Placement.from_poses(parent)).times_inverse(Placement.from_poses(child))
     rotation = spatial.rotation_matrix(places.rotation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.axes import Axes, check_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
 from artix.kinematics.link_frame_motion import frame_accelerations
@@ -26,7 +26,6 @@ from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.link_tree import frame_index
-from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 from artix.model.validation import is_index
 
@@ -290,14 +289,12 @@ def link_of_frame(articulation: Articulation, frame: str | int | Array) -> tuple
     tree = articulation.topology
     if not isinstance(frame, str):
         return _link(tree, frame).reshape(1), None
-    if not isinstance(tree, Topology):
-        raise KeyError(f"frame {frame!r}: the members of a fleet name their links differently; pass a link's index")
     link, index = frame_index(tree, frame)
     local = None if index is None else Placement.from_poses(articulation.frame_local_pose[index : index + 1])
     return jnp.asarray(link).reshape(1), local
 
 
-def _link(tree: Tree, index: int | Array) -> Array:
+def _link(tree: Topology, index: int | Array) -> Array:
     """The index of a link, which is checked where it is not data."""
     if is_index(index):
         if not 0 <= index < tree.num_links:
@@ -307,6 +304,6 @@ def _link(tree: Tree, index: int | Array) -> Array:
     return jnp.asarray(index)
 
 
-def mask_column(tree: Tree, body: Array) -> Array:
+def mask_column(tree: Topology, body: Array) -> Array:
     """Which DOFs move the bodies with the given indices [m], [n, m]."""
     return take(jnp.asarray(tree.dof_moves_body), body)

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.displacements import NUM_ROOT, changes_below, displacements
 from artix.kinematics.solve import (
     Kinematics,
@@ -24,12 +25,10 @@ from artix.kinematics.solve import (
     motion_cross,
     root_motion,
 )
-from artix.kinematics.tree import free_root
 from artix.math import spatial
-from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -211,24 +210,24 @@ def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
     return hessian_columns(articulation.topology, Motion.from_rows(columns))
 
 
-def hessian_columns(tree: Tree, motions: Motion) -> Array:
+def hessian_columns(tree: Topology, motions: Motion) -> Array:
     """``S_j x S_i`` where entry j moves the axis of entry i, zero elsewhere: ``[:, i, j]`` of [6, nv, nv]."""
     of_i = Motion(*(part[:, :, None] for part in motions))
     by_j = Motion(*(part[:, None, :] for part in motions))
     return jnp.concatenate(motion_cross(by_j, of_i)) * _carries(tree).astype(motions.linear.dtype)[None]
 
 
-def _carries(tree: Tree) -> Array:
+def _carries(tree: Topology) -> np.ndarray:
     """``[i, j]``: whether a displacement along entry j moves the axis of entry i, [nv, nv].
 
     The root's own axes are the world's: only a translation moves them, with their origin, the root's centre of mass.
     """
     base = tree.num_base_dofs
-    joints = take(jnp.asarray(tree.dof_moves_body), tree.dof_body).T
+    joints = tree.dof_ancestors.T
     if base == 0:
         return joints
-    root = jnp.zeros((base, tree.nv), bool).at[:, :NUM_ROOT].set(True)
-    return jnp.concatenate([root, jnp.concatenate([jnp.ones((tree.num_dofs, base), bool), joints], axis=1)])
+    root = np.arange(tree.nv) < np.full((base, 1), NUM_ROOT)
+    return np.concatenate([root, np.concatenate([np.ones((tree.num_dofs, base), bool), joints], axis=1)])
 
 
 def _motions(articulation: Articulation, kin: Kinematics) -> Motion:
@@ -267,14 +266,14 @@ def _carriers(articulation: Articulation, bodies: Motion, root: Array) -> Motion
     joints = bodies.take(tree.dof_body)
     if tree.num_base_dofs == 0:
         return joints
-    linear = jnp.broadcast_to(free_root(tree, root[:3])[:, None], (3, tree.num_base_dofs))
+    linear = jnp.broadcast_to(root[:3, None], (3, tree.num_base_dofs))
     return Motion(
         jnp.concatenate([linear, joints.linear], axis=1),
         jnp.concatenate([jnp.zeros_like(linear), joints.angular], axis=1),
     )
 
 
-def _above(tree: Tree, bodies: Motion) -> Motion:
+def _above(tree: Topology, bodies: Motion) -> Motion:
     """Motion of the body above each entry, zero for the root's translation, [3, nv] each."""
     above = displacements(tree).above[: NUM_ROOT + tree.num_dofs]
     if tree.num_base_dofs == 0:

@@ -7,10 +7,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.displacements import NUM_ROOT, changes_by_displacement, changes_by_velocity, generalized_columns
 from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, kinematics, link_centers
-from artix.kinematics.tree import free_root
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
@@ -247,6 +246,6 @@ def _columns(articulation: Articulation, points: PointMotions, rows: Array, tran
     tree = articulation.topology
     columns = generalized_columns(tree, jnp.moveaxis(rows * points.moved, 0, 1))
     if translation and tree.num_base_dofs:
-        unit = free_root(tree, jnp.eye(6, NUM_ROOT, dtype=rows.dtype))
+        unit = jnp.eye(6, NUM_ROOT, dtype=rows.dtype)
         columns = columns.at[..., :NUM_ROOT].set(unit[None])
     return columns

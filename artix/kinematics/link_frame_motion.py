@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.axes import Axes, check_axes, motion_in_axes, origin, to_axes
 from artix.kinematics.bodies import Placement
-from artix.kinematics.links import link_frames, live_links
+from artix.kinematics.links import link_frames
 from artix.kinematics.solve import (
     Kinematics,
     body_accelerations,
@@ -54,10 +55,10 @@ def joint_placements(articulation: Articulation, state: State) -> Array:
     tree = articulation.topology
     kin = kinematics(articulation, state)
     frames = link_frames(tree, kin)
-    above = frames.take(jnp.maximum(jnp.asarray(tree.parent), 0))
+    above = frames.take(np.maximum(tree.parent, 0))
     poses = above.inverse_times(frames).poses()
     root = frames._replace(position=frames.position + kin.reference[:, None]).poses()[:1]
-    return live_links(tree, jnp.concatenate([root, poses[1:]]))
+    return jnp.concatenate([root, poses[1:]])
 
 
 @quantity
@@ -91,7 +92,7 @@ def link_frame_velocities(articulation: Articulation, state: State, *, axes: Axe
     tree = articulation.topology
     kin = kinematics(articulation, state)
     velocity = state_velocities(tree, kin, state).take(tree.link_body)
-    return live_links(tree, motion_in_axes(kin, link_frames(tree, kin), velocity, axes).T)
+    return motion_in_axes(kin, link_frames(tree, kin), velocity, axes).T
 
 
 @quantity
@@ -134,7 +135,7 @@ def link_frame_accelerations(
     kin = kinematics(articulation, state)
     frames, body = link_frames(tree, kin), tree.link_body
     rows = frame_accelerations(articulation, kin, state, acceleration, frames, body, axes, classical)
-    return live_links(tree, rows.T)
+    return rows.T
 
 
 def frame_accelerations(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
+from artix.compiler import quantity
 from artix.kinematics.bodies import Placement
 from artix.kinematics.solve import (
     Kinematics,
@@ -21,7 +21,7 @@ from artix.math import spatial, struct
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -100,7 +100,7 @@ def link_poses(articulation: Articulation, state: State) -> Array:
     kin = kinematics(articulation, state)
     placement = link_frames(articulation.topology, kin)
     poses = placement._replace(position=placement.position + kin.reference[:, None]).poses()
-    return live_links(articulation.topology, poses)
+    return poses
 
 
 @quantity
@@ -130,7 +130,7 @@ def link_velocities(articulation: Articulation, state: State) -> Array:
     tree = articulation.topology
     motions, centers = dof_motions(tree, kin), link_centers(articulation, kin)
     root = root_motion(tree, state.root_velocity)
-    return live_links(tree, center_velocities(tree, motions, root, state.joint_velocity, centers).T)
+    return center_velocities(tree, motions, root, state.joint_velocity, centers).T
 
 
 @quantity
@@ -166,7 +166,7 @@ def link_accelerations(articulation: Articulation, state: State, acceleration: A
     (v, omega), (a, alpha) = velocity.take(tree.link_body), rate.take(tree.link_body)
     center = link_centers(articulation, kin)
     classical = a + spatial.cross(alpha, center) + spatial.cross(omega, v + spatial.cross(omega, center))
-    return live_links(tree, jnp.concatenate([classical, alpha]).T)
+    return jnp.concatenate([classical, alpha]).T
 
 
 @quantity
@@ -200,21 +200,13 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
     motions, centers = generalized_motions(articulation, kin), link_centers(articulation, kin)
     first = 0 if tree.num_base_dofs else 1
     jacobian = point_jacobian(tree, motions, centers[:, first:], tree.dof_moves_link[:, first:])
-    return live_links(tree, jacobian, first).reshape(6 * (tree.num_links - first), tree.nv)
+    return jacobian.reshape(6 * (tree.num_links - first), tree.nv)
 
 
 # --- internals ------------------------------------------------------------------------------------------------------
 
 
-def live_links(tree: Tree, rows: Array, first: int = 0) -> Array:
-    """Rows [L - first, ...] of the links from ``first`` on, with those of padded links set to zero."""
-    if tree.link_is_live is None:
-        return rows
-    live = tree.link_is_live[first:].reshape((-1,) + (1,) * (rows.ndim - 1))
-    return jnp.where(live, rows, jnp.zeros_like(rows))
-
-
-def link_frames(tree: Tree, kin: Kinematics) -> Placement:
+def link_frames(tree: Topology, kin: Kinematics) -> Placement:
     """Frames of the links relative to the reference point."""
     rotation, quaternion, position = (take(x, tree.link_body) for x in (kin.rotation, kin.quaternion, kin.position))
     local = kin.placements
@@ -223,7 +215,7 @@ def link_frames(tree: Tree, kin: Kinematics) -> Placement:
     )
 
 
-def point_jacobian(tree: Tree, motions: Array, points: Array, mask) -> Array:
+def point_jacobian(tree: Topology, motions: Array, points: Array, mask) -> Array:
     """Jacobians of points [3, m]: [m, 6, nv].
 
     Args:

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from artix.kinematics.bodies import JointGeometry, Placement, joint_geometry, link_placements, screw_pitches
-from artix.kinematics.tree import body_frames, by_body, free_root, joint_quaternions, path_sum
+from artix.kinematics.tree import body_frames, by_body, joint_quaternions, path_sum
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.math.compiled import compiled
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -72,7 +72,7 @@ def kinematics(articulation: Articulation, state: State) -> Kinematics:
     return Kinematics(placements, reference, quaternion, rotation, position, pitch)
 
 
-def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Array, Array]:
+def joint_transforms(tree: Topology, geometry: JointGeometry, q: Array) -> tuple[Array, Array]:
     """The weights of ``geometry.basis``, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 .. B-1."""
     values = by_body(tree, q)
     first = values[0]
@@ -87,7 +87,7 @@ def joint_transforms(tree: Tree, geometry: JointGeometry, q: Array) -> tuple[Arr
     return jnp.stack(weights), jnp.broadcast_to(offset, (3, *first.shape))
 
 
-def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
+def dof_motions(tree: Topology, kin: Kinematics) -> Motion:
     """The motion that a unit velocity of each DOF gives to everything below it, linear and angular part [3, n]."""
     axis = spatial.apply(kin.rotation, jnp.asarray(tree.body_axis, kin.rotation.dtype))
     if tree.has_spherical:
@@ -95,14 +95,12 @@ def dof_motions(tree: Tree, kin: Kinematics) -> Motion:
         axis = take(columns, tree.dof_column * tree.num_bodies + tree.dof_body)
     else:
         axis = take(axis, tree.dof_body)
-    if tree.dof_is_live is not None:
-        axis = axis * jnp.asarray(tree.dof_is_live, axis.dtype)[None]
     moment = spatial.cross(take(kin.position, tree.dof_body), axis)
     if kin.pitch is not None:
         moment = moment + kin.pitch[None] * axis
     if not tree.has_prismatic:
         return Motion(moment, axis)
-    linear = jnp.asarray(tree.dof_is_linear)[None]
+    linear = tree.dof_is_linear[None]
     return Motion(jnp.where(linear, axis, moment), jnp.where(linear, jnp.zeros_like(axis), axis))
 
 
@@ -112,26 +110,27 @@ def generalized_motions(articulation: Articulation, kin: Kinematics) -> Array:
     motions = jnp.concatenate(dof_motions(tree, kin))
     if tree.num_base_dofs == 0:
         return motions
-    return jnp.concatenate([free_root(tree, jnp.eye(6, dtype=motions.dtype)), motions], axis=1)
+    return jnp.concatenate([jnp.eye(6, dtype=motions.dtype), motions], axis=1)
 
 
-def root_motion(tree: Tree, root: Array) -> Motion:
+def root_motion(tree: Topology, root: Array) -> Motion:
     """A root velocity or acceleration [6] as [3, 1] parts; zero for a fixed base."""
-    root = free_root(tree, root) if tree.num_base_dofs else jnp.zeros_like(root)
+    if tree.fixed_base:
+        root = jnp.zeros_like(root)
     return Motion(root[:3, None], root[3:, None])
 
 
-def body_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array) -> Motion:
+def body_velocities(tree: Topology, motions: Motion, root: Motion, qd: Array) -> Motion:
     """Velocities of all bodies about the reference point, [3, B] each."""
     return Motion.from_rows(jnp.concatenate(root) + path_sum(tree, jnp.concatenate(motions) * qd[None]))
 
 
-def state_velocities(tree: Tree, kin: Kinematics, state: State) -> Motion:
+def state_velocities(tree: Topology, kin: Kinematics, state: State) -> Motion:
     """Velocities of all bodies in a state about the reference point, [3, B] each."""
     return body_velocities(tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity)
 
 
-def center_velocities(tree: Tree, motions: Motion, root: Motion, qd: Array, centers: Array) -> Array:
+def center_velocities(tree: Topology, motions: Motion, root: Motion, qd: Array, centers: Array) -> Array:
     """Velocities of the links' centres of mass (see :func:`link_centers`), then angular velocities, [6, L]."""
     linear, angular = body_velocities(tree, motions, root, qd).take(tree.link_body)
     return jnp.concatenate([linear + spatial.cross(angular, centers), angular])
@@ -143,12 +142,14 @@ def motion_cross(velocity: Motion, motion: Motion) -> Motion:
     return Motion(linear, spatial.cross(velocity.angular, motion.angular))
 
 
-def motion_rates(tree: Tree, velocity: Motion, motions: Motion) -> Motion:
+def motion_rates(tree: Topology, velocity: Motion, motions: Motion) -> Motion:
     """Rates of change of the DOFs' motions, each carried along by its body."""
     return motion_cross(velocity.take(tree.dof_body), motions)
 
 
-def body_accelerations(tree: Tree, motions: Motion, state: State, acceleration: Array | None) -> tuple[Motion, Motion]:
+def body_accelerations(
+    tree: Topology, motions: Motion, state: State, acceleration: Array | None
+) -> tuple[Motion, Motion]:
     """Velocities and spatial accelerations of all bodies about the reference point, [3, B] each.
 
     Both are relative to the inertial frame that moves with the root's centre of mass, as Galilean invariance allows.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation import quantity
-from artix.kinematics.tree import by_body, free_root, spherical_vectors, where_live, where_spherical
+from artix.compiler import quantity
+from artix.kinematics.tree import by_body, spherical_vectors, where_spherical
 from artix.math import spatial
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -27,8 +27,7 @@ def generalized_velocity(articulation: Articulation, state: State) -> Array:
 
     Returns:
       Shape [nv]: for a floating base the linear velocity of the root's centre of mass [m/s] and the root's angular
-      velocity [rad/s] in world axes, then the joint velocities [rad/s or m/s]; for a fixed base only the latter. In a
-      padded fleet with both kinds of base, the root's six entries are zero for a fixed base.
+      velocity [rad/s] in world axes, then the joint velocities [rad/s or m/s]; for a fixed base only the latter.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -43,11 +42,9 @@ def generalized_velocity(articulation: Articulation, state: State) -> Array:
       [0.5 0.  0.  0.  0.  1.  0. ]
     """
     check_state(articulation, state)
-    tree = articulation.topology
-    joints = where_live(tree, state.joint_velocity)
-    if tree.num_base_dofs == 0:
-        return joints
-    return jnp.concatenate([free_root(tree, state.root_velocity), joints])
+    if articulation.topology.fixed_base:
+        return state.joint_velocity
+    return jnp.concatenate([state.root_velocity, state.joint_velocity])
 
 
 def with_generalized_velocity(articulation: Articulation, state: State, velocity: Array) -> State:
@@ -76,8 +73,8 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
     check_state(articulation, state)
     tree, base = articulation.topology, articulation.topology.num_base_dofs
     check_vector("velocity", velocity, (tree.nv,), articulation.dtype, "nv")
-    state = state.replace(joint_velocity=where_live(tree, velocity[base:]))
-    return state.replace(root_velocity=free_root(tree, velocity[:base])) if base else state
+    state = state.replace(joint_velocity=velocity[base:])
+    return state.replace(root_velocity=velocity[:base]) if base else state
 
 
 @quantity
@@ -156,9 +153,9 @@ def joint_rate_from_velocity(articulation: Articulation, state: State, velocity:
     return where_spherical(tree, spatial.apply(matrix, by_body(tree, velocity)), velocity)
 
 
-def rate_matrix(tree: Tree, q: Array) -> Array:
+def rate_matrix(tree: Topology, q: Array) -> Array:
     """J_r(q)^-1 restricted to the free axes, the identity elsewhere, [3, 3, B-1]."""
     matrix = spatial.inverse(spatial.right_jacobian(spherical_vectors(tree, q)))
-    free = jnp.asarray(tree.body_dofs)[:, 1:] < tree.num_dofs
+    free = tree.body_dofs[:, 1:] < tree.num_dofs
     eye = jnp.broadcast_to(spatial.identity_like(matrix), matrix.shape)
     return jnp.where(free[:, None] & free[None], matrix, eye)

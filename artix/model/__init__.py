@@ -1,5 +1,8 @@
 """Articulations and states: what they are made of, and how to build them."""
 
+from typing import TYPE_CHECKING
+
+from artix.math.deprecated import old_names
 from artix.model.articulation import Articulation, State
 from artix.model.builder import ArticulationBuilder
 from artix.model.composite_joints import CompositeJoint
@@ -13,8 +16,6 @@ from artix.model.inertial_parameters import (
 )
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.model.joints import Axis, Joint, JointType
-from artix.model.padded_topology import PaddedTopology
-from artix.model.padding import Padding
 from artix.model.scene import Scene
 from artix.model.states import neutral_state, random_state
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
@@ -37,8 +38,6 @@ __all__ = [
     "JointType",
     "LoopJoint",
     "LoopJointType",
-    "PaddedTopology",
-    "Padding",
     "Scene",
     "SpatialTendon",
     "State",
@@ -52,3 +51,6 @@ __all__ = [
     "random_state",
     "with_log_cholesky",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = old_names(__name__)

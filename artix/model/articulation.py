@@ -9,8 +9,8 @@ from artix.math.arrays import check_floating, device_array
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
-from artix.model.padded_topology import Tree
 from artix.model.tendons import FixedTendons, SpatialTendons
+from artix.model.topology import Topology
 
 
 class Articulation(struct.PyTreeNode):
@@ -65,7 +65,7 @@ class Articulation(struct.PyTreeNode):
       1.2
     """
 
-    topology: Tree
+    topology: Topology
     link_mass: jax.Array
     link_com_pose: jax.Array
     link_inertia: jax.Array

@@ -6,17 +6,20 @@ import dataclasses
 import functools
 import math
 import numbers
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler.argument_types import register_check
 from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
 from artix.model.couplings import MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
-from artix.model.topology import Topology
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 #: Half precision has three digits at most, too few for dynamics.
 _DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
@@ -88,10 +91,114 @@ def as_number(
     raise ValueError(f"{name}: expected one number, {rule}; found {value}")
 
 
-def check_quaternion(name: str, poses: Any) -> None:
-    """Raises ``ValueError`` if a quaternion of poses [..., 7] has length zero, unless JAX traces them."""
-    if not isinstance(poses, jax.core.Tracer) and not np.all(np.any(np.asarray(poses)[..., 3:] != 0, axis=-1)):
-        raise ValueError(f"{name}: expected a quaternion xyzw in the last four entries; found one of length zero")
+#: How far the length of a quaternion may be from one: that of three digits typed by hand, or left by an ODE solver.
+_QUATERNION_TOLERANCE = 1e-3
+
+
+def known_values(value: Any) -> np.ndarray | None:
+    """The values of an array of floating-point numbers if this process can read them now; ``None`` if JAX traces it.
+
+    In a function under ``jax.vmap``, they count as traced.
+    """
+    if isinstance(value, np.ndarray):
+        return value if value.dtype.kind == "f" else None
+    if isinstance(value, jax.core.Tracer) or not isinstance(value, jax.Array) or value.dtype.kind != "f":
+        return None
+    if not (value.is_fully_addressable or value.is_fully_replicated):
+        return None
+    return np.asarray(value)
+
+
+def check_finite(name: str, value: Any, fix: str = "", *, infinite: bool = False) -> None:
+    """Raises ``ValueError`` if an array has a number that is not finite, unless JAX traces it.
+
+    Args:
+      name: what the user calls it.
+      value: the array; what is no array is not checked.
+      fix: what to do about it, for the message.
+      infinite: whether numbers may be infinite.
+    """
+    values = known_values(value)
+    # The square of all numbers is cheap, and finite unless one of them is not, or is huge.
+    if values is None or np.vdot(values, values) < np.inf:
+        return
+    wrong = np.isnan(values) if infinite else ~np.isfinite(values)
+    config: Any = jax.config  # JAX declares its options from 0.12 on.
+    # There JAX calls the functions inside of a compiled one with values, and reports NaNs itself.
+    if not wrong.any() or config.jax_debug_nans or config.jax_disable_jit:
+        return
+    where = tuple(int(index) for index in np.argwhere(wrong)[0])
+    at = f" at [{', '.join(map(str, where))}]" if where else ""
+    raise ValueError(f"{name}: every number must be finite; found {values[where]}{at}{fix}")
+
+
+def check_quaternion(name: str, poses: Any, *, any_length: bool = False) -> None:
+    """Raises ``ValueError`` if quaternions of poses [..., 7] are known, and one has not length 1.
+
+    Args:
+      name: what the user calls the poses.
+      poses: position and quaternion xyzw.
+      any_length: whether only a length of zero is wrong.
+    """
+    values = known_values(poses)
+    if values is None or values.shape[-1:] != (7,):
+        return
+    quaternions = values[..., 3:]
+    # One quaternion is the common case, and the product of two vectors is faster than other sums.
+    if values.ndim == 1 and abs(quaternions.dot(quaternions) - 1) < _QUATERNION_TOLERANCE:
+        return
+    squares = np.einsum("...i,...i", quaternions, quaternions)
+    lengths = np.sqrt(squares).ravel()
+    for wrong, fix in (
+        (lengths == 0, "no rotation is (0, 0, 0, 1)"),
+        (~(abs(lengths - 1) <= _QUATERNION_TOLERANCE), "divide it by its length, as artix.normalize does in a state"),
+    ):
+        if wrong.any() and not (any_length and lengths.all()):
+            length = f"{lengths[wrong][0]:.6g}" if lengths.all() else "zero"
+            raise ValueError(
+                f"{name}: expected a quaternion xyzw of length 1 in the last four entries; found one of length "
+                f"{length}; {fix}"
+            )
+
+
+#: The likeliest reason of a state that is not finite.
+_DIVERGED = "; if a step made it, the motion diverged: find the first such state, and take shorter steps"
+
+
+def check_known_state(name: str, state: Any, *, any_length: bool = False) -> None:
+    """Raises ``ValueError`` if a state is known and has a number that is not finite, or a quaternion not of length 1.
+
+    It sees the values only outside of ``jax.jit``, ``jax.vmap`` and ``jax.grad``, and takes some ten microseconds.
+
+    Args:
+      name: what the user calls the state.
+      state: the state, or several with leading axes; what is no state is not checked.
+      any_length: as for :func:`check_quaternion`.
+    """
+    if not isinstance(state, State):
+        return
+    check_finite(f"{name}.root_pose", state.root_pose, _DIVERGED)
+    check_finite(f"{name}.root_velocity", state.root_velocity, _DIVERGED)
+    check_finite(f"{name}.joint_position", state.joint_position, _DIVERGED)
+    check_finite(f"{name}.joint_velocity", state.joint_velocity, _DIVERGED)
+    check_quaternion(f"{name}.root_pose", state.root_pose, any_length=any_length)
+
+
+#: The attribute that marks functions of quaternions of any length.
+_ANY_QUATERNION = "takes_any_quaternion"
+
+
+def any_quaternion(function: _Function) -> _Function:
+    """Marks a function of quaternions of any length but zero; put it below ``@quantity``."""
+    setattr(function, _ANY_QUATERNION, True)
+    return function
+
+
+def _check_argument(name: str, state: Any, function: Callable[..., Any]) -> None:
+    check_known_state(name, state, any_length=hasattr(function, _ANY_QUATERNION))
+
+
+register_check(State, _check_argument)
 
 
 #: What to do with things that hold articulations, by the names of their types.
@@ -119,17 +226,15 @@ def check_one(articulation: Articulation) -> None:
 def check_parameters(articulation: Articulation) -> None:
     """Checks the shapes and dtypes of an articulation's arrays against its topology; see :func:`check_vector`.
 
-    Those of tendons and loop joints, and those of padded fleets, are not checked.
+    Those of tendons and loop joints are not checked.
     """
     check_one(articulation)
     topology = articulation.topology
-    if isinstance(topology, Topology):
-        lengths = topology.num_links, topology.num_dofs, len(topology.frame_names), len(topology.mimic_dofs)
-        shapes = _shapes_of_parameters(*lengths, len(topology.geometries))
-        for path, shape in shapes.items():
-            value: Any = functools.reduce(getattr, path, articulation)
-            if getattr(value, "shape", None) != shape or value.dtype != articulation.dtype:
-                check_vector(".".join(("articulation", *path)), value, shape, articulation.dtype, "its topology's")
+    lengths = topology.num_links, topology.num_dofs, len(topology.frame_names), len(topology.mimic_dofs)
+    for path, shape in _shapes_of_parameters(*lengths, len(topology.geometries)).items():
+        value: Any = functools.reduce(getattr, path, articulation)
+        if getattr(value, "shape", None) != shape or value.dtype != articulation.dtype:
+            check_vector(".".join(("articulation", *path)), value, shape, articulation.dtype, "its topology's")
 
 
 _GROUPS: dict[str, type] = {
@@ -219,20 +324,3 @@ def as_time(articulation: Articulation, dt: float | jax.Array, *, backward: bool
     dtype, xp = articulation.dtype, jnp if isinstance(dt, jax.Array) else np
     time = xp.asarray(dt, dtype)
     return time + xp.where(time == 0, np.asarray(_INSTANT, dtype), np.zeros((), dtype))
-
-
-class _HasTopology(Protocol):
-    @property
-    def topology(self) -> Any: ...
-
-
-def static_topology(articulation: _HasTopology, refusal: str) -> Topology:
-    """The topology of an articulation whose tree is known while JAX traces.
-
-    Raises:
-      TypeError: the tree is data, as for a member of a mixed fleet. The message is ``refusal``, which should say what
-        needs a static tree and what to do instead.
-    """
-    if not isinstance(articulation.topology, Topology):
-        raise TypeError(refusal)
-    return articulation.topology

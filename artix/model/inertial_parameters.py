@@ -27,7 +27,7 @@ import numpy as np
 from artix.math import spatial
 from artix.math.compiled import compiled
 from artix.model.articulation import Articulation
-from artix.model.checks import check_one, check_vector, static_topology
+from artix.model.checks import check_one, check_vector
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -127,7 +127,7 @@ def log_cholesky_from_articulation(articulation: Articulation, links: Sequence[s
       KeyError: no link has one of the names.
       ValueError: a link has no mass or no extent in some direction, see :func:`log_cholesky_from_inertia`; the message
         names it. Or the articulation is a batch.
-      TypeError: ``links`` is one string, or the articulation belongs to a mixed fleet, whose padded links have no mass.
+      TypeError: ``links`` is one string.
 
     Identity: ``with_log_cholesky(a, log_cholesky_from_articulation(a))`` has the dynamics of ``a``.
 
@@ -221,10 +221,8 @@ def _check_extent(mass: np.ndarray, inertia: np.ndarray, where: str) -> None:
 
 
 def _topology_and_indices(articulation: Articulation, links: Sequence[str] | None) -> tuple[Topology, np.ndarray]:
-    topology = static_topology(
-        articulation, "log-Cholesky parameters need one topology; the padded links of a mixed fleet have no mass"
-    )
     check_one(articulation)
+    topology = articulation.topology
     if links is None:
         return topology, np.arange(topology.num_links)
     if isinstance(links, str):

@@ -26,8 +26,10 @@ class JointType(enum.IntEnum):
     FIX = 0
     PRISMATIC = 1
     REVOLUTE = 2
-    """One rotation; ``integrate`` keeps the angle within [-2 pi, 2 pi] by steps of 4 pi, as PhysX does."""
+    """One rotation, which is that of a wheel while nothing counts its turns: no drive stiffness, limit,
+    mimic joint or fixed tendon. Its angle is kept within [-2 pi, 2 pi] by steps of 4 pi, as in PhysX."""
     REVOLUTE_UNWRAPPED = 3
+    """One rotation, whose angle always counts turns."""
     SPHERICAL = 4
     """One, two or three free rotations; the position is a rotation vector."""
     HELICAL = 6
@@ -145,7 +147,10 @@ class Joint:
 
     @classmethod
     def revolute(cls, axis: Axis = Axis.TWIST, *, wrapped: bool = True, **options) -> Joint:
-        """One rotation about ``axis``; ``wrapped=False`` never wraps the angle."""
+        """One rotation about ``axis``; ``wrapped=False`` makes its angle count turns always.
+
+        See *Angles* in the conventions.
+        """
         kind = JointType.REVOLUTE if wrapped else JointType.REVOLUTE_UNWRAPPED
         return cls(type=kind, axes=(axis,), **options)
 
@@ -156,7 +161,11 @@ class Joint:
 
     @classmethod
     def spherical(cls, axes: Sequence[Axis] = _ROTATIONS, **options) -> Joint:
-        """Rotations about one, two or three ``axes``; the position is their rotation vector."""
+        """Rotations about one, two or three ``axes``; the position is their rotation vector.
+
+        With two axes, positions and velocities fit together only approximately (see *Spherical joints* in the
+        conventions); :meth:`~artix.CompositeJoint.universal` is exact.
+        """
         return cls(type=JointType.SPHERICAL, axes=tuple(axes), **options)
 
     @classmethod

@@ -10,7 +10,7 @@ import numpy as np
 
 from artix.model.couplings import LoopJointStructure
 from artix.model.forests import ancestor_mask, read_only
-from artix.model.geometry import GeometryStructure
+from artix.model.geometry import Geometry, GeometryStructure
 from artix.model.joints import Axis, JointType
 from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
 
@@ -35,12 +35,13 @@ class LinkTree:
     geometries: tuple[GeometryStructure, ...] = ()
     geometry_pairs: tuple[tuple[str, str], ...] = ()
     name: str = "articulation"
+    drawn_shapes: tuple[tuple[str, Geometry], ...] = dataclasses.field(default=(), compare=False)
 
     # --- identity -----------------------------------------------------------------------------------------------
 
     @cached_property
     def _content(self) -> tuple:
-        return tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+        return tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.compare)
 
     @cached_property
     def _hash(self) -> int:
@@ -57,11 +58,6 @@ class LinkTree:
     def __repr__(self) -> str:
         base = "fixed" if self.fixed_base else "floating"
         return f"{type(self).__name__}({self.name!r}, {base} base, {self.num_links} links, {self.num_dofs} DOFs)"
-
-    # Masks of a padded topology. Here nothing is padded, and ``fixed_base`` describes the base.
-    dof_is_live = None
-    link_is_live = None
-    base_is_free = None
 
     # --- sizes and names ----------------------------------------------------------------------------------------
 
@@ -155,8 +151,14 @@ class LinkTree:
 
     @cached_property
     def dof_wraps(self) -> np.ndarray:
-        """Whether each DOF is an angle that ``integrate`` keeps within [-2 pi, 2 pi], shape [n]."""
-        return read_only([self.joint_types[link] is JointType.REVOLUTE for link in self.dof_link], bool)
+        """Whether each DOF is an angle of a wheel, a circle of 4 pi, if it has no stiffness and no limit, shape [n].
+
+        Mimic joints and fixed tendons count the turns of the joints that they couple.
+        """
+        wheels = np.array([self.joint_types[link] is JointType.REVOLUTE for link in self.dof_link], bool)
+        wheels[[dof for pair in self.mimic_dofs for dof in pair]] = False
+        wheels[[dof for tendon in self.fixed_tendons for dof in tendon.dofs]] = False
+        return read_only(wheels, bool)
 
     @cached_property
     def dof_parent_link(self) -> np.ndarray:

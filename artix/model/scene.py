@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
+
+from artix.compiler.argument_types import register_parameters
 from artix.math import struct
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state, check_type, static_topology
+from artix.model.checks import check_state, check_type
 from artix.model.geometry import GeometryStructure
 from artix.model.geometry_pairs import checked_shapes
 from artix.model.states import neutral_state
@@ -54,7 +57,7 @@ class Scene(struct.PyTreeNode):
         Raises:
           ValueError: there is no member, a name is empty or has a slash, a shape is unknown or cannot touch, both
             shapes of a pair belong to one member, or a pair is given twice.
-          TypeError: the members are not articulations by name, one is padded, or dtypes differ.
+          TypeError: the members are not articulations by name, or dtypes differ.
         """
         if not isinstance(members, Mapping):
             raise TypeError(f"members: expected a dictionary of articulations, found {type(members).__name__}")
@@ -69,7 +72,6 @@ class Scene(struct.PyTreeNode):
                 raise ValueError("a member has an empty name; links and shapes are called 'member/link' after it")
             if "/" in name:
                 raise ValueError(f"the member's name {name!r} has a slash, which separates it from those of its shapes")
-            static_topology(member, f"{name!r} is padded; put the articulation that was padded into the scene")
             if member.dtype != articulations[0].dtype:
                 raise TypeError(
                     f"the members must have one dtype; {names[0]!r} has {articulations[0].dtype} and {name!r} "
@@ -101,7 +103,7 @@ class Scene(struct.PyTreeNode):
     @property
     def topologies(self) -> tuple[Topology, ...]:
         """The members' topologies."""
-        return tuple(static_topology(member, "the members of a scene are not padded") for member in self.articulations)
+        return tuple(member.topology for member in self.articulations)
 
     @property
     def dtype(self) -> Any:
@@ -152,3 +154,13 @@ class Scene(struct.PyTreeNode):
         unknown = [name for name in given if name not in self.names]
         if unknown:
             raise ValueError(f"{what}: no member called {', '.join(unknown)}; choose from: {', '.join(self.names)}")
+
+
+register_parameters(
+    Scene,
+    lambda scene: {
+        "states": scene.neutral_states,
+        "controls": lambda: None,
+        "dt": lambda: jnp.asarray(0.01, scene.dtype),
+    },
+)

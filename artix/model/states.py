@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler.argument_types import register_parameters
 from artix.math import spatial
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_number, check_key, check_one
-from artix.model.padded_topology import Tree
 
 Array = jax.Array
 
@@ -41,16 +42,15 @@ def neutral_state(articulation: Articulation) -> State:
       [0. 0. 0. 0. 0. 0. 1.] (7,)
     """
     check_one(articulation)
-    return neutral_states(articulation, ())
+    return neutral_states(articulation.topology.num_dofs, articulation.dtype, ())
 
 
-def neutral_states(articulation: Articulation, shape: tuple[int, ...]) -> State:
+def neutral_states(num_dofs: int, dtype: Any, shape: tuple[int, ...]) -> State:
     """Neutral states with leading axes of this shape."""
-    n = articulation.topology.num_dofs
     root = np.zeros((*shape, 7))
     root[..., 6] = 1
-    others = (np.zeros((*shape, size)) for size in (6, n, n))
-    return State(*(device_array(x, articulation.dtype) for x in (root, *others)))
+    others = (np.zeros((*shape, size)) for size in (6, num_dofs, num_dofs))
+    return State(*(device_array(x, dtype) for x in (root, *others)))
 
 
 def random_state(articulation: Articulation, key: Array, *, velocity_scale: float | Array = 1.0) -> State:
@@ -87,10 +87,7 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
     check_key(key)
     check_one(articulation)
     velocity_scale = as_number("velocity_scale", velocity_scale, 0)
-    tree, dtype = articulation.topology, articulation.dtype
-    limits = articulation.joint_lower_limit, articulation.joint_upper_limit
-    live = tree.num_base_dofs > 0 if tree.base_is_free is None else tree.base_is_free, tree.dof_is_live
-    return _sample(limits, device_array(_widths(tree), dtype), live, key, device_array(velocity_scale, dtype))
+    return sample_state(ranges_of(articulation), key, device_array(velocity_scale, articulation.dtype))
 
 
 def at_rest(state: State) -> State:
@@ -99,19 +96,32 @@ def at_rest(state: State) -> State:
     return state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
 
 
-def _widths(tree: Tree) -> Array:
+class Ranges(NamedTuple):
+    """What random states are drawn from."""
+
+    lower: Array
+    """Lower position limits, [n]."""
+    upper: Array
+    """Upper position limits, [n]."""
+    width: Array
     """Half the width of the intervals about zero from which unlimited joint positions are drawn, [n]."""
-    xp: Any = jnp if isinstance(tree.dof_is_linear, Array) else np  # Arrays in a padded topology are data.
-    width = xp.where(tree.dof_is_linear, 1.0, np.pi)
-    if tree.has_spherical:
-        width = xp.where(xp.asarray(tree.body_is_spherical)[xp.asarray(tree.dof_body)], np.pi / 3**0.5, width)
-    return width
+    root_is_free: Array
+    """Whether the base is floating."""
+
+
+def ranges_of(articulation: Articulation) -> Ranges:
+    """What the random states of an articulation are drawn from."""
+    tree = articulation.topology
+    width = np.where(tree.dof_is_linear, 1.0, np.pi)
+    width = np.where(tree.dof_is_spherical, np.pi / 3**0.5, width)
+    limits = articulation.joint_lower_limit, articulation.joint_upper_limit
+    return Ranges(*limits, device_array(width, articulation.dtype), device_array(not tree.fixed_base))
 
 
 @jax.jit  # One program per number of DOFs; otherwise JAX would compile each operation separately.
-def _sample(limits, width: Array, live, key: Array, scale: Array) -> State:
-    """A random state; ``live`` holds whether the root is free and which DOFs are not padding."""
-    (lower, upper), (root_is_free, dof_is_live) = limits, live
+def sample_state(ranges: Ranges, key: Array, scale: Array) -> State:
+    """A random state, see :func:`random_state`."""
+    lower, upper, width, root_is_free = ranges
     dtype, n = lower.dtype, lower.shape[0]
     # One draw: each compiles for a quarter of a second. Its ends are left out, where normal numbers would be infinite.
     uniform = jax.random.uniform(key, (2 * n + 13,), dtype, np.nextafter(dtype.type(-1), dtype.type(0)), 1)
@@ -125,6 +135,18 @@ def _sample(limits, width: Array, live, key: Array, scale: Array) -> State:
     quaternion, velocity = spatial.normalize(normal[:4, None])[:, 0], scale * normal[4:10]
     root = jnp.where(root_is_free, jnp.concatenate([position, quaternion]), jnp.array([0, 0, 0, 0, 0, 0, 1], dtype))
     velocity = jnp.where(root_is_free, velocity, jnp.zeros_like(velocity))
-    if dof_is_live is not None:
-        q, qd = (jnp.where(dof_is_live, x, jnp.zeros_like(x)) for x in (q, qd))
     return State(root, velocity, q, qd)
+
+
+def _examples(articulation: Articulation) -> Mapping[str, Callable[[], Any]]:
+    """Examples of the arguments of functions of an articulation, by their names in artix."""
+    topology, dtype = articulation.topology, articulation.dtype
+    return {
+        "state": lambda: neutral_state(articulation),
+        "external_force": lambda: jnp.zeros((topology.num_links, 6), dtype),
+        "control": lambda: None,
+        "dt": lambda: jnp.asarray(0.01, dtype),
+    } | dict.fromkeys(("force", "acceleration", "right"), lambda: jnp.zeros(topology.nv, dtype))
+
+
+register_parameters(Articulation, _examples)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import Any
 
 import jax
 import numpy as np
 
+from artix.compiler.argument_types import register_content
 from artix.model.forests import ancestor_mask, level_schedule, pointer_table, read_only
 from artix.model.joints import JointType
 from artix.model.link_tree import LinkTree
@@ -45,6 +45,8 @@ class Topology(LinkTree):
       geometries: static structure of the shapes on links, ordered by the links.
       geometry_pairs: pairs of names of shapes that collide with each other.
       name: the articulation's name.
+      drawn_shapes: names of links and shapes on them, as a viewer draws them where :func:`artix.select_geometry` left
+        some out of contact; not compared, and lost in files.
 
     Examples:
       >>> topology = artix.robots.load("arm7").topology
@@ -76,10 +78,6 @@ class Topology(LinkTree):
         for link, above in enumerate(self.parent):
             result.append(body[link] if link in body else result[above])
         return read_only(result, int)
-
-    def bodies_of_links(self, links: Any) -> Any:
-        """The bodies of links with these indices, shape [K]."""
-        return self.link_body[links]
 
     @cached_property
     def touching_geometries(self) -> tuple[int, ...]:
@@ -229,3 +227,6 @@ class Topology(LinkTree):
     def link_is_rigid(self) -> np.ndarray:
         """Whether each link is attached to its parent by a fixed joint, shape [L]."""
         return read_only(self.rigid_parent >= 0, bool)
+
+
+register_content(Topology, lambda topology: topology._content)

@@ -266,10 +266,6 @@ def discrete_dynamics(
 def _actuated(articulation: artix.Articulation, names: Sequence[str] | None) -> tuple[int, ...]:
     """The DOFs of joints, counted from the first joint."""
     tree = articulation.topology
-    if not isinstance(tree, artix.Topology):
-        raise ValueError(
-            "a padded fleet has no joint names; optimise its members one by one, as articulations of their own"
-        )
     if names is None:
         return tuple(range(tree.num_dofs))
     check_names("actuated", names)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import artix
+from artix.kinematics.configuration import move
 from artix.math.arrays import chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
 from artix.math.tangents import without_derivatives
-from artix.model.checks import check_count, check_quaternion
+from artix.model.checks import check_count, check_finite, check_quaternion
 from artix.optimal_control.checks import as_array, check_names, known
 from artix.optimal_control.residuals import pose_difference
 
@@ -97,7 +99,10 @@ def inverse_kinematics(
       KeyError: no link or frame has this name.
       TypeError: an array has another dtype than the articulation, or ``iterations`` is no whole number.
       ValueError: there is no frame, a frame occurs twice, an array has the wrong shape, or a known one has a quaternion
-        of length zero or a number that is not finite.
+        not of length 1 or a number that is not finite.
+
+    Warns:
+      UserWarning: known seeds lie outside the joint limits; they start from the nearest position within.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -124,10 +129,10 @@ def inverse_kinematics(
     poses = {"targets": targets, "seeds.root_pose": seeds.root_pose, "near.root_pose": near.root_pose}
     positions = {"seeds.joint_position": seeds.joint_position, "near.joint_position": near.joint_position}
     for name, array in (poses | positions).items():
-        if (value := known(array)) is not None and not np.all(np.isfinite(value)):
-            raise ValueError(f"{name}: every number must be finite; found {value}")
+        check_finite(name, array)
     for name, pose in poses.items():
         check_quaternion(name, pose)
+    _warn_of_seeds_beyond_limits(articulation, seeds.joint_position)
     weight = jnp.asarray(rotation_weight, dtype)
     if weight.ndim:
         raise ValueError(f"rotation_weight: expected one number for all frames; found shape {weight.shape}")
@@ -169,6 +174,24 @@ def inverse_kinematics(
     return InverseKinematics(configuration, distances[best], angles[best], solved[best])
 
 
+def _warn_of_seeds_beyond_limits(articulation: artix.Articulation, positions: Array) -> None:
+    """Says which seeds will start from their joints' limits instead."""
+    seeds, lower, upper = map(known, (positions, articulation.joint_lower_limit, articulation.joint_upper_limit))
+    if seeds is None or lower is None or upper is None:
+        return
+    beyond = (seeds < lower) | (seeds > upper)
+    if beyond.any():
+        seed, dof = np.argwhere(beyond)[0]
+        topology: Any = articulation.topology
+        joint = topology.dof_names[dof]
+        warnings.warn(
+            f"seeds.joint_position: {beyond.any(axis=1).sum()} of {len(seeds)} seeds lie outside the joint limits and "
+            f"start from the nearest position within them; seed {seed} has {joint!r} at {seeds[seed, dof]:.6g}, "
+            f"outside [{lower[dof]:.6g}, {upper[dof]:.6g}]",
+            stacklevel=3,
+        )
+
+
 @artix.quantity
 def _errors(
     articulation: artix.Articulation, frames: tuple[str, ...], targets: Array, state: artix.State, weight: Array
@@ -199,7 +222,7 @@ def _trial(
     slope = jnp.where(free[None], slope, jnp.zeros_like(slope))
     gradient = jnp.where(free, gradient, jnp.zeros_like(gradient))
     matrix = matmul(slope.T, slope) + damping * jnp.eye(len(free), dtype=weight.dtype)
-    moved = artix.integrate(articulation, state, -lu_factorize(matrix).solve(gradient))
+    moved = move(articulation, state, -lu_factorize(matrix).solve(gradient))
     return moved.replace(joint_position=jnp.clip(moved.joint_position, lower, upper))
 
 
@@ -227,7 +250,7 @@ def _implicit(
     damping = 10 * jnp.finfo(matrix.dtype).eps * (jnp.trace(matrix) + jnp.finfo(matrix.dtype).tiny)
     inverse = lu_factorize(matrix + damping * jnp.eye(len(matrix), dtype=matrix.dtype))
     step = matmul(slope.T, inverse.solve(change)) if is_wide else inverse.solve(matmul(slope.T, change))
-    return artix.integrate(articulation, state, -step)
+    return move(articulation, state, -step)
 
 
 def _slope(

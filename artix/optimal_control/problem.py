@@ -11,6 +11,7 @@ import numpy as np
 
 import artix
 from artix.math import struct
+from artix.model.checks import check_finite, check_quaternion
 from artix.optimal_control import knots
 from artix.optimal_control.checks import as_array, known
 from artix.optimal_control.dynamics import DiscreteDynamics
@@ -247,7 +248,7 @@ def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Proble
 
     Raises:
       TypeError: an argument is not an array, or has another dtype than the articulation.
-      ValueError: an array has the wrong shape, a known start is not finite, or bounds are wrong.
+      ValueError: an array has the wrong shape, a known start or guess is not finite, or bounds are wrong.
     """
     dynamics, nu, dtype = problem.dynamics, problem.dynamics.num_controls, problem.dynamics.articulation.dtype
     if isinstance(problem.start, artix.State):
@@ -257,11 +258,14 @@ def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Proble
     count = len(controls)
     if not count:
         raise ValueError(f"controls: expected at least one knot; found shape {controls.shape}")
-    if (values := known(start)) is not None and not np.isfinite(values).all():
-        raise ValueError(f"problem.start: expected finite numbers; found {values}")
     if states is not None:
         meaning = "flat states, one more than controls"
         states = as_array("states", states, (count + 1, dynamics.num_states), dtype, meaning)
+    for name, x in (("problem.start", start), ("states", states)):
+        check_finite(name, x)
+        if x is not None and dynamics.articulation.topology.num_base_dofs and (values := known(x)) is not None:
+            check_quaternion(name, values[..., :7])
+    check_finite("controls", controls)
     lengths = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(problem.references)}
     if lengths - {(count + 1,)}:
         raise ValueError(

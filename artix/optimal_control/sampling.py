@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.model.checks import check_count, check_key
+from artix.model.checks import check_count, check_finite, check_key
 from artix.optimal_control.checks import check_positive
 
 Array = jax.Array
@@ -42,7 +42,8 @@ def mppi(
       Controls, shape [T, nu], in the unit of the guess; the guess itself if no sample has a finite cost.
 
     Raises:
-      ValueError: a number is not positive, ``noise`` has another shape, or ``cost`` does not return a number.
+      ValueError: a known guess is not finite, a number is not positive, ``noise`` has another shape, or ``cost`` does
+        not return a number.
       TypeError: ``key`` is not a random key, or a count is not a whole number.
 
     Examples:
@@ -58,6 +59,7 @@ def mppi(
         average = jnp.tensordot(weights, drawn, 1)
         return jnp.where(jnp.any(jnp.isfinite(costs)), average, controls), None
 
+    check_finite("controls", controls)
     check_key(key)
     check_count("samples", samples)
     check_count("iterations", iterations)
@@ -94,8 +96,8 @@ def cross_entropy(
       The last mean, shape [T, nu], in the unit of the first.
 
     Raises:
-      ValueError: a number is not positive, ``noise`` has another shape, there are more elites than samples, or
-        ``cost`` does not return a number.
+      ValueError: a known mean is not finite, a number is not positive, ``noise`` has another shape, there are more
+        elites than samples, or ``cost`` does not return a number.
       TypeError: ``key`` is not a random key, or a count is not a whole number.
 
     Examples:
@@ -115,6 +117,7 @@ def cross_entropy(
         is_found = jnp.any(counts > 0)
         return (jnp.where(is_found, mean, carry[0]), jnp.where(is_found, deviation, carry[1])), None
 
+    check_finite("controls", controls)
     check_key(key)
     check_count("samples", samples)
     check_count("iterations", iterations)

@@ -68,8 +68,8 @@ def solve(
     Raises:
       TypeError: an array or a residual has another dtype than the articulation, or a count is not a whole number.
       ValueError: an array, the references or the contact schedule do not fit the number of knots; one bound is given
-        without the other, or bounds are reversed; a known start is not finite; a residual is not a vector; the problem
-        has constraints; or options are unknown or contradict each other.
+        without the other, or bounds are reversed; a known start or guess is not finite; a residual is not a
+        vector; the problem has constraints; or options are unknown or contradict each other.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")

@@ -1,6 +1,37 @@
 """PhysX's articulation API, with its names, layouts and buffers, over the functions of artix; see ``docs/physx.md``."""
 
-from artix.physx.bounds import get_world_bounds as get_world_bounds
+from typing import TYPE_CHECKING
+
+from artix.math.deprecated import old_names as _old_names
+from artix.physx.accessors import get_articulation_flags as get_articulation_flags
+from artix.physx.accessors import get_drive_type as get_drive_type
+from artix.physx.accessors import get_link_acceleration as get_link_acceleration
+from artix.physx.accessors import get_links as get_links
+from artix.physx.accessors import get_max_com_angular_velocity as get_max_com_angular_velocity
+from artix.physx.accessors import get_max_com_linear_velocity as get_max_com_linear_velocity
+from artix.physx.accessors import get_motion as get_motion
+from artix.physx.accessors import get_root_angular_velocity as get_root_angular_velocity
+from artix.physx.accessors import get_root_global_pose as get_root_global_pose
+from artix.physx.accessors import get_root_linear_velocity as get_root_linear_velocity
+from artix.physx.accessors import get_sleep_threshold as get_sleep_threshold
+from artix.physx.accessors import get_solver_iteration_counts as get_solver_iteration_counts
+from artix.physx.accessors import get_solver_residual as get_solver_residual
+from artix.physx.accessors import get_wake_counter as get_wake_counter
+from artix.physx.accessors import get_world_bounds as get_world_bounds
+from artix.physx.accessors import is_sleeping as is_sleeping
+from artix.physx.accessors import put_to_sleep as put_to_sleep
+from artix.physx.accessors import set_articulation_flag as set_articulation_flag
+from artix.physx.accessors import set_articulation_flags as set_articulation_flags
+from artix.physx.accessors import set_max_com_angular_velocity as set_max_com_angular_velocity
+from artix.physx.accessors import set_max_com_linear_velocity as set_max_com_linear_velocity
+from artix.physx.accessors import set_root_angular_velocity as set_root_angular_velocity
+from artix.physx.accessors import set_root_global_pose as set_root_global_pose
+from artix.physx.accessors import set_root_linear_velocity as set_root_linear_velocity
+from artix.physx.accessors import set_sleep_threshold as set_sleep_threshold
+from artix.physx.accessors import set_solver_iteration_counts as set_solver_iteration_counts
+from artix.physx.accessors import set_wake_counter as set_wake_counter
+from artix.physx.accessors import update_kinematic as update_kinematic
+from artix.physx.accessors import wake_up as wake_up
 from artix.physx.cache import ArticulationCache as ArticulationCache
 from artix.physx.cache import RootLinkData as RootLinkData
 from artix.physx.cache import create_cache as create_cache
@@ -23,6 +54,7 @@ from artix.physx.enums import ArticulationGPUAPIWriteType as ArticulationGPUAPIW
 from artix.physx.enums import ArticulationJointType as ArticulationJointType
 from artix.physx.enums import ArticulationKinematicFlag as ArticulationKinematicFlag
 from artix.physx.enums import ArticulationMotion as ArticulationMotion
+from artix.physx.fleet_simulation import FleetSimulation as FleetSimulation
 from artix.physx.gpu_layout import ArticulationGPUAPIMaxCounts as ArticulationGPUAPIMaxCounts
 from artix.physx.gpu_layout import get_articulation_gpu_api_max_counts as get_articulation_gpu_api_max_counts
 from artix.physx.gpu_state import create_fleet_simulation as create_fleet_simulation
@@ -39,7 +71,6 @@ from artix.physx.gpu_structures import GpuTendonAttachmentData as GpuTendonAttac
 from artix.physx.gpu_structures import GpuTendonJointCoefficientData as GpuTendonJointCoefficientData
 from artix.physx.gpu_structures import from_physx as from_physx
 from artix.physx.gpu_structures import to_physx as to_physx
-from artix.physx.inverse_dynamics import common_init as common_init
 from artix.physx.inverse_dynamics import compute_articulation_com as compute_articulation_com
 from artix.physx.inverse_dynamics import compute_centroidal_momentum_matrix as compute_centroidal_momentum_matrix
 from artix.physx.inverse_dynamics import (
@@ -57,36 +88,9 @@ from artix.physx.inverse_dynamics import compute_mass_matrix as compute_mass_mat
 from artix.physx.loop_joints import compute_coefficient_matrix as compute_coefficient_matrix
 from artix.physx.loop_joints import compute_lambda as compute_lambda
 from artix.physx.loop_joints import get_coefficient_matrix_size as get_coefficient_matrix_size
-from artix.physx.motion import get_link_acceleration as get_link_acceleration
-from artix.physx.motion import get_links as get_links
-from artix.physx.motion import get_root_angular_velocity as get_root_angular_velocity
-from artix.physx.motion import get_root_global_pose as get_root_global_pose
-from artix.physx.motion import get_root_linear_velocity as get_root_linear_velocity
-from artix.physx.motion import set_root_angular_velocity as set_root_angular_velocity
-from artix.physx.motion import set_root_global_pose as set_root_global_pose
-from artix.physx.motion import set_root_linear_velocity as set_root_linear_velocity
-from artix.physx.motion import update_kinematic as update_kinematic
-from artix.physx.settings import get_articulation_flags as get_articulation_flags
-from artix.physx.settings import get_drive_type as get_drive_type
-from artix.physx.settings import get_max_com_angular_velocity as get_max_com_angular_velocity
-from artix.physx.settings import get_max_com_linear_velocity as get_max_com_linear_velocity
-from artix.physx.settings import get_motion as get_motion
-from artix.physx.settings import get_solver_iteration_counts as get_solver_iteration_counts
-from artix.physx.settings import get_solver_residual as get_solver_residual
-from artix.physx.settings import set_articulation_flag as set_articulation_flag
-from artix.physx.settings import set_articulation_flags as set_articulation_flags
-from artix.physx.settings import set_max_com_angular_velocity as set_max_com_angular_velocity
-from artix.physx.settings import set_max_com_linear_velocity as set_max_com_linear_velocity
-from artix.physx.settings import set_solver_iteration_counts as set_solver_iteration_counts
 from artix.physx.simulation import ArticulationSimulation as ArticulationSimulation
 from artix.physx.simulation import create_simulation as create_simulation
 from artix.physx.simulation import simulate as simulate
-from artix.physx.sleeping import get_sleep_threshold as get_sleep_threshold
-from artix.physx.sleeping import get_stabilization_threshold as get_stabilization_threshold
-from artix.physx.sleeping import get_wake_counter as get_wake_counter
-from artix.physx.sleeping import is_sleeping as is_sleeping
-from artix.physx.sleeping import put_to_sleep as put_to_sleep
-from artix.physx.sleeping import set_sleep_threshold as set_sleep_threshold
-from artix.physx.sleeping import set_stabilization_threshold as set_stabilization_threshold
-from artix.physx.sleeping import set_wake_counter as set_wake_counter
-from artix.physx.sleeping import wake_up as wake_up
+
+if not TYPE_CHECKING:
+    __getattr__ = _old_names(__name__)

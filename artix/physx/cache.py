@@ -9,7 +9,6 @@ import numpy as np
 from artix.math import struct
 from artix.model.checks import check_vector
 from artix.model.couplings import LoopJointType
-from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
 from artix.physx.simulation import AnyArticulation, ArticulationSimulation, check_in_scene
 
@@ -163,7 +162,7 @@ def create_cache(articulation: AnyArticulation) -> ArticulationCache:
         root_link_data=RootLinkData(zeros(7), zeros(3), zeros(3), zeros(3), zeros(3)),
         coefficient_matrix=zeros(rows, nv),
         lambda_=zeros(rows),
-        version=_version(tree),
+        version=hash(tree),
     )
 
 
@@ -237,9 +236,7 @@ def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
     """
     tree = articulation.topology
     check_vector("maximum", maximum, (6 * (tree.num_links - 1),), articulation.dtype, "six axes per joint")
-    indices, live = _axis_indices(tree)
-    packed = jnp.asarray(maximum)[jnp.where(live, indices, 0)] if tree.num_dofs else maximum[:0]
-    return jnp.where(live, packed, jnp.zeros_like(packed))
+    return jnp.asarray(maximum)[_axis_indices(tree)]
 
 
 def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
@@ -268,10 +265,7 @@ def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
     """
     tree = articulation.topology
     check_vector("reduced", reduced, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
-    indices, live = _axis_indices(tree)
-    size = 6 * (tree.num_links - 1)
-    # Padded DOFs get an index beyond the end, where nothing is written.
-    return jnp.zeros(size, articulation.dtype).at[jnp.where(live, indices, size)].set(reduced, mode="drop")
+    return jnp.zeros(6 * (tree.num_links - 1), articulation.dtype).at[_axis_indices(tree)].set(reduced)
 
 
 def check_cache(simulation: ArticulationSimulation, cache: ArticulationCache) -> None:
@@ -280,26 +274,18 @@ def check_cache(simulation: ArticulationSimulation, cache: ArticulationCache) ->
     Raises ``TypeError`` for what is no simulation.
     """
     check_in_scene(simulation)
-    if cache.version != _version(simulation.topology):
+    if cache.version != hash(simulation.topology):
         raise ValueError(
             "cache: it was made for another articulation, or for this one before its links or joints changed; create a "
             "new one with artix.physx.create_cache(articulation)"
         )
 
 
-def num_loop_rows(tree: Tree) -> int:
-    """Number of scalar constraints of all loop joints; zero for a fleet padded to several topologies."""
-    if not isinstance(tree, Topology):
-        return 0
+def num_loop_rows(tree: Topology) -> int:
+    """Number of scalar constraints of all loop joints."""
     return sum(1 if joint.type is LoopJointType.DISTANCE else len(joint.locked_axes) for joint in tree.loop_joints)
 
 
-def _axis_indices(tree: Tree) -> tuple[Array, Array]:
-    """Index of each DOF among six axes per joint, and whether the DOF is real rather than padding, [n] each."""
-    link, axis = jnp.asarray(tree.dof_link, jnp.int32), jnp.asarray(tree.dof_axis, jnp.int32)
-    live = np.ones(tree.num_dofs, bool) if tree.dof_is_live is None else tree.dof_is_live
-    return 6 * (link - 1) + axis, jnp.asarray(live)
-
-
-def _version(tree: Tree) -> int:
-    return hash(tree if isinstance(tree, Topology) else tree.padding)
+def _axis_indices(tree: Topology) -> np.ndarray:
+    """Index of each DOF among six axes per joint, [n]."""
+    return 6 * (tree.dof_link - 1) + tree.dof_axis

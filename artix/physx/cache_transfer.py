@@ -7,13 +7,12 @@ import jax.numpy as jnp
 
 from artix.kinematics.bodies import screw_pitches
 from artix.kinematics.links import link_velocities
-from artix.kinematics.tree import where_live
 from artix.model.checks import check_quaternion, check_vector
+from artix.physx.accessors import wake_if
 from artix.physx.cache import ArticulationCache, check_cache
 from artix.physx.enums import ArticulationCacheFlag as Flag
 from artix.physx.fields import FIELDS, Field
 from artix.physx.simulation import ArticulationSimulation
-from artix.physx.sleeping import wake_if
 
 Array = jax.Array
 
@@ -160,7 +159,7 @@ def apply_cache(
         if flag not in Flag.ROOT_TRANSFORM | Flag.POSITION:
             moves.append(jnp.any((value - before if flag in _TARGETS else value) != 0))
     if Flag.ROOT_TRANSFORM in flags:
-        check_quaternion("cache.root_link_data.transform", cache.root_link_data.transform)
+        check_quaternion("cache.root_link_data.transform", cache.root_link_data.transform, any_length=True)
     return wake_if(changed, jnp.asarray(autowake) | jnp.any(jnp.array(moves, bool)))
 
 
@@ -168,8 +167,8 @@ def _efforts(simulation: ArticulationSimulation) -> Array:
     """The components of the incoming joint forces along the DOFs, [n]: the sum of drives, limits and loads."""
     tree = simulation.topology
     torque_first = jnp.roll(simulation.report.incoming_joint_force, 3, axis=1)
-    link, axis = jnp.asarray(tree.dof_link), jnp.asarray(tree.dof_axis)
+    link, axis = tree.dof_link, tree.dof_axis
     efforts = torque_first[link, axis]
-    if tree.has_helical:
-        efforts = efforts + screw_pitches(simulation.articulation) * torque_first[link, axis % 3 + 3]
-    return where_live(tree, efforts)
+    if not tree.has_helical:
+        return efforts
+    return efforts + screw_pitches(simulation.articulation) * torque_first[link, axis % 3 + 3]

@@ -22,6 +22,14 @@ from artix.fleet.fleet import Fleet
 from artix.kinematics.links import dense_jacobian, forward_kinematics
 from artix.model.articulation import Articulation, State
 from artix.physx.enums import ArticulationGPUAPIComputeType as ComputeType
+from artix.physx.fleet_simulation import (
+    AnyFleetSimulation,
+    FleetSimulation,
+    in_order,
+    own_state,
+    parts_of,
+    simulations_of_kinds,
+)
 from artix.physx.generalized import coriolis_and_centrifugal_force, generalized_gravity_force, generalized_mass_matrix
 from artix.physx.gpu_layout import (
     ArticulationGPUAPIMaxCounts,
@@ -63,7 +71,7 @@ class LinkKinematics(NamedTuple):
 
 def compute_articulation_data(
     fleet: Fleet,
-    state: State | ArticulationSimulation,
+    state: State | AnyFleetSimulation,
     indices: npt.ArrayLike,
     operation: ComputeType,
     *,
@@ -114,12 +122,19 @@ def compute_articulation_data(
       (2, 169)
     """
     operation, indices = of_type(ComputeType, "operation", operation), check_indices(fleet, indices)
-    articulation = fleet.articulation
-    if isinstance(state, ArticulationSimulation):
+    parts = parts_of(fleet, indices)
+    if isinstance(state, ArticulationSimulation | FleetSimulation):
         check_simulation(fleet, state)
-        articulation, state = state.articulation, state.state
-    check_state(fleet, state)
-    return _compute(operation, physx_compat, articulation, state, indices, _counts(fleet, indices))
+        kinds = [(kind.articulation, kind.state) for kind in simulations_of_kinds(state)]
+    else:
+        check_state(fleet, state)
+        states = [own_state(fleet.topologies[members[0]], state, members) for members in fleet.kinds]
+        kinds = list(zip(fleet.articulations, states, strict=True))
+    maxima = get_articulation_gpu_api_max_counts(fleet)
+    joined = in_order(parts, lambda k: _compute(operation, physx_compat, maxima, *kinds[k], parts[k].rows))
+    if operation is ComputeType.CENTROIDAL_MOMENTUM_MATRICES:
+        return jnp.concatenate([region.reshape(-1) for region in joined])
+    return joined
 
 
 def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, operation: ComputeType) -> Any:
@@ -171,26 +186,19 @@ class _Counts(NamedTuple):
       columns: entries of its generalised vectors.
       dofs: joint DOFs.
       jacobian_rows: rows of its dense Jacobian.
-      root: root entries of its generalised vectors, 6 or 0.
     """
 
     columns: np.ndarray
     dofs: np.ndarray
     jacobian_rows: np.ndarray
-    root: np.ndarray
 
 
 def _counts(fleet: Fleet, indices: np.ndarray) -> _Counts:
     table = {
-        topology: (
-            topology.nv,
-            topology.num_dofs,
-            6 * (topology.num_links - (1 if topology.fixed_base else 0)),
-            topology.num_base_dofs,
-        )
+        topology: (topology.nv, topology.num_dofs, 6 * topology.num_links - (6 if topology.fixed_base else 0))
         for topology in set(fleet.topologies)
     }
-    rows = np.array([table[fleet.topologies[index]] for index in indices], np.int32).reshape(-1, 4)
+    rows = np.array([table[fleet.topologies[index]] for index in indices], np.int32).reshape(-1, 3)
     return _Counts(*rows.T)
 
 
@@ -209,80 +217,76 @@ def _data_shape(operation: ComputeType, maxima: ArticulationGPUAPIMaxCounts, blo
     return None
 
 
-def _pack(dense: Array, rows: Index, columns: Index, first: tuple[Index, Index], size: int) -> Array:
-    """Packs the block [rows, columns] of ``dense`` that begins at ``first`` into ``size`` floats, row by row."""
-    index = jnp.arange(size, dtype=jnp.int32)
-    row, column = index // columns, index % columns
-    inside = row < rows
-    row, column = jnp.where(inside, row + first[0], 0), jnp.where(inside, column + first[1], 0)
-    return jnp.where(inside, dense[row, column], jnp.zeros_like(dense, shape=(size,)))
-
-
 def _spread(packed: Array, rows: Index, columns: Index, shape: tuple[int, int]) -> Array:
-    """The inverse of :func:`_pack`: a packed block as a dense array of the given shape, padded with zeros."""
+    """A block packed row by row, [rows, columns], as a dense array of the given shape, padded with zeros."""
     row = jnp.arange(shape[0], dtype=jnp.int32)[:, None]
     column = jnp.arange(shape[1], dtype=jnp.int32)[None]
     inside = (row < rows) & (column < columns)
     return jnp.where(inside, packed[jnp.where(inside, row * columns + column, 0)], jnp.zeros_like(packed, shape=shape))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=(0, 1, 2))
 def _compute(
-    operation: ComputeType, compat: bool, articulation: Articulation, state: State, indices: Array, counts: _Counts
+    operation: ComputeType,
+    compat: bool,
+    maxima: ArticulationGPUAPIMaxCounts,
+    articulation: Articulation,
+    state: State,
+    rows: np.ndarray,
 ) -> Any:
-    articulation, state = jax.tree.map(lambda leaf: leaf[indices], (articulation, state))
-    blocks = vmap_in_blocks(partial(_block, operation, compat))(articulation, state, counts)
-    if operation is ComputeType.CENTROIDAL_MOMENTUM_MATRICES:
-        return jnp.concatenate([region.reshape(-1) for region in blocks])
-    return blocks
+    """The blocks of some members of a kind."""
+    articulation, state = jax.tree.map(lambda leaf: leaf[rows], (articulation, state))
+    return vmap_in_blocks(partial(_block, operation, compat, maxima))(articulation, state)
 
 
-def _block(operation: ComputeType, compat: bool, articulation: Articulation, state: State, counts: _Counts) -> Any:
+def _block(
+    operation: ComputeType,
+    compat: bool,
+    maxima: ArticulationGPUAPIMaxCounts,
+    articulation: Articulation,
+    state: State,
+) -> Any:
     """One articulation's block."""
-    tree = articulation.topology
-    wide, columns, n = tree.num_dofs + 6, counts.columns, counts.dofs
-    # A fixed-base member of a fleet with floating bases has no root entries: skip those of the padded vectors.
-    skip = tree.num_base_dofs - counts.root
-    clipped, unscaled = state, articulation
+    dofs, wide, clipped, unscaled = maxima.max_dofs, maxima.max_dofs + 6, state, articulation
     if compat:
         clipped = state.replace(joint_velocity=jnp.minimum(state.joint_velocity, articulation.max_joint_velocity))
         unscaled = articulation.replace(gravity_scale=jnp.ones_like(articulation.gravity_scale))
 
-    def vector(dense: Array) -> Array:
-        return _pack(dense[None], 1, columns, (0, skip), wide)
+    def packed(dense: Array, size: int) -> Array:
+        """An array row by row, then zeros."""
+        return jnp.pad(dense.reshape(-1), (0, size - dense.size))
 
     match operation:
         case ComputeType.UPDATE_KINEMATIC:
             links = forward_kinematics(articulation, state)
-            return LinkKinematics(to_transform(links.pose), links.velocity[:, :3], links.velocity[:, 3:])
+            kinematics = LinkKinematics(to_transform(links.pose), links.velocity[:, :3], links.velocity[:, 3:])
+            more = (0, maxima.max_links - articulation.topology.num_links)
+            return jax.tree.map(lambda part: jnp.pad(part, (more, (0, 0))), kinematics)
         case ComputeType.DENSE_JACOBIANS:
-            rows = dense_jacobian(articulation, state)
-            return _pack(rows, counts.jacobian_rows, columns, (skip, skip), wide * 6 * tree.num_links)
+            return packed(dense_jacobian(articulation, state), wide * 6 * maxima.max_links)
         case ComputeType.MASS_MATRICES:
-            return _pack(mass_matrix(articulation, state), columns, columns, (skip, skip), wide * wide)
+            return packed(mass_matrix(articulation, state), wide * wide)
         case ComputeType.CORIOLIS_AND_CENTRIFUGAL_COMPENSATION:
-            return vector(coriolis_compensation(articulation, clipped))
+            return packed(coriolis_compensation(articulation, clipped), wide)
         case ComputeType.GRAVITY_COMPENSATION:
-            return vector(gravity_compensation(unscaled, state))
+            return packed(gravity_compensation(unscaled, state), wide)
         case ComputeType.ARTICULATION_COMS_WORLD_FRAME:
             return center_of_mass(articulation, state, "world")
         case ComputeType.ARTICULATION_COMS_ROOT_FRAME:
             return center_of_mass(articulation, state, "root")
         case ComputeType.GENERALIZED_MASS_MATRICES:
-            return _pack(generalized_mass_matrix(articulation, state), n, n, (0, 0), tree.num_dofs**2)
+            return packed(generalized_mass_matrix(articulation, state), dofs**2)
         case ComputeType.GENERALIZED_GRAVITY_FORCES:
-            return generalized_gravity_force(articulation, state, physx_compat=compat)
+            return packed(generalized_gravity_force(articulation, state, physx_compat=compat), dofs)
         case ComputeType.CORIOLIS_AND_CENTRIFUGAL_FORCES:
-            return coriolis_and_centrifugal_force(articulation, clipped)
+            return packed(coriolis_and_centrifugal_force(articulation, clipped), dofs)
         case ComputeType.CENTROIDAL_MOMENTUM_MATRICES:
+            sizes = wide * wide, wide, 6 * wide, 6
+            if articulation.topology.fixed_base:
+                return tuple(jnp.zeros(size, articulation.dtype) for size in sizes)
             matrix, bias = centroidal_momentum_matrix(articulation, clipped)
-            regions = (
-                _pack(mass_matrix(articulation, state), columns, columns, (skip, skip), wide * wide),
-                vector(coriolis_compensation(articulation, clipped)),
-                _pack(matrix, 6, columns, (0, skip), 6 * wide),
-                bias,
-            )
-            return tuple(jnp.where(counts.root > 0, region, jnp.zeros_like(region)) for region in regions)
+            regions = mass_matrix(articulation, state), coriolis_compensation(articulation, clipped), matrix, bias
+            return tuple(map(packed, regions, sizes))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

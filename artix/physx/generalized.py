@@ -9,9 +9,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.compiler import quantity
 from artix.dynamics.inverse import coriolis_compensation, generalized_external_force, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
-from artix.evaluation import quantity
 from artix.kinematics.bodies import Placement
 from artix.kinematics.links import link_poses
 from artix.kinematics.solve import root_motion
@@ -43,13 +43,12 @@ def generalized_gravity_force(articulation: Articulation, state: State, *, physx
     ignores ``gravity_scale`` for a fixed base; for a floating base it returns the opposite sign and adds the gyroscopic
     torques of all links at the root's angular velocity. ``physx_compat=True`` reproduces this.
     """
-    tree = articulation.topology
-    if not physx_compat:
-        return _eliminate_root(articulation, state, gravity_compensation(articulation, state)[:, None])[:, 0]
-    free = tree.num_base_dofs > 0 if tree.base_is_free is None else tree.base_is_free
-    scale = jnp.where(free, articulation.gravity_scale, jnp.ones_like(articulation.gravity_scale))
-    gravity = gravity_compensation(articulation.replace(gravity_scale=scale), state)
-    gravity = jnp.where(free, _leaked_gyroscopic_force(articulation, state) - gravity, gravity)
+    fixed_base = articulation.topology.fixed_base
+    if physx_compat and fixed_base:
+        articulation = articulation.replace(gravity_scale=jnp.ones_like(articulation.gravity_scale))
+    gravity = gravity_compensation(articulation, state)
+    if physx_compat and not fixed_base:
+        gravity = _leaked_gyroscopic_force(articulation, state) - gravity
     return _eliminate_root(articulation, state, gravity[:, None])[:, 0]
 
 
@@ -93,10 +92,7 @@ def _eliminate_root(articulation: Articulation, state: State, rows: Array) -> Ar
     base = tree.num_base_dofs
     if base == 0:
         return rows
-    columns = mass_matrix(articulation, state)[:, :base]
-    if tree.base_is_free is not None:
-        columns = jnp.where(tree.base_is_free, columns, jnp.eye(tree.nv, base, dtype=columns.dtype))
-    system = jnp.concatenate([columns, rows], axis=1)
+    system = jnp.concatenate([mass_matrix(articulation, state)[:, :base], rows], axis=1)
     for pivot in range(base):
         step = system[pivot] / system[pivot, pivot]
         factor = jnp.where(jnp.arange(tree.nv) > pivot, system[:, pivot], 0)
@@ -108,7 +104,7 @@ def _leaked_gyroscopic_force(articulation: Articulation, state: State) -> Array:
     """Generalised force [nv] of ``w x I_i w`` on each link at the angular velocity w of a floating root, else zero."""
     tree = articulation.topology
     omega = root_motion(tree, state.root_velocity).angular
-    frames = Placement.from_poses(_with_unit_padding(link_poses(articulation, state)))
+    frames = Placement.from_poses(link_poses(articulation, state))
     rotation = spatial.rotation_matrix((frames @ Placement.from_poses(articulation.link_com_pose)).rotation)
     omega = jnp.broadcast_to(omega, frames.position.shape)
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
@@ -116,9 +112,3 @@ def _leaked_gyroscopic_force(articulation: Articulation, state: State) -> Array:
     torque = spatial.cross(omega, momentum).T
     wrenches = jnp.concatenate([jnp.zeros_like(torque), torque], axis=1)
     return generalized_external_force(articulation, state, wrenches)
-
-
-def _with_unit_padding(poses: Array) -> Array:
-    """Poses [L, 7] with the zero quaternions of padded links replaced by unit ones."""
-    padded = jnp.sum(jnp.abs(poses[:, 3:]), axis=1) == 0
-    return poses.at[:, 6].set(jnp.where(padded, jnp.ones_like(poses[:, 6]), poses[:, 6]))

@@ -15,7 +15,8 @@ from artix.fleet.arguments import widths_of_state
 from artix.fleet.fleet import Fleet
 from artix.model.articulation import State
 from artix.model.checks import check_vector
-from artix.physx.simulation import ArticulationSimulation, check_in_scene
+from artix.physx.fleet_simulation import AnyFleetSimulation, FleetSimulation, simulations_of_kinds
+from artix.physx.simulation import check_in_scene
 
 _Type = TypeVar("_Type", bound=enum.IntEnum)
 
@@ -49,7 +50,7 @@ class ArticulationGPUAPIMaxCounts:
 
 
 def get_articulation_gpu_api_max_counts(fleet: Fleet) -> ArticulationGPUAPIMaxCounts:
-    """``PxScene::getArticulationGPUAPIMaxCounts``: the fleet's maxima, or a padded fleet's padding.
+    """``PxScene::getArticulationGPUAPIMaxCounts``: the fleet's maxima.
 
     Args:
       fleet: the articulations of the scene.
@@ -64,15 +65,15 @@ def get_articulation_gpu_api_max_counts(fleet: Fleet) -> ArticulationGPUAPIMaxCo
       >>> print(counts.max_dofs, counts.max_links)
       7 9
     """
-    tree = fleet.articulation.topology
-    fixed = [tendon for topology in set(fleet.topologies) for tendon in topology.fixed_tendons]
-    spatial = [tendon for topology in set(fleet.topologies) for tendon in topology.spatial_tendons]
+    topologies = set(fleet.topologies)
+    fixed = [tendon for topology in topologies for tendon in topology.fixed_tendons]
+    spatial = [tendon for topology in topologies for tendon in topology.spatial_tendons]
     return ArticulationGPUAPIMaxCounts(
-        max_dofs=tree.num_dofs,
-        max_links=tree.num_links,
-        max_fixed_tendons=fleet.articulation.fixed_tendons.stiffness.shape[1],
+        max_dofs=fleet.num_dofs,
+        max_links=fleet.num_links,
+        max_fixed_tendons=max(len(topology.fixed_tendons) for topology in topologies),
         max_fixed_tendon_joints=max((1 + len(tendon.dofs) for tendon in fixed), default=0),
-        max_spatial_tendons=fleet.articulation.spatial_tendons.stiffness.shape[1],
+        max_spatial_tendons=max(len(topology.spatial_tendons) for topology in topologies),
         max_spatial_tendon_attachments=max((len(tendon.links) for tendon in spatial), default=0),
     )
 
@@ -119,24 +120,31 @@ def check_indices(fleet: Fleet, indices: npt.ArrayLike, *, distinct: bool = Fals
 
 def check_state(fleet: Fleet, state: State) -> None:
     """Raises ``ValueError`` or ``TypeError`` unless the arrays of a state have a row for each member of the fleet."""
-    members, dofs = fleet.num_members, fleet.articulation.topology.num_dofs
-    for name, width in widths_of_state(dofs).items():
-        array, meaning = getattr(state, name), "a row for each member of the fleet"
-        check_vector(f"state.{name}", array, (members, width), fleet.articulation.dtype, meaning)
+    _check_widths(state, fleet.num_members, fleet.num_dofs, fleet.dtype, "a row for each member of the fleet")
 
 
-def check_simulation(fleet: Fleet, simulation: ArticulationSimulation) -> None:
+def check_simulation(fleet: Fleet, simulation: AnyFleetSimulation) -> None:
     """Raises ``ValueError`` or ``TypeError`` unless the simulations are those of the fleet's members."""
-    check_in_scene(simulation)
-    tree = fleet.articulation.topology
-    expected, found = (fleet.num_members, tree.num_dofs), simulation.state.joint_position.shape
-    links = simulation.state.root_pose.shape[:1] + simulation.report.link_velocity.shape[1:2]
-    if found != expected or links != (fleet.num_members, tree.num_links):
+    if not isinstance(simulation, FleetSimulation):
+        check_in_scene(simulation)
+    simulations = simulations_of_kinds(simulation)
+    expected = [(len(members), fleet.topologies[members[0]]) for members in fleet.kinds]
+    found = [(len(one.state.root_pose), one.topology) for one in simulations if one.state.root_pose.ndim == 2]
+    if found != expected:
+        shapes = [one.state.joint_position.shape for one in simulations]
         raise ValueError(
-            f"the simulation is not that of the fleet: joint positions must have shape {expected}, found {found}; "
-            "create it with artix.physx.create_fleet_simulation(fleet)"
+            "the simulation is not that of the fleet: joint positions of its kinds must have the shapes "
+            f"{[(count, topology.num_dofs) for count, topology in expected]}, found {shapes}; create it with "
+            "artix.physx.create_fleet_simulation(fleet)"
         )
-    check_state(fleet, simulation.state)
+    for one in simulations:
+        dofs, meaning = one.topology.num_dofs, "a row for each member of the kind"
+        _check_widths(one.state, len(one.state.root_pose), dofs, fleet.dtype, meaning)
+
+
+def _check_widths(state: State, rows: int, dofs: int, dtype: Any, meaning: str) -> None:
+    for name, width in widths_of_state(dofs).items():
+        check_vector(f"state.{name}", getattr(state, name), (rows, width), dtype, meaning)
 
 
 def to_transform(pose: jax.Array) -> jax.Array:

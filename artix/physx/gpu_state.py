@@ -16,15 +16,25 @@ import numpy.typing as npt
 
 from artix.fleet.fleet import Fleet
 from artix.kinematics.links import link_poses, link_velocities
-from artix.model.articulation import State
+from artix.model.articulation import Articulation, State
+from artix.physx.accessors import update_kinematic, wake_if
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
 from artix.physx.fields import ANGULAR, FIELDS, LINEAR
-from artix.physx.gpu_layout import check_indices, check_simulation, of_type, to_transform
+from artix.physx.fleet_simulation import (
+    AnyFleetSimulation,
+    FleetSimulation,
+    Part,
+    in_order,
+    own_state,
+    padded,
+    parts_of,
+    simulations_of_kinds,
+    with_kinds,
+)
+from artix.physx.gpu_layout import check_indices, check_simulation, check_state, of_type, to_transform
 from artix.physx.gpu_tendons import read_tendons, write_tendons
-from artix.physx.motion import update_kinematic
 from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation
-from artix.physx.sleeping import wake_if
 from artix.simulation.common.options import SolverOptions
 
 Array = jax.Array
@@ -34,18 +44,18 @@ _TENDON_WRITES = range(WriteType.FIXED_TENDON, WriteType.SPATIAL_TENDON_ATTACHME
 
 
 def create_fleet_simulation(
-    fleet: Fleet, state: State | None = None, *, options: SolverOptions | None = None
-) -> ArticulationSimulation:
+    fleet: Fleet, state: State | None = None, *, options: SolverOptions = PHYSX_OPTIONS
+) -> AnyFleetSimulation:
     """Places all members of a fleet in one scene, ``PxScene::addArticulation`` for each; see :func:`create_simulation`.
 
     Args:
       fleet: the articulations of the scene.
       state: the fleet's state, leading axis N; neutral when ``None``.
-      options: how :func:`simulate` steps; when ``None``, PhysX's default solver for a fleet of one topology and
-        ``SolverOptions()`` for a padded fleet.
+      options: how :func:`simulate` steps; by default PhysX's default solver.
 
     Returns:
-      The simulations of the N members in one batch: every array has a leading axis N.
+      The simulations of the N members: of a fleet of one topology in one batch, in which every array has a leading axis
+      N, and of several topologies a :class:`FleetSimulation` with a batch for each.
 
     Raises:
       ValueError: an array of the state has the wrong shape.
@@ -59,20 +69,31 @@ def create_fleet_simulation(
       >>> print(scene.state.joint_position.shape)
       (3, 2)
     """
-    if options is None:
-        options = PHYSX_OPTIONS if fleet.padding is None else SolverOptions()
     state = fleet.neutral_state() if state is None else state
-    return jax.vmap(partial(create_simulation, options=options))(fleet.articulation, state)
+    check_state(fleet, state)
+    kinds = []
+    for articulation, members in zip(fleet.articulations, fleet.kinds, strict=True):
+        own = own_state(articulation.topology, state, members)
+        kinds.append(_create(options, articulation, own))
+    if len(kinds) == 1:
+        return kinds[0]
+    return FleetSimulation(tuple(kinds), tuple(tuple(members.tolist()) for members in fleet.kinds), fleet.num_dofs)
+
+
+@partial(jax.jit, static_argnums=0)
+def _create(options: SolverOptions, articulation: Articulation, state: State) -> ArticulationSimulation:
+    """The simulations of all members of a kind."""
+    return jax.vmap(partial(create_simulation, options=options))(articulation, state)
 
 
 def get_articulation_data(
-    fleet: Fleet, simulation: ArticulationSimulation, indices: npt.ArrayLike, data_type: ReadType
+    fleet: Fleet, simulation: AnyFleetSimulation, indices: npt.ArrayLike, data_type: ReadType
 ) -> Any:
     """``PxDirectGPUAPI::getArticulationData`` as a pure function.
 
     Args:
       fleet: the articulations of the scene.
-      simulation: their simulations, leading axis N; see :func:`create_fleet_simulation`.
+      simulation: their simulations; see :func:`create_fleet_simulation`.
       indices: the articulations to read, in order; concrete integers, shape [nb].
       data_type: what to read.
 
@@ -109,19 +130,21 @@ def get_articulation_data(
     """
     data_type, indices = of_type(ReadType, "data_type", data_type), check_indices(fleet, indices)
     check_simulation(fleet, simulation)
+    parts, kinds = parts_of(fleet, indices), simulations_of_kinds(simulation)
     if data_type in _TENDON_READS:
-        return read_tendons(fleet, simulation.articulation, indices, data_type.name)
-    return _read(data_type, simulation, indices)
+        return read_tendons(fleet, [kind.articulation for kind in kinds], parts, data_type.name)
+    shape = _block_shape(fleet, data_type)
+    return in_order(parts, lambda k: _read(data_type, shape, kinds[k], parts[k].rows))
 
 
 def set_articulation_data(
-    fleet: Fleet, simulation: ArticulationSimulation, data: Any, indices: npt.ArrayLike, data_type: WriteType
-) -> ArticulationSimulation:
+    fleet: Fleet, simulation: AnyFleetSimulation, data: Any, indices: npt.ArrayLike, data_type: WriteType
+) -> AnyFleetSimulation:
     """``PxDirectGPUAPI::setArticulationData`` as a pure function.
 
     Args:
       fleet: the articulations of the scene.
-      simulation: their simulations, leading axis N.
+      simulation: their simulations.
       data: blocks for the listed articulations, in the layout of :func:`get_articulation_data`; ``LINK_FORCE`` [N] at
         the links' centres of mass and ``LINK_TORQUE`` [N m] have shape [nb, K, 3], in world axes. They act during one
         step, joint forces and targets until the next write.
@@ -149,30 +172,36 @@ def set_articulation_data(
     """
     data_type, indices = of_type(WriteType, "data_type", data_type), check_indices(fleet, indices, distinct=True)
     check_simulation(fleet, simulation)
+    parts, kinds = parts_of(fleet, indices), simulations_of_kinds(simulation)
     if data_type in _TENDON_WRITES:
-        articulation = write_tendons(fleet, simulation.articulation, data, indices, data_type.name)
-        return _awake(simulation.replace(articulation=articulation), indices)
-    shape = FIELDS[data_type.name].of(simulation).shape[1:]
-    if getattr(data, "shape", None) != (len(indices), *shape):
-        raise ValueError(
-            f"data for {data_type.name}: expected shape {(len(indices), *shape)}, a block of the fleet's maxima per "
-            f"index, found {getattr(data, 'shape', type(data).__name__)}"
-        )
-    if data.dtype != simulation.dtype:
-        raise TypeError(f"data for {data_type.name}: expected dtype {simulation.dtype}, found {data.dtype}")
-    return _awake(_write(data_type, simulation, jnp.asarray(data), indices), indices)
+        articulations = write_tendons(fleet, [kind.articulation for kind in kinds], data, parts, data_type.name)
+        written = [kind.replace(articulation=one) for kind, one in zip(kinds, articulations, strict=True)]
+    else:
+        shape = (len(indices), *_block_shape(fleet, data_type))
+        if getattr(data, "shape", None) != shape:
+            raise ValueError(
+                f"data for {data_type.name}: expected shape {shape}, a block of the fleet's maxima per index, found "
+                f"{getattr(data, 'shape', type(data).__name__)}"
+            )
+        if data.dtype != fleet.dtype:
+            raise TypeError(f"data for {data_type.name}: expected dtype {fleet.dtype}, found {data.dtype}")
+        written = [
+            _write(data_type, kind, jnp.asarray(data)[part.blocks], part.rows) if len(part.blocks) else kind
+            for kind, part in zip(kinds, parts, strict=True)
+        ]
+    return with_kinds(simulation, [_awake(kind, part.rows) for kind, part in zip(written, parts, strict=True)])
 
 
 def update_articulation_kinematics(
-    fleet: Fleet, simulation: ArticulationSimulation, indices: npt.ArrayLike
-) -> ArticulationSimulation:
+    fleet: Fleet, simulation: AnyFleetSimulation, indices: npt.ArrayLike
+) -> AnyFleetSimulation:
     """Clears what ``eUPDATE_KINEMATIC`` clears: accelerations and incoming joint forces of the listed articulations.
 
     Link poses and velocities need no update; ``compute_articulation_data(..., UPDATE_KINEMATIC)`` returns them.
 
     Args:
       fleet: the articulations of the scene.
-      simulation: their simulations, leading axis N.
+      simulation: their simulations.
       indices: the articulations to clear; concrete, distinct integers, shape [nb].
 
     Returns:
@@ -192,40 +221,52 @@ def update_articulation_kinematics(
     """
     indices = check_indices(fleet, indices, distinct=True)
     check_simulation(fleet, simulation)
-    cleared = update_kinematic(simulation).report
-    report = jax.tree.map(lambda old, new: old.at[indices].set(new[indices]), simulation.report, cleared)
-    return simulation.replace(report=report)
+    parts = parts_of(fleet, indices)
+    return with_kinds(simulation, list(map(_cleared, simulations_of_kinds(simulation), parts)))
+
+
+def _cleared(kind: ArticulationSimulation, part: Part) -> ArticulationSimulation:
+    cleared = update_kinematic(kind).report
+    report = jax.tree.map(lambda old, new: old.at[part.rows].set(new[part.rows]), kind.report, cleared)
+    return kind.replace(report=report)
+
+
+def _block_shape(fleet: Fleet, data_type: ReadType | WriteType) -> tuple[int, ...]:
+    """The shape of a block of the fleet's maxima."""
+    name = data_type.name
+    if name.startswith("JOINT"):
+        return (fleet.num_dofs,)
+    columns = 7 if name.endswith("POSE") else 6 if name == "LINK_INCOMING_JOINT_FORCE" else 3
+    return (fleet.num_links, columns) if name.startswith("LINK") else (columns,)
 
 
 def _awake(simulation: ArticulationSimulation, indices: np.ndarray) -> ArticulationSimulation:
     """Wakes the listed simulations, so that none ignores the written data because it is asleep."""
+    if not len(indices):
+        return simulation
     listed = np.zeros((len(simulation.sleep_threshold), 1), bool)
     listed[indices] = True
     return wake_if(simulation, jnp.asarray(listed))
 
 
-@partial(jax.jit, static_argnums=0)
-def _read(data_type: ReadType, simulation: ArticulationSimulation, indices: np.ndarray) -> Array:
-    simulation = jax.tree.map(lambda leaf: leaf[indices], simulation)
+@partial(jax.jit, static_argnums=(0, 1))
+def _read(data_type: ReadType, shape: tuple[int, ...], kind: ArticulationSimulation, rows: np.ndarray) -> Array:
+    """The blocks [rows, *shape] of some members of a kind."""
+    kind = jax.tree.map(lambda leaf: leaf[rows], kind)
     if data_type is ReadType.LINK_GLOBAL_POSE:
-        return to_transform(jax.vmap(link_poses)(simulation.articulation, simulation.state))
+        return padded(to_transform(jax.vmap(link_poses)(kind.articulation, kind.state)), shape)
     if data_type in (ReadType.LINK_LINEAR_VELOCITY, ReadType.LINK_ANGULAR_VELOCITY):
-        velocities = jax.vmap(link_velocities)(simulation.articulation, simulation.state)
-        return velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR]
-    found = FIELDS[data_type.name].of(simulation)
-    return to_transform(found) if data_type is ReadType.ROOT_GLOBAL_POSE else found
+        velocities = jax.vmap(link_velocities)(kind.articulation, kind.state)
+        return padded(velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR], shape)
+    found = FIELDS[data_type.name].of(kind)
+    return padded(to_transform(found) if data_type is ReadType.ROOT_GLOBAL_POSE else found, shape)
 
 
 @partial(jax.jit, static_argnums=0)
-def _write(
-    data_type: WriteType, simulation: ArticulationSimulation, data: Array, indices: np.ndarray
-) -> ArticulationSimulation:
-    field, tree = FIELDS[data_type.name], simulation.topology
-    before = field.of(simulation)
+def _write(data_type: WriteType, kind: ArticulationSimulation, data: Array, rows: np.ndarray) -> ArticulationSimulation:
+    """The simulations of a kind with the blocks of some members written, without their padding."""
+    field = FIELDS[data_type.name]
+    before = field.of(kind)
     if data_type is WriteType.ROOT_GLOBAL_POSE:
         data = jnp.concatenate([data[:, 4:], data[:, :4]], axis=1)
-    elif data_type.name.startswith("JOINT") and tree.dof_is_live is not None:
-        data = jnp.where(tree.dof_is_live[indices], data, before[indices])
-    elif data_type.name.startswith("LINK") and tree.link_is_live is not None:
-        data = jnp.where(tree.link_is_live[indices][..., None], data, before[indices])
-    return field.written(simulation, before.at[indices].set(data))
+    return field.written(kind, before.at[rows].set(data[:, : before.shape[1]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,8 @@ from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
 from artix.model.topology import Topology
-from artix.physx.gpu_layout import get_articulation_gpu_api_max_counts
+from artix.physx.fleet_simulation import Part, in_order
+from artix.physx.gpu_layout import ArticulationGPUAPIMaxCounts, get_articulation_gpu_api_max_counts
 from artix.physx.gpu_structures import (
     GpuFixedTendonData,
     GpuSpatialTendonData,
@@ -36,61 +38,58 @@ _STRUCTURES: dict[str, Any] = {
 _ARRAYS = {"low_limit": "lower_limit", "high_limit": "upper_limit", "relative_offset": "position"}
 
 
-def read_tendons(fleet: Fleet, articulation: Articulation, indices: np.ndarray, kind: str) -> TendonData:
-    """The blocks of the listed articulations, padded with zeros."""
-    slots = _slots(fleet, indices, kind)
-    data = _read(kind, articulation, indices, slots)
-    if kind == "FIXED_TENDON_JOINT":
-        return data._replace(axis=jnp.asarray(_axes(fleet, indices, slots)))
-    if kind == "SPATIAL_TENDON_ATTACHMENT":
-        offset = _into(_mass_frames(fleet, articulation, indices, slots), data.relative_offset)
-        return data._replace(relative_offset=jnp.where(slots[..., None] >= 0, offset, jnp.zeros_like(offset)))
-    return data
+def read_tendons(fleet: Fleet, articulations: Sequence[Articulation], parts: Sequence[Part], kind: str) -> TendonData:
+    """The listed blocks, padded with zeros, from the articulations of each kind of the fleet's members."""
+    maxima = get_articulation_gpu_api_max_counts(fleet)
+    return in_order(
+        parts, lambda k: _read(kind, articulations[k], parts[k].rows, _slots(parts[k].topology, maxima, kind))
+    )
 
 
-def write_tendons(fleet: Fleet, articulation: Articulation, data: Any, indices: np.ndarray, kind: str) -> Articulation:
+def write_tendons(
+    fleet: Fleet, articulations: Sequence[Articulation], data: Any, parts: Sequence[Part], kind: str
+) -> list[Articulation]:
     """The articulations with the listed blocks written, padding ignored; see ``set_articulation_data``."""
-    slots = _slots(fleet, indices, kind)
-    structure = _STRUCTURES[kind]
+    maxima, structure = get_articulation_gpu_api_max_counts(fleet), _STRUCTURES[kind]
     if not isinstance(data, structure):
         raise TypeError(
             f"data for {kind}: expected artix.physx.{structure.__name__}, found {type(data).__name__}; "
             "artix.physx.from_physx converts PhysX's structures"
         )
+    shape_of_slots = (sum(len(part.blocks) for part in parts), *_slots_shape(maxima, kind))
     for name, field in data._asdict().items():
-        shape = (*slots.shape, 3) if name == "relative_offset" else slots.shape
-        dtype = jnp.dtype(jnp.uint32 if name == "axis" else articulation.dtype)
+        shape = (*shape_of_slots, 3) if name == "relative_offset" else shape_of_slots
+        dtype = jnp.dtype(jnp.uint32 if name == "axis" else fleet.dtype)
         if getattr(field, "shape", None) != shape:
             found = getattr(field, "shape", type(field).__name__)
             raise ValueError(f"data for {kind}: {name} must have shape {shape}; found {found}")
         if field.dtype != dtype:
             raise TypeError(f"data for {kind}: {name} must have dtype {dtype}; found {field.dtype}")
-    if kind == "FIXED_TENDON_JOINT":
-        _check_axes(data.axis, _axes(fleet, indices, slots), slots)
-    if kind == "SPATIAL_TENDON_ATTACHMENT":
-        frames = _mass_frames(fleet, articulation, indices, slots)
-        old = _read(kind, articulation, indices, slots)
-        # Unchanged points keep their bits; converting them there and back would let them drift.
-        same = jnp.all(data.relative_offset == _into(frames, old.relative_offset), axis=-1, keepdims=True)
-        position = jnp.where(same, old.relative_offset, _out_of(frames, data.relative_offset))
-        data = data._replace(relative_offset=position)
-    return _write(kind, articulation, data, indices, slots)
+    written = []
+    for articulation, part in zip(articulations, parts, strict=True):
+        slots = _slots(part.topology, maxima, kind)
+        own = jax.tree.map(lambda leaf, blocks=part.blocks: leaf[blocks], data)
+        if kind == "FIXED_TENDON_JOINT":
+            _check_axes(own.axis, part, slots)
+        written.append(_write(kind, articulation, own, part.rows, slots))
+    return written
 
 
-def _slots(fleet: Fleet, indices: np.ndarray, kind: str) -> np.ndarray:
-    """Index into the articulation's arrays for each slot of the blocks, -1 for none: [nb, T] or [nb, T, J]."""
-    maxima = get_articulation_gpu_api_max_counts(fleet)
-    tables = {topology: _member_slots(topology, kind) for topology in set(fleet.topologies)}
-    shape = {
+def _slots_shape(maxima: ArticulationGPUAPIMaxCounts, kind: str) -> tuple[int, ...]:
+    """The slots of a block: of tendons [T], of their joints or attachments [T, J]."""
+    return {
         "FIXED_TENDON": (maxima.max_fixed_tendons,),
         "FIXED_TENDON_JOINT": (maxima.max_fixed_tendons, maxima.max_fixed_tendon_joints),
         "SPATIAL_TENDON": (maxima.max_spatial_tendons,),
         "SPATIAL_TENDON_ATTACHMENT": (maxima.max_spatial_tendons, maxima.max_spatial_tendon_attachments),
     }[kind]
-    slots = np.full((len(indices), *shape), -1, np.int32)
-    for block, index in enumerate(indices):
-        for slot, entry in tables[fleet.topologies[index]].items():
-            slots[(block, *slot)] = entry
+
+
+def _slots(topology: Topology, maxima: ArticulationGPUAPIMaxCounts, kind: str) -> np.ndarray:
+    """Index into the articulation's arrays for each slot of a block, -1 for none: [T] or [T, J]."""
+    slots = np.full(_slots_shape(maxima, kind), -1, np.int32)
+    for slot, entry in _member_slots(topology, kind).items():
+        slots[slot] = entry
     return slots
 
 
@@ -120,38 +119,33 @@ def _breadth_first(parents: tuple[int, ...]) -> list[int]:
     return order
 
 
-def _axes(fleet: Fleet, indices: np.ndarray, slots: np.ndarray) -> np.ndarray:
+def _axes(topology: Topology, slots: np.ndarray) -> np.ndarray:
     """The axis of each tendon joint, padded with zeros."""
+    dofs = [dof for tendon in topology.fixed_tendons for dof in tendon.dofs]
     axes = np.zeros(slots.shape, np.uint32)
-    for block, index in enumerate(indices):
-        topology = fleet.topologies[index]
-        dofs = [dof for tendon in topology.fixed_tendons for dof in tendon.dofs]
-        live = slots[block] >= 0
-        axes[block][live] = topology.dof_axis[np.array(dofs, int)][slots[block][live]]
+    axes[slots >= 0] = topology.dof_axis[np.array(dofs, int)][slots[slots >= 0]]
     return axes
 
 
-def _check_axes(axes: Array, known: np.ndarray, slots: np.ndarray) -> None:
+def _check_axes(axes: Array, part: Part, slots: np.ndarray) -> None:
     """Refuses axes other than the topology's, unless they are traced."""
     if isinstance(axes, jax.core.Tracer):
         return
-    differ = np.argwhere((np.asarray(axes) != known) & (slots >= 0))
+    differ = np.argwhere((np.asarray(axes) != _axes(part.topology, slots)) & (slots >= 0))
     if len(differ):
         block, tendon, joint = differ[0].tolist()
         raise ValueError(
-            f"data for FIXED_TENDON_JOINT: block {block}, tendon {tendon}, joint {joint} has another axis than the "
-            "topology, which is static; build another articulation to move a tendon joint to another axis"
+            f"data for FIXED_TENDON_JOINT: block {part.blocks[block]}, tendon {tendon}, joint {joint} has another axis "
+            "than the topology, which is static; build another articulation to move a tendon joint to another axis"
         )
 
 
-def _mass_frames(fleet: Fleet, articulation: Articulation, indices: np.ndarray, slots: np.ndarray) -> Placement:
+def _mass_frames(articulation: Articulation, rows: np.ndarray, slots: np.ndarray) -> Placement:
     """The mass frame of each attachment's link in the link's frame, one per slot of the blocks."""
+    links = [link for tendon in articulation.topology.spatial_tendons for link in tendon.links]
     link = np.zeros(slots.shape, np.int32)
-    for block, index in enumerate(indices):
-        links = [link for tendon in fleet.topologies[index].spatial_tendons for link in tendon.links]
-        live = slots[block] >= 0
-        link[block][live] = np.array(links, np.int32)[slots[block][live]]
-    return Placement.from_poses(articulation.link_com_pose[indices[:, None, None], link].reshape(-1, 7))
+    link[slots >= 0] = np.array(links, np.int32)[slots[slots >= 0]]
+    return Placement.from_poses(articulation.link_com_pose[rows[:, None, None], link].reshape(-1, 7))
 
 
 def _into(frames: Placement, points: Array) -> Array:
@@ -168,25 +162,48 @@ def _group(kind: str) -> str:
     return "fixed_tendons" if kind.startswith("FIXED") else "spatial_tendons"
 
 
+def _read(kind: str, articulation: Articulation, rows: np.ndarray, slots: np.ndarray) -> Any:
+    """The blocks of some members of a kind."""
+    data = _read_slots(kind, articulation, rows, slots)
+    if kind == "FIXED_TENDON_JOINT":
+        axes = jnp.asarray(_axes(articulation.topology, slots))
+        return data._replace(axis=jnp.broadcast_to(axes, (len(rows), *axes.shape)))
+    if kind == "SPATIAL_TENDON_ATTACHMENT":
+        offset = _into(_mass_frames(articulation, rows, slots), data.relative_offset)
+        return data._replace(relative_offset=jnp.where(slots[..., None] >= 0, offset, jnp.zeros_like(offset)))
+    return data
+
+
 @partial(jax.jit, static_argnums=0)
-def _read(kind: str, articulation: Articulation, indices: np.ndarray, slots: np.ndarray) -> Any:
-    rows = indices.reshape(-1, *(1,) * (slots.ndim - 1))
+def _read_slots(kind: str, articulation: Articulation, rows: np.ndarray, slots: np.ndarray) -> Any:
+    rows = rows.reshape(-1, *(1,) * slots.ndim)
     fields = {}
     for name in _STRUCTURES[kind]._fields:
         if name == "axis":
-            fields[name] = jnp.zeros(slots.shape, jnp.uint32)
+            fields[name] = jnp.zeros((len(rows), *slots.shape), jnp.uint32)
             continue
         array = getattr(getattr(articulation, _group(kind)), _ARRAYS.get(name, name))
-        live = (slots >= 0).reshape(*slots.shape, *(1,) * (array.ndim - 2))
-        values = array.at[rows, slots].get(mode="fill", fill_value=0)
-        fields[name] = jnp.where(live, values, jnp.zeros_like(values))
+        with_none = jnp.pad(array, ((0, 0), (0, 1), *((0, 0) for _ in array.shape[2:])))  # at the index -1
+        fields[name] = with_none[rows, slots]
     return _STRUCTURES[kind](**fields)
 
 
+def _write(kind: str, articulation: Articulation, data: Any, rows: np.ndarray, slots: np.ndarray) -> Articulation:
+    """The articulations of a kind with the blocks of some members written."""
+    if kind == "SPATIAL_TENDON_ATTACHMENT":
+        frames = _mass_frames(articulation, rows, slots)
+        old = _read_slots(kind, articulation, rows, slots)
+        # Unchanged points keep their bits; converting them there and back would let them drift.
+        same = jnp.all(data.relative_offset == _into(frames, old.relative_offset), axis=-1, keepdims=True)
+        position = jnp.where(same, old.relative_offset, _out_of(frames, data.relative_offset))
+        data = data._replace(relative_offset=position)
+    return _write_slots(kind, articulation, data, rows, slots)
+
+
 @partial(jax.jit, static_argnums=0)
-def _write(kind: str, articulation: Articulation, data: Any, indices: np.ndarray, slots: np.ndarray) -> Articulation:
+def _write_slots(kind: str, articulation: Articulation, data: Any, rows: np.ndarray, slots: np.ndarray) -> Articulation:
     group = getattr(articulation, _group(kind))
-    rows = indices.reshape(-1, *(1,) * (slots.ndim - 1))
+    rows = rows.reshape(-1, *(1,) * slots.ndim)
     arrays = {}
     for name in _STRUCTURES[kind]._fields:
         if name == "axis":

@@ -26,30 +26,9 @@ from artix.physx.generalized import (
     joint_force_for,
 )
 from artix.physx.simulation import ArticulationSimulation
-from artix.simulation.projected.unconstrained import clamp_joint_velocities
+from artix.physx.solver.unconstrained import clamp_joint_velocities
 
 Array = jax.Array
-
-
-def common_init(simulation: ArticulationSimulation) -> ArticulationSimulation:
-    """``commonInit``: returns the simulation unchanged.
-
-    PhysX prepares here what its other functions rely on, and requires the call after every change of state. The
-    functions of artix are pure and compute what they need themselves.
-
-    Args:
-      simulation: the articulation in its scene.
-
-    Returns:
-      The same object.
-
-    Examples:
-      >>> from artix import physx
-      >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
-      >>> print(physx.common_init(simulation) is simulation)
-      True
-    """
-    return simulation
 
 
 def compute_dense_jacobian(

@@ -8,22 +8,22 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.momentum import centroidal_momentum_matrix
+from artix.editing.select_geometry import select_geometry_pairs
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import struct
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_quaternion, check_state, check_vector
+from artix.model.checks import check_known_state, check_state, check_vector
 from artix.model.states import neutral_state
-from artix.simulation.common.control import Control
+from artix.physx.enums import ArticulationFlag
+from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, is_sleeping, sleep_after_step, wake_up, woken_by
+from artix.simulation.common.control import Control, lacks_gains
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.report import StepReport
-from artix.simulation.sleeping import SLEEP_THRESHOLD, SleepState, is_sleeping, sleep_after_step, wake_up, woken_by
+from artix.simulation.common.report import Residual, StepReport
 from artix.simulation.step import step_and_report
 
 Array = jax.Array
 
-#: PhysX's default for a speed scale of ten metres per second.
-STABILIZATION_THRESHOLD = 5e-6 * 10.0**2
 #: PhysX's default solver.
 PHYSX_OPTIONS = SolverOptions(solver="pgs")
 
@@ -45,14 +45,13 @@ class ArticulationSimulation(struct.PyTreeNode):
       report: accelerations and incoming joint forces of the last step, zero before the first one.
       sleep: how close the links are to falling asleep; see :class:`artix.SleepState`.
       sleep_threshold: mass-normalised kinetic energy below which the articulation may fall asleep [m^2/s^2], shape [].
-      stabilization_threshold: threshold of PhysX's stabilisation [m^2/s^2], which artix does not implement; no effect.
       max_com_linear_velocity: speed limit of the whole articulation's centre of mass [m/s], shape []; ``None`` for
         none. Floating bases only; removed in PhysX 5.6.
       max_com_angular_velocity: limit of its overall angular velocity [rad/s], shape []; ``None`` for none. Floating
         bases only; removed in PhysX 5.6.
       options: solver, iteration counts and ``drive_limits_are_forces``; static.
-      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``, stored without effect: which shapes may collide is
-        part of the articulation (``topology.geometry_pairs``); static.
+      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``: whether :func:`simulate` ignores the articulation's
+        pairs of shapes (``topology.geometry_pairs``); static.
 
     Examples:
       >>> from artix import physx
@@ -71,7 +70,6 @@ class ArticulationSimulation(struct.PyTreeNode):
     report: StepReport
     sleep: SleepState
     sleep_threshold: Array
-    stabilization_threshold: Array
     max_com_linear_velocity: Array | None = None
     max_com_angular_velocity: Array | None = None
     options: SolverOptions = struct.field(pytree_node=False, default=PHYSX_OPTIONS)
@@ -92,6 +90,66 @@ class ArticulationSimulation(struct.PyTreeNode):
         """What acts during the next step, for :func:`artix.step`."""
         return Control(self.joint_force, self.drive_target, self.drive_target_velocity, self.external_force)
 
+    @property
+    def articulation_flags(self) -> ArticulationFlag:
+        """The flags that are set."""
+        flags = ArticulationFlag(0)
+        if self.topology.fixed_base:
+            flags |= ArticulationFlag.FIX_BASE
+        if self.options.drive_limits_are_forces:
+            flags |= ArticulationFlag.DRIVE_LIMITS_ARE_FORCES
+        if self.disable_self_collision:
+            flags |= ArticulationFlag.DISABLE_SELF_COLLISION
+        return flags
+
+    @property
+    def solver_iteration_counts(self) -> tuple[int, int]:
+        """Numbers of position iterations and of velocity iterations; see :class:`artix.SolverOptions`."""
+        return self.options.position_iterations, self.options.velocity_iterations
+
+    @property
+    def solver_residual(self) -> tuple[Residual, Residual]:
+        """Corrections of rows' velocities in the last position and the last velocity iteration [rad/s or m/s]."""
+        return self.report.position_residual, self.report.velocity_residual
+
+    @property
+    def com_linear_velocity_limit(self) -> Array:
+        """Speed limit of the whole articulation's centre of mass [m/s], ``inf`` for none, shape []."""
+        return self._limit(self.max_com_linear_velocity)
+
+    @property
+    def com_angular_velocity_limit(self) -> Array:
+        """Limit of the articulation's angular velocity as a whole [rad/s], ``inf`` for none, shape []."""
+        return self._limit(self.max_com_angular_velocity)
+
+    def _limit(self, limit: Array | None) -> Array:
+        return jnp.asarray(jnp.inf, self.dtype) if limit is None else limit
+
+    @property
+    def root_global_pose(self) -> Array:
+        """World pose of the root link's frame, position [m] and quaternion xyzw, shape [7]."""
+        return self.state.root_pose
+
+    @property
+    def root_linear_velocity(self) -> Array:
+        """Velocity of the root link's centre of mass in world axes [m/s], shape [3]."""
+        return self.state.root_velocity[..., :3]
+
+    @property
+    def root_angular_velocity(self) -> Array:
+        """Angular velocity of the root link in world axes [rad/s], shape [3]."""
+        return self.state.root_velocity[..., 3:]
+
+    @property
+    def wake_counter(self) -> Array:
+        """How long the articulation stays awake without moving [s]: the largest counter of its links, shape []."""
+        return jnp.max(self.sleep.wake_counter, axis=-1)
+
+    @property
+    def is_sleeping(self) -> Array:
+        """Whether the wake counters of all links are zero; bool, shape []."""
+        return is_sleeping(self.sleep)
+
 
 AnyArticulation: TypeAlias = Articulation | ArticulationSimulation
 
@@ -105,13 +163,13 @@ def create_simulation(
       articulation: the articulation.
       state: its initial state; the neutral state when ``None``.
       options: how :func:`simulate` steps; PhysX's default solver PGS with 4 position and 1 velocity iterations.
-        Articulations padded to several topologies need ``SolverOptions()``.
 
     Returns:
       The simulation; its thresholds and its wake counter have PhysX's defaults.
 
     Raises:
-      ValueError: an array of the state has the wrong shape, or its quaternion is known and has length zero.
+      ValueError: an array of the state has the wrong shape, or it is known and has a number that is not finite or a
+        quaternion not of length 1.
       TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
@@ -124,7 +182,7 @@ def create_simulation(
     tree, dtype = articulation.topology, articulation.dtype
     state = neutral_state(articulation) if state is None else state
     check_state(articulation, state)
-    check_quaternion("state.root_pose", state.root_pose)
+    check_known_state("state", state)
     links, dofs = jnp.zeros((tree.num_links, 6), dtype), jnp.zeros(tree.num_dofs, dtype)
     drive = articulation.drive
     return ArticulationSimulation(
@@ -137,7 +195,6 @@ def create_simulation(
         report=StepReport.zeros(articulation),
         sleep=wake_up(articulation),
         sleep_threshold=jnp.asarray(SLEEP_THRESHOLD, dtype),
-        stabilization_threshold=jnp.asarray(STABILIZATION_THRESHOLD, dtype),
         options=options,
     )
 
@@ -158,7 +215,7 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
 
     Raises:
       ValueError: an array has the wrong shape, or :func:`artix.step` does not support the articulation.
-      TypeError: ``simulation`` is none, an array has another dtype, or the solver needs a static topology.
+      TypeError: ``simulation`` is not an :class:`ArticulationSimulation`, or an array has another dtype.
 
     Examples:
       >>> from artix import physx
@@ -173,6 +230,10 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
     """
     check_in_scene(simulation)
     before, control, articulation = simulation.state, simulation.control, simulation.articulation
+    if simulation.disable_self_collision and articulation.topology.geometry_pairs:
+        articulation = select_geometry_pairs(articulation, ())
+    if lacks_gains(articulation):  # A simulation always has targets, of which a step would warn in vain.
+        control = control.replace(drive_target=None, drive_target_velocity=None)
     sleeps = is_sleeping(woken_by(control, simulation.sleep))
     end, report = step_and_report(articulation, before, control, dt, simulation.options)
     end = limit_com_velocity(simulation, end)
@@ -211,10 +272,7 @@ def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> Stat
     turn = _excess(jnp.linalg.solve(matrix[3:, 3:6], momentum[3:]), angular)
     # Rotating the root about its own centre of mass also moves the articulation's centre of mass.
     induced = matmul(matrix[:3, 3:6], turn) / mass
-    limited = state.root_velocity - jnp.concatenate([change - induced, turn])
-    if tree.base_is_free is not None:
-        limited = jnp.where(tree.base_is_free, limited, state.root_velocity)
-    return state.replace(root_velocity=limited)
+    return state.replace(root_velocity=state.root_velocity - jnp.concatenate([change - induced, turn]))
 
 
 def _excess(velocity: Array, limit: Array | None) -> Array:

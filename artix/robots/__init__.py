@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from artix.io.urdf.reader import load_urdf
-from artix.model.articulation import Articulation
+if TYPE_CHECKING:
+    from artix.model.articulation import Articulation
 
 #: The robots, and whether their base is fixed by default.
 _FIXED_BASE = {"arm7": True, "cart_pole": True, "double_pendulum": True, "humanoid": False, "quadruped": False}
@@ -67,4 +67,6 @@ def load(name: str, **options: Any) -> Articulation:
       >>> print(fixed.topology.nv)
       12
     """
+    from artix.io.urdf.reader import load_urdf  # With JAX, which names and paths do not need.
+
     return load_urdf(path(name), **{"fixed_base": _FIXED_BASE.get(name), **options})

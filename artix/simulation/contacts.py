@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 
@@ -15,25 +15,20 @@ from artix.kinematics.solve import kinematics
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.scene import Scene
-from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory, grounded, pairs_of
 from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.solvers import HOMES, solver_of
 from artix.simulation.implicit.contact_bounds import Touching
 from artix.simulation.implicit.touches import Touches
-from artix.simulation.projected.contact_checks import check_solvable
-from artix.simulation.projected.contact_rows import Touching as Held
-from artix.simulation.projected.friction_anchors import FrictionAnchors
 
-Memory = TypeVar("Memory", ContactMemory, FrictionAnchors)
-"""What contacts remember: the first with ``"implicit"``, the second with ``"pgs"`` and ``"tgs"``."""
+Memory = TypeVar("Memory")
+"""What contacts remember: a :class:`ContactMemory` with ``"implicit"``, or the class of memory of another solver."""
 
 
-def no_memory(
-    articulation: Articulation | Scene, ground: Ground | None, options: SolverOptions
-) -> ContactMemory | FrictionAnchors | None:
+def no_memory(articulation: Articulation | Scene, ground: Ground | None, options: SolverOptions) -> Any:
     """The memory for a first step; ``None`` if nothing can touch."""
-    if options.solver in ("pgs", "tgs") and not isinstance(articulation, Scene):
-        return None if ground is None else FrictionAnchors.none(articulation, ground)
+    if options.solver in HOMES and not isinstance(articulation, Scene):
+        return None if ground is None else solver_of(options.solver).memory.none(articulation, ground)
     if ground is None and not has_pairs(articulation):
         return None
     return ContactMemory.none(articulation, ground, options.max_contacts_per_geometry)
@@ -41,7 +36,7 @@ def no_memory(
 
 def check_memory(memory: object, options: SolverOptions) -> None:
     """Raises ``TypeError`` unless this is a memory of the solver's contacts."""
-    kind = ContactMemory if options.solver == "implicit" else FrictionAnchors
+    kind: type = solver_of(options.solver).memory if options.solver in HOMES else ContactMemory
     if not isinstance(memory, kind):
         raise TypeError(
             f"solver={options.solver!r} needs an artix.{kind.__name__}; found a {type(memory).__name__}: start with "
@@ -53,7 +48,7 @@ def has_pairs(articulation: Articulation | Scene) -> bool:
     """Whether an articulation or a scene has pairs of shapes that can touch each other."""
     if isinstance(articulation, Scene):
         return bool(articulation.pairs) or any(has_pairs(one) for one in articulation.articulations)
-    return isinstance(articulation.topology, Topology) and bool(articulation.topology.geometry_pairs)
+    return bool(articulation.topology.geometry_pairs)
 
 
 def touching_of(
@@ -100,15 +95,3 @@ def _touches_of(
         between = contacts_of_pairs(members, kins, pairs, options.max_link_contacts)
         choices.append(between.choice)
     return (Touches(tuple(grounds), between, pairs), Choice.joined(choices)) if choices else None
-
-
-def held_by(
-    articulation: Articulation, state: State, ground: Ground | None, anchors: FrictionAnchors | None
-) -> Held | None:
-    """The contacts with the ground at the start of a step with ``"pgs"`` or ``"tgs"``."""
-    if ground is None:
-        return None
-    kin = kinematics(articulation, state)
-    found = contacts_with_ground(articulation, kin, ground)
-    check_solvable(articulation, ground, found, anchors)
-    return Held(found, ground, kin.reference, anchors)

@@ -11,18 +11,16 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from artix.compiler.jax_internals import scan
+from artix.compiler.quantity import quantity
 from artix.dynamics.forward import forward_dynamics
-from artix.evaluation import quantity
-from artix.evaluation.devices import scan
 from artix.kinematics.configuration import integrate
-from artix.kinematics.tree import free_root, of_live_dofs
 from artix.kinematics.velocities import generalized_velocity, joint_rate_from_velocity
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state
-from artix.model.topology import Topology
-from artix.simulation.common.control import Control, check_control, commands_of, position_error
+from artix.model.checks import any_quaternion, check_state
+from artix.simulation.common.control import Control, check_control, check_known_control, commands_of, position_error
 from artix.simulation.common.options import check_tendon_law
 from artix.simulation.common.springs import coupling_springs, spring_efforts
 from artix.simulation.common.step_start import StepStart, evaluate_step_start, link_motion, momenta_about_centers
@@ -70,16 +68,17 @@ def vector_field(
     """
     articulation, control = args
     check_tendon_law(tendon_law)
+    check_known_control(control)
     return _vector_field(articulation, state, control, tendon_law)
 
 
 @quantity
+@any_quaternion
 def _vector_field(articulation: Articulation, state: State, control: Control | None, tendon_law: TendonLaw) -> State:
     control = Control() if control is None else control
     check_state(articulation, state)
     check_control(articulation, control)
     refuse_relations(articulation)
-    state = of_live_dofs(articulation.topology, state)
     at_start = evaluate_step_start(articulation, state)
     acceleration = _acceleration(articulation, at_start, state, control, tendon_law)
     base = at_start.topology.num_base_dofs
@@ -113,8 +112,6 @@ def refuse_relations(articulation: Articulation) -> None:
     topology = articulation.topology
     if len(topology.mimic_dofs):
         raise ValueError("smooth dynamics cannot have mimic joints: use solver='implicit'")
-    if not isinstance(topology, Topology):
-        return
     if topology.loop_joints:
         names = ", ".join(repr(joint.name) for joint in topology.loop_joints)
         raise ValueError(
@@ -146,8 +143,7 @@ def _acceleration(
 
 def _root_rate(articulation: Articulation, state: State) -> Array:
     """The rate of the root link's pose, [7]."""
-    velocity = free_root(articulation.topology, state.root_velocity)
-    linear, angular = velocity[:3, None], velocity[3:, None]
+    linear, angular = state.root_velocity[:3, None], state.root_velocity[3:, None]
     quaternion = state.root_pose[3:, None]
     arm = spatial.rotate(spatial.normalize(quaternion), articulation.link_com_pose[0, :3, None])
     spin = jnp.concatenate([0.5 * angular, jnp.zeros_like(angular[:1])])

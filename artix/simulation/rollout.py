@@ -7,14 +7,14 @@ from typing import Any, Literal, NamedTuple, overload
 
 import jax
 
+from artix.compiler.jax_internals import scan
 from artix.contact.ground import Ground
-from artix.evaluation.devices import scan
 from artix.math.tangents import without_derivatives
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_count, check_type
+from artix.model.checks import check_count, check_known_state, check_type
 from artix.model.scene import Scene
 from artix.simulation.common.contact_memory import ContactMemory
-from artix.simulation.common.control import Control
+from artix.simulation.common.control import Control, check_known_control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import RolloutReport
 from artix.simulation.contacts import no_memory
@@ -22,6 +22,7 @@ from artix.simulation.scene import (
     Controls,
     States,
     by_member,
+    check_known_members,
     check_scene_solver,
     scene_step,
     scene_step_and_summary,
@@ -118,6 +119,8 @@ def rollout(
     """
     if num_steps is None and not jax.tree.leaves(control):
         raise ValueError("give num_steps, or a control with a leading axis over the steps")
+    check_known_state("state", state)
+    check_known_control(control)
     return _rollout(_OF_ARTICULATION, articulation, state, control, dt, options, num_steps, ground, with_report)
 
 
@@ -196,9 +199,10 @@ def scene_rollout(
         raise ValueError("give num_steps, or controls with a leading axis over the steps")
     check_type("scene", scene, Scene)
     check_scene_solver(options)
-    return _rollout(
-        _OF_SCENE, scene, by_member("states", states), controls, dt, options, num_steps, ground, with_report
-    )
+    starts = by_member("states", states)
+    forces = None if controls is None else by_member("controls", controls)
+    check_known_members(starts, forces or {})
+    return _rollout(_OF_SCENE, scene, starts, forces, dt, options, num_steps, ground, with_report)
 
 
 def _rollout(

@@ -7,14 +7,14 @@ from typing import Any
 
 import jax
 
+from artix.compiler import quantity
 from artix.contact.ground import Ground, check_ground
-from artix.evaluation import quantity
 from artix.math import struct
 from artix.model.articulation import State
-from artix.model.checks import as_time, check_type
+from artix.model.checks import as_time, check_known_state, check_type
 from artix.model.scene import Scene
 from artix.simulation.common.contact_memory import ContactMemory
-from artix.simulation.common.control import Control, check_control
+from artix.simulation.common.control import Control, check_control, check_known_control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import LinkContactReport, RolloutReport, StepReport, summarized
 from artix.simulation.contacts import check_memory
@@ -267,8 +267,18 @@ def _arguments(
     check_type("options", options, SolverOptions)
     if ground is not None:
         check_ground(ground)
-    given = {} if controls is None else by_member("controls", controls)
-    return scene, by_member("states", states), given, as_time(scene.articulations[0], dt), options, ground
+    starts = by_member("states", states)
+    forces = {} if controls is None else by_member("controls", controls)
+    check_known_members(starts, forces)
+    return scene, starts, forces, as_time(scene.articulations[0], dt), options, ground
+
+
+def check_known_members(states: States, controls: Controls) -> None:
+    """Refuses states and controls of members that are known and are nonsense."""
+    for name, state in states.items():
+        check_known_state(f"states[{name!r}]", state)
+    for name, control in controls.items():
+        check_known_control(control, f"controls[{name!r}]")
 
 
 def by_member(what: str, given: Mapping[str, Any]) -> dict[str, Any]:

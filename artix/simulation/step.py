@@ -7,24 +7,21 @@ from typing import Any
 
 import jax
 
+from artix.compiler.jax_internals import scan
+from artix.compiler.quantity import one_operation, quantity
 from artix.contact.ground import Ground, check_ground
-from artix.evaluation.devices import scan
-from artix.evaluation.quantity import one_operation, quantity
-from artix.kinematics.tree import of_live_dofs
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_type
 from artix.model.scene import Scene
-from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
-from artix.simulation.common.control import Control, check_control, warn_of_missing_gains
+from artix.simulation.common.control import Control, check_control, check_known_control, warn_of_missing_gains
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import RolloutReport, StepReport, summarized
-from artix.simulation.contacts import Memory, check_memory, has_pairs, held_by, touching_of
+from artix.simulation.common.solvers import HOMES, solver_of
+from artix.simulation.contacts import Memory, check_memory, has_pairs, touching_of
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.step import contact_memory, end_states, solve_step
 from artix.simulation.implicit.step_report import step_reports
-from artix.simulation.projected.contact_checks import check_rigid
-from artix.simulation.projected.step import physx_step
 
 Array = jax.Array
 
@@ -61,12 +58,12 @@ def step(
       The state after the step.
 
     Raises:
-      ValueError: an array has the wrong shape; ``dt`` is negative; the solver is ``"rk4"`` and there are mimic joints,
-        loop joints or a ground; no shape can touch the ground; there are pairs of shapes and the solver is not
+      ValueError: an array has the wrong shape; a known state or control has a number that is not finite, or a
+        quaternion not of length 1; ``dt`` is negative; the solver is ``"rk4"`` and there are mimic joints, loop joints
+        or a ground; no shape can touch the ground; there are pairs of shapes and the solver is not
         ``"implicit"``; or the solver is ``"pgs"`` or ``"tgs"``, and a surface is not a plane, a shape is not a sphere,
         capsule or box, or one of them is compliant.
-      TypeError: an array has another dtype than the articulation, or the articulation is padded but the solver or one
-        of its features needs a static topology.
+      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -78,7 +75,7 @@ def step(
       True
     """
     warn_of_missing_gains(articulation, control)
-    return _step(articulation, state, control, _time(articulation, dt, options, ground), options, ground)
+    return _step(articulation, state, control, _time(articulation, control, dt, options, ground), options, ground)
 
 
 @quantity
@@ -118,7 +115,7 @@ def step_and_report(
       [ 0.    0.   -9.81] [0.9]
     """
     warn_of_missing_gains(articulation, control)
-    time = _time(articulation, dt, options, ground)
+    time = _time(articulation, control, dt, options, ground)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
     return _step_and_report(articulation, state, control, time, options, ground)
@@ -186,7 +183,7 @@ def step_with_contact_memory(
       [[0.    0.    0.049]]
     """
     warn_of_missing_gains(articulation, control)
-    time = _time(articulation, dt, options, ground)
+    time = _time(articulation, control, dt, options, ground)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no contacts: use artix.step, or solver='implicit', 'pgs' or 'tgs'")
     check_memory(memory, options)
@@ -217,7 +214,7 @@ def step_and_summary(
     ground: Ground | None,
 ) -> tuple[State, Memory | None, RolloutReport]:
     """A :func:`step_with_contact_memory`, or a :func:`step` without a memory, with what a rollout reports of it."""
-    time = _time(articulation, dt, options, ground)
+    time = _time(articulation, control, dt, options, ground)
     return _step_and_summary(articulation, state, memory, control, time, options, ground)
 
 
@@ -248,7 +245,6 @@ def _advance(
 ) -> tuple[State, Any, Any]:
     """The state after all substeps, the memory if there was one, and the report of the last substep if wanted."""
     control = checked_control(articulation, state, control, options, ground)
-    state = of_live_dofs(articulation.topology, state)
     if options.substeps == 1:
         return _substep(articulation, state, memory, control, dt, options, ground, with_report)
 
@@ -272,11 +268,10 @@ def _substep(
 ) -> tuple[State, Any, Any]:
     if options.solver == "rk4":
         return rk4_step(articulation, state, control, dt, options.tendon_law), memory, None
-    if options.solver in ("pgs", "tgs"):
-        held = held_by(articulation, state, ground, memory)
-        outcome = physx_step(articulation, state, control, dt, options, touching=held)
-        remembered = memory if memory is None or held is None else outcome.anchors
-        return outcome.state, remembered, outcome.report if with_report else None
+    if options.solver in HOMES:
+        take_step = solver_of(options.solver).step
+        after, memory, report = take_step(articulation, state, memory, control, dt, options, ground)
+        return after, memory, report if with_report else None
     (end,), memory, reports = implicit_substep(
         articulation, [articulation], [state], memory, [control], dt, options, ground, with_report
     )
@@ -314,12 +309,20 @@ def in_parts(
     return end, jax.tree.map(lambda each: each[-1], reports)
 
 
-def _time(articulation: Articulation, dt: float | Array, options: SolverOptions, ground: Ground | None) -> Array:
+def _time(
+    articulation: Articulation,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions,
+    ground: Ground | None,
+) -> Array:
     """Checks what must be known outside of the program, and returns the length of the step."""
     check_type("options", options, SolverOptions)
+    check_known_control(control)
     if ground is not None:
         check_ground(ground)
-        check_rigid(articulation, ground, options)
+        if options.solver in HOMES:
+            solver_of(options.solver).check(articulation, ground, options)
     return as_time(articulation, dt, backward=options.solver == "rk4")
 
 
@@ -337,27 +340,4 @@ def checked_control(
             "solver='implicit', or remove the pairs with artix.select_geometry_pairs(articulation, ())"
         )
     check_control(articulation, control)
-    _check_topology(articulation, options)
     return control
-
-
-def _check_topology(articulation: Articulation, options: SolverOptions) -> None:
-    topology = articulation.topology
-    if isinstance(topology, Topology):
-        return
-    if options.solver in ("pgs", "tgs"):
-        raise TypeError(
-            f"solver={options.solver!r} needs a static topology, and this articulation is padded: use "
-            "solver='implicit', or a fleet with layout='kinds'"
-        )
-    padding = topology.padding
-    if padding.fixed_tendons or padding.spatial_tendons or padding.loop_joints:
-        raise TypeError(
-            "steps with tendons or loop joints need a static topology, and this articulation is padded: use a fleet "
-            "with layout='kinds'"
-        )
-    if padding.geometry_pairs:
-        raise TypeError(
-            "steps with contacts between links need a static topology, and this articulation is padded: use a fleet "
-            "with layout='kinds', or remove the pairs of shapes with artix.select_geometry_pairs(articulation, ())"
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -44,7 +45,8 @@ def save_html(
       series: curves to plot over time below the motion, by name: one curve [T] or several [T, C].
       max_rate: the most frames kept per second of motion [1/s].
       dark_mode: whether the background is dark.
-      **options: ``visuals``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
+      **options: ``visuals``, ``layout``, ``show``, ``contacts``, ``commands``, ``follow`` and ``title`` of
+        :func:`make_scene`.
 
     Raises:
       ValueError: as for :func:`make_scene`, ``max_rate`` is not positive, or a series is not as long as the motion.
@@ -94,7 +96,7 @@ def scene_html(
     if not max_rate > 0.0:
         raise ValueError(f"max_rate must be positive [1/s]; found {max_rate}")
     curves = checked_series(series or {}, scene.num_frames)
-    with private_server() as server:
+    with private_server(scene.title) as server:
         nodes = Nodes(server, scene, dark_mode=dark_mode)
         recording = server.get_scene_serializer()
         stride = max(1, round(1.0 / (max_rate * scene.dt)))
@@ -102,5 +104,6 @@ def scene_html(
             nodes.show(frame)
             recording.insert_sleep(stride * scene.dt)
         page = recording.as_html(dark_mode=dark_mode)
+    page = page.replace("<title>Viser</title>", f"<title>{html.escape(scene.title)}</title>", 1)
     duration = stride * scene.dt * -(-scene.num_frames // stride)
     return with_plots(page, curves, scene.dt, duration, dark_mode=dark_mode)

@@ -11,7 +11,7 @@ from artix.io.common.poses import quaternion_from_matrix
 from artix.math.arrays import host_arrays
 from artix.viewer.meshes import box_mesh, capsule_mesh, sphere_mesh
 from artix.viewer.transforms import compose, quaternion_from_z_to, rotate
-from artix.viewer.visuals import Visual, static_topology
+from artix.viewer.visuals import Visual
 
 
 def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
@@ -26,16 +26,13 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
     Returns:
       The visuals, each posed in the frame of its link.
 
-    Raises:
-      ValueError: the articulation belongs to a padded fleet.
-
     Examples:
       >>> from artix import viewer
       >>> arm = artix.robots.load("arm7")
       >>> sorted({visual.link for visual in viewer.link_visuals(arm)})[:3]
       [0, 1, 2]
     """
-    topology = static_topology(articulation)
+    topology = articulation.topology
     own = np.array(articulation.joint_child_pose, float)
     at_parent = np.asarray(articulation.joint_parent_pose, float)
     own[0], size = (0, 0, 0, 0, 0, 0, 1), _size(articulation)

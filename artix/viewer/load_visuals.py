@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from artix import Articulation, Topology, robots
-from artix.io.common.mesh_files import Packages
-from artix.io.load import MJCF_SUFFIXES, SUFFIXES, USD_SUFFIXES
+from artix import Articulation, robots
+from artix.io.common.meshes import Packages
+from artix.io.load import MJCF, SUFFIXES, USD
 from artix.io.urdf.xacro import expand_xacro
 from artix.viewer.link_shapes import link_visuals
 from artix.viewer.mesh_files import simplified, with_sharp_edges
@@ -20,7 +20,7 @@ from artix.viewer.mjcf import mjcf_visuals
 from artix.viewer.transforms import compose
 from artix.viewer.urdf import urdf_visuals
 from artix.viewer.usd import usd_visuals
-from artix.viewer.visuals import Drawn, Visual, collision_visuals, static_topology
+from artix.viewer.visuals import Drawn, Visual, collision_visuals, shape_visuals
 
 #: With this many triangles a robot looks smooth, and its recording stays small.
 MAX_TRIANGLES = 40_000
@@ -38,21 +38,20 @@ def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
     Returns:
       The visuals, each posed in the frame of its link.
 
-    Raises:
-      ValueError: the articulation belongs to a padded fleet.
-
     Examples:
       >>> from artix import viewer
       >>> quadruped = artix.robots.load("quadruped")
       >>> len(viewer.visuals_of(quadruped)) > 20
       True
     """
-    topology = static_topology(articulation)
+    topology = articulation.topology
     if topology.name in robots.names():
         drawn = urdf_visuals(robots.path(topology.name), ())
         if {one.link for one in drawn} <= {*topology.link_names, *topology.frame_names}:
             return _on_links(drawn, articulation)
-    shapes = tuple(dataclasses.replace(shape, color=None) for shape in collision_visuals(articulation))
+    # Shapes that were left out of contact are drawn all the same.
+    shapes = shape_visuals(topology, topology.drawn_shapes) or collision_visuals(articulation)
+    shapes = tuple(dataclasses.replace(shape, color=None) for shape in shapes)
     return _completed(shapes, articulation)
 
 
@@ -102,7 +101,7 @@ def load_visuals(
       >>> len(viewer.load_visuals(artix.robots.path("arm7"), arm)) > 7
       True
     """
-    topology = static_topology(articulation)
+    topology = articulation.topology
     drawn = _read(Path(path), package_dirs, packages, root)
     if not drawn:
         return visuals_of(articulation)
@@ -124,9 +123,9 @@ def _read(
         return urdf_visuals(path, package_dirs, packages)
     if suffix == ".xacro":
         return urdf_visuals(expand_xacro(path, packages=packages), package_dirs, packages)
-    if suffix in MJCF_SUFFIXES:
+    if suffix in MJCF.suffixes:
         return mjcf_visuals(path)
-    if suffix in USD_SUFFIXES:
+    if suffix in USD.suffixes:
         return usd_visuals(path, root)
     if suffix == ".npz":
         return []
@@ -135,7 +134,7 @@ def _read(
 
 def _on_links(drawn: Sequence[Drawn], articulation: Articulation) -> tuple[Visual, ...]:
     """Converts surfaces on named links to visuals. A merged link is a frame of the link that it became part of."""
-    topology: Topology = static_topology(articulation)
+    topology = articulation.topology
     places = {name: link for link, name in enumerate(topology.link_names)}
     frames = dict(zip(topology.frame_names, topology.frame_links, strict=True))
     visuals = list[Visual]()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from artix.io.common.mesh_files import read_meshes
+from artix.io.common.meshes import read_meshes
 from artix.viewer.meshes import TriangleMesh
 
 Part = tuple[TriangleMesh, tuple[float, float, float] | None]

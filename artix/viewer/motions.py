@@ -13,7 +13,6 @@ import numpy as np
 import artix
 from artix import Articulation, Fleet, State, Topology
 from artix.math.arrays import host_arrays
-from artix.viewer.visuals import static_topology
 
 #: What the viewer shows: robots of one kind, a fleet, or several articulations in one world.
 Robots = Articulation | Fleet | artix.Scene
@@ -36,7 +35,7 @@ class Kind:
     @property
     def topology(self) -> Topology:
         """Their static topology."""
-        return static_topology(self.articulation)
+        return self.articulation.topology
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +63,8 @@ class Motion:
           ValueError: a leaf of the states has a wrong shape, or a state is not finite.
         """
         if isinstance(robots, Fleet):
-            width = robots.topologies[0].num_dofs if robots.padding is None else robots.padding.dofs
-            return cls(robots, _arranged(states, robots.num_members, width, "the fleet"))
-        topology = static_topology(robots)
-        count = len(robots.link_mass) if robots.link_mass.ndim == 2 else None
+            return cls(robots, _arranged(states, robots.num_members, robots.num_dofs, "the fleet"))
+        topology, count = robots.topology, len(robots.link_mass) if robots.link_mass.ndim == 2 else None
         return cls(robots, _arranged(states, count, topology.num_dofs, repr(topology.name)))
 
     @property
@@ -87,8 +84,7 @@ class Motion:
           function: a function such as ``artix.link_poses``.
         """
         robots = self.robots
-        like = robots.articulation if isinstance(robots, Fleet) else robots
-        states = jax.tree.map(lambda leaf: jnp.asarray(leaf, like.dtype), self.states)
+        states = jax.tree.map(lambda leaf: jnp.asarray(leaf, robots.dtype), self.states)
         if isinstance(robots, Fleet):  # A fleet's programs take its members at one time.
             frames = [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(self.num_frames)]
             results = [host_arrays(robots.evaluate(function, frame)) for frame in frames]

@@ -23,14 +23,18 @@ WHITEST = 0.8
 #: Colours of the background from top to bottom: white robots stand out from it.
 SKY, DARK_SKY = ((214, 224, 234), (246, 247, 249)), ((24, 27, 31), (46, 51, 58))
 
+#: The node that holds all others. It moves against a robot that is followed.
+WORLD = "/world"
+
 Mover = Callable[[int], None]
 
 
 class Nodes:
     """The nodes of a scene on a viser server.
 
-    Robots are under ``/robots/KIND``. For a single robot, ``/robots/KIND/LINK`` moves, with its surfaces below it as
-    ``visual`` and ``collision``. For several robots, each of these is a batch of meshes.
+    Robots are under ``/world/robots/KIND``. For a single robot, ``/world/robots/KIND/LINK`` moves, with its surfaces
+    below it as ``visual`` and ``collision``. For several robots, each of these is a batch of meshes. Put nodes of your
+    own under ``/world``, too: a robot is followed by moving the world and not the camera, which stays yours.
 
     Args:
       server: a ``viser.ViserServer``.
@@ -44,7 +48,10 @@ class Nodes:
         self.layers: dict[str, list[Any]] = {}
         self._movers = list[Mover]()
         self._links: dict[str, list[Any]] = {}
+        #: Whether the camera travels with the robot, if the scene says how.
+        self.follows = True
         server.scene.set_up_direction("+z")
+        self._world = server.scene.add_frame(WORLD, show_axes=False)
         server.scene.set_background_image(_gradient(*(DARK_SKY if dark_mode else SKY)), format="png")
         for crowd in scene.crowds:
             (self._one if crowd.poses.shape[1] == 1 else self._many)(crowd)
@@ -56,13 +63,16 @@ class Nodes:
         for marks in scene.marks:
             self._marks(marks)
         several = sum(crowd.poses.shape[1] for crowd in scene.crowds) > 1
-        margin = 1.0 if several else 1.15 if scene.num_frames > 1 else 1.5
-        self._camera(Camera.around(scene.corners(), aspect=1.3, elevation=0.5 if several else 0.35, margin=margin))
+        stands = scene.num_frames == 1 or scene.path is not None
+        margin = 1.0 if several else 1.6 if stands else 1.15
+        self._camera(Camera.around(_seen(scene), aspect=1.3, elevation=0.5 if several else 0.35, margin=margin))
         self.show(0)
 
     def show(self, frame: int) -> None:
         """Shows a frame."""
         with self.server.atomic():
+            if self.scene.path is not None:
+                self._world.position = _rounded(-self.scene.path[frame] if self.follows else np.zeros(3))
             for move in self._movers:
                 move(frame)
 
@@ -93,7 +103,7 @@ class Nodes:
         """Adds one robot: a node for each link, with its surfaces below."""
         scene = self.server.scene
         for link, name in enumerate(crowd.link_names):
-            path = f"/robots/{crowd.name}/{_plain(name)}"
+            path = f"{WORLD}/robots/{crowd.name}/{_plain(name)}"
             length = 0.08 * self.scene.size
             shown = "frames" in self.scene.layers
             axes = scene.add_frame(path, axes_length=length, axes_radius=0.05 * length, show_axes=shown)
@@ -113,7 +123,7 @@ class Nodes:
             for k, ((link, color, opacity), members) in enumerate(groups.items()):
                 poses = crowd.poses[:, :, link]
                 batch = self.server.scene.add_batched_meshes_simple(
-                    f"/robots/{crowd.name}/{_plain(crowd.link_names[link])}/{layer}/{k}",
+                    f"{WORLD}/robots/{crowd.name}/{_plain(crowd.link_names[link])}/{layer}/{k}",
                     *_arrays(joined([_in_link(visual) for visual in members])),
                     batched_wxyzs=_wxyz(poses[0]),
                     batched_positions=_rounded(poses[0, :, :3]),
@@ -134,23 +144,25 @@ class Nodes:
     def _ground(self) -> None:
         scene, ground = self.server.scene, self.scene.ground
         if ground is None:
-            self.layers["ground"] = [_add_grid(scene, "/ground/0", np.array([0.0, 0.0, 1.0]), self.scene.floor)]
+            self.layers["ground"] = [_add_grid(scene, f"{WORLD}/ground/0", np.array([0.0, 0.0, 1.0]), self.scene.floor)]
             return
         for k, surface in enumerate(ground.surfaces):
             if isinstance(surface, HeightField):
                 mesh = height_field_mesh(surface)
                 handle = scene.add_mesh_simple(
-                    f"/ground/{k}", *_arrays(mesh), color=(176, 170, 156), flat_shading=True, side="double"
+                    f"{WORLD}/ground/{k}", *_arrays(mesh), color=(176, 170, 156), flat_shading=True, side="double"
                 )
             else:
-                handle = _add_grid(scene, f"/ground/{k}", np.asarray(surface.normal, float), float(surface.height))
+                handle = _add_grid(
+                    scene, f"{WORLD}/ground/{k}", np.asarray(surface.normal, float), float(surface.height)
+                )
             self.layers.setdefault("ground", []).append(handle)
 
     def _arrows(self, arrows: Arrows) -> None:
         radius = 0.012 * self.scene.size
         first = np.stack([arrows.starts[0], arrows.starts[0] + arrows.vectors[0]], axis=1)
         handle = self.server.scene.add_arrows(
-            f"/{arrows.name}",
+            f"{WORLD}/{arrows.name}",
             first,
             _linear(_rgb(arrows.color)),
             shaft_radius=radius,
@@ -171,7 +183,7 @@ class Nodes:
 
     def _segments(self, segments: Segments) -> None:
         handle = self.server.scene.add_line_segments(
-            f"/{segments.name}",
+            f"{WORLD}/{segments.name}",
             segments.ends[0].astype(np.float32),
             _rgb(segments.color),
             thickness=4.0,
@@ -187,7 +199,7 @@ class Nodes:
     def _marks(self, marks: Marks) -> None:
         identity = np.tile([1.0, 0.0, 0.0, 0.0], (marks.centers.shape[1], 1))
         handle = self.server.scene.add_batched_meshes_simple(
-            f"/{marks.name}",
+            f"{WORLD}/{marks.name}",
             *_arrays(sphere_mesh(marks.radius)),
             identity,
             marks.centers[0],
@@ -205,6 +217,14 @@ class Nodes:
         start = self.server.initial_camera
         start.position, start.look_at = np.asarray(camera.position), np.asarray(camera.look_at)
         start.fov = camera.fov
+
+
+def _seen(scene: Scene) -> np.ndarray:
+    """The corners of the surfaces in some frames as a camera that travels sees them, [..., 3]."""
+    if scene.path is None:
+        return scene.corners()
+    frames = np.unique(np.linspace(0, scene.num_frames - 1, 25).astype(int))
+    return np.concatenate([scene.corners([frame]) - scene.path[frame] for frame in frames])
 
 
 def _add_mesh(scene: Any, path: str, visual: Visual) -> Any:

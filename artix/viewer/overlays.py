@@ -71,9 +71,10 @@ def force_arrows(motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, 
             f"contacts: point and force must have shape [T, K, 3] or [T, N, K, 3] with T, N = {leading} as the states; "
             f"found {shapes}"
         )
-    like = motion.robots.articulation if isinstance(motion.robots, Fleet) else motion.robots
-    weights = np.linalg.norm(np.asarray(like.gravity), axis=-1) * np.asarray(like.link_mass).sum(axis=-1)
-    scale = 0.8 * size / np.maximum(np.broadcast_to(weights, motion.num_robots), 1e-9)
+    robots = motion.robots
+    kinds = [robots.member(k) for k in range(len(robots))] if isinstance(robots, Fleet) else [robots]
+    weights = [np.linalg.norm(np.asarray(one.gravity), axis=-1) * np.asarray(one.link_mass).sum(-1) for one in kinds]
+    scale = 0.8 * size / np.maximum(np.broadcast_to(np.hstack(weights), motion.num_robots), 1e-9)
     shape = (leading[0], -1, 3)
     starts, vectors = points + offsets[:, None], scale[:, None, None] * forces
     return Arrows("contact_forces", starts.reshape(shape), vectors.reshape(shape), (0.85, 0.15, 0.2))
@@ -120,7 +121,7 @@ def support_polygons(motion: Motion, ground: Ground | None, offsets: np.ndarray)
     """
     if ground is None:
         raise ValueError("support polygons need a ground, such as ground=artix.Ground.flat()")
-    if isinstance(motion.robots, Fleet) and motion.robots.padding is not None:
+    if isinstance(motion.robots, Fleet) and len(motion.robots.kinds) > 1:
         raise ValueError("support polygons are not available for mixed fleets; show one kind of robot")
     poses, local, gaps = motion.evaluate(partial(_bearing_points, ground=ground))
     points = transform(poses.astype(float), local.astype(float))

@@ -57,6 +57,9 @@ class Viewer:
         last = max(scene.num_frames - 1, 1)
         self._slider = gui.add_slider("frame", min=0, max=last, step=1, initial_value=0)
         self._clock = gui.add_text("time [s]", initial_value="0.000", disabled=True)
+        if scene.path is not None:
+            self._follows = gui.add_checkbox("follow the robot", True)
+            self._follows.on_update(lambda _: self._follow())
         with gui.add_folder("show"):
             add_layers(gui, self.nodes)
         self._plots = [Plot(gui, name, values, scene.dt) for name, values in series.items()]
@@ -102,6 +105,10 @@ class Viewer:
         self._clock.value = f"{frame * self.scene.dt:.3f}"
         for plot in self._plots:
             plot.show(frame)
+
+    def _follow(self) -> None:
+        self.nodes.follows = self._follows.value
+        self._moved()
 
     def _play(self) -> None:
         """Moves the slider with time. The slider's handler moves everything else."""
@@ -150,7 +157,8 @@ def view(
       host: the address to listen on; ``"0.0.0.0"`` accepts other machines.
       port: the port, or 0 for any free one; by default the first free one from 8080.
       open_browser: whether to open the page in a browser on this machine.
-      **options: ``visuals``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
+      **options: ``visuals``, ``layout``, ``show``, ``contacts``, ``commands``, ``follow`` and ``title`` of
+        :func:`make_scene`.
 
     Returns:
       The viewer; open its ``url``.
@@ -167,7 +175,7 @@ def view(
     """
     scene = make_scene(robots, states, dt, ground=ground, **options)
     curves = checked_series(series or {}, scene.num_frames)
-    shown = Viewer(open_server(host, port), scene, curves)
+    shown = Viewer(open_server(host, port, scene.title), scene, curves)
     if open_browser:
         webbrowser.open(shown.url)
     return shown

@@ -86,6 +86,8 @@ class Scene:
       segments: lines.
       marks: points.
       size: typical length of one robot [m].
+      title: the title of its window.
+      path: how far the camera has travelled at each time, shape [T, 3] [m]; ``None`` if it stands still.
 
     Examples:
       >>> from artix import viewer
@@ -105,6 +107,8 @@ class Scene:
     segments: tuple[Segments, ...]
     marks: tuple[Marks, ...]
     size: float
+    title: str = "artix"
+    path: np.ndarray | None = None
 
     @property
     def num_frames(self) -> int:
@@ -128,6 +132,8 @@ def make_scene(
     show: Collection[str] = ("visual",),
     contacts: ContactsToShow | Mapping[str, ContactsToShow] | None = None,
     commands: npt.ArrayLike | None = None,
+    follow: bool | None = None,
+    title: str | None = None,
 ) -> Scene:
     """Builds a scene of robots, their motion, and everything that is drawn with it.
 
@@ -152,6 +158,9 @@ def make_scene(
         robot's weight is as long as the robot.
       commands: commanded velocities, forward and left [m/s] and yaw [rad/s], in axes that turn with the heading: shape
         [T, 3], or [T, N, 3] for a batch, not for a scene. They are drawn as arrows above the robots.
+      follow: whether the camera of a browser travels with the root of the first robot, over the ground and not up and
+        down. By default it does if there is a single robot that travels further than its own length.
+      title: the title of the browser's window; by default the names of the robots.
 
     Returns:
       The scene, with T frames in world axes.
@@ -177,7 +186,8 @@ def make_scene(
     if isinstance(robots, artix.Scene):
         if layout is not None or commands is not None:
             raise ValueError("layout and commands do not apply to a scene: its members have positions of their own")
-        return _scene_of_members(robots, states, dt, visuals, ground, show, contacts)
+        whole = _scene_of_members(robots, states, dt, visuals, ground, show, contacts)
+        return dataclasses.replace(whole, path=_path(whole, follow), title=title or whole.title)
     if isinstance(states, Mapping) or isinstance(contacts, Mapping):
         raise ValueError("states and contacts by name need an artix.Scene")
     motion = Motion.of(robots, states)
@@ -205,12 +215,15 @@ def make_scene(
         marks.append(mass_centers(motion, offsets, size))
     if "support_polygon" in show:
         segments.append(support_polygons(motion, ground, offsets))
+    scene = scene_of(crowds, dt=float(dt), ground=ground)
     return dataclasses.replace(
-        scene_of(crowds, dt=float(dt), ground=ground),
+        scene,
         layers=frozenset(show),
         arrows=tuple(arrows),
         segments=tuple(segments),
         marks=tuple(marks),
+        title=title or scene.title,
+        path=_path(scene, follow),
     )
 
 
@@ -288,7 +301,8 @@ def scene_of(crowds: Sequence[Crowd], *, dt: float = 1.0, ground: Ground | None 
       (0.1, 1)
     """
     size = max(_extent(crowd) for crowd in crowds)
-    scene = Scene(tuple(crowds), dt, ground, 0.0, frozenset({"visual"}), (), (), (), size)
+    title = ", ".join(crowd.name for crowd in crowds)
+    scene = Scene(tuple(crowds), dt, ground, 0.0, frozenset({"visual"}), (), (), (), size, title)
     return dataclasses.replace(scene, floor=float(scene.corners()[:, 2].min()))
 
 
@@ -327,6 +341,16 @@ def _extent(crowd: Crowd) -> float:
         inside = transform(np.asarray(visual.pose, float), visual.mesh.vertices[::7].astype(float))
         points.append(transform(crowd.poses[0, 0, visual.link], inside))
     return max(float(np.linalg.norm(np.ptp(np.concatenate(points), axis=0))), 1e-3)
+
+
+def _path(scene: Scene, follow: bool | None) -> np.ndarray | None:
+    """How far the first robot's root has moved over the ground, [T, 3]; ``None`` if not followed."""
+    way = scene.crowds[0].poses[:, 0, 0, :3] * [1.0, 1.0, 0.0]
+    way = way - way[0]
+    if follow is None:
+        is_alone = sum(crowd.poses.shape[1] for crowd in scene.crowds) == 1
+        follow = is_alone and float(np.linalg.norm(way, axis=1).max()) > scene.size
+    return way if follow else None
 
 
 def _reach(crowd: Crowd) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -30,12 +31,13 @@ def import_viser() -> Any:
     return viser
 
 
-def open_server(host: str, port: int | None) -> Any:
+def open_server(host: str, port: int | None, title: str) -> Any:
     """Starts a viser server.
 
     Args:
       host: the address to listen on: ``"127.0.0.1"`` for browsers on this machine only, ``"0.0.0.0"`` for all.
       port: the port, or 0 for any free one; by default the first free one from 8080.
+      title: the title of the browser's window and of the panel.
 
     Raises:
       ValueError: the port is not one from 0 to 65535.
@@ -49,11 +51,21 @@ def open_server(host: str, port: int | None) -> Any:
     if port != 0:
         port = _free_port(host, range(FIRST_PORT, FIRST_PORT + 100) if port is None else (port,))
     with _quiet():
-        server = viser.ViserServer(host=host, port=port, label="artix", verbose=False)
+        server = viser.ViserServer(host=host, port=port, label=title, verbose=False)
     server.gui.configure_theme(show_logo=False, show_share_button=False)
     if hasattr(server.gui, "main_panel"):  # viser 1.1: beside the robots instead of over them
         server.gui.main_panel.dock_right()
+    _name_window(server, title)
     return server
+
+
+def _name_window(server: Any, title: str) -> None:
+    """Gives the browser's window a title, for which viser has no public function."""
+    with contextlib.suppress(ImportError, AttributeError, TypeError):
+        from viser._messages import RunJavascriptMessage
+
+        script = RunJavascriptMessage(f"document.title = {json.dumps(title)};")
+        server.gui._websock_interface.queue_message(script)
 
 
 def close_server(server: Any) -> None:
@@ -74,9 +86,9 @@ def wait_for(closed: threading.Event, close: Callable[[], None]) -> None:
 
 
 @contextlib.contextmanager
-def private_server() -> Iterator[Any]:
+def private_server(title: str) -> Iterator[Any]:
     """A server for recordings only, which no browser visits."""
-    server = open_server("127.0.0.1", 0)
+    server = open_server("127.0.0.1", 0, title)
     try:
         yield server
     finally:
@@ -109,11 +121,11 @@ def _free_port(host: str, ports: range | tuple[int, ...]) -> int:
             except OSError as error:
                 if len(ports) > 1:
                     continue
-                mend = "give another, or port=None for a free one"
+                mend = "choose another, or 0 for any free one"
                 message = f"port {port} of {host} cannot be used ({error.strerror}); {mend}"
                 raise OSError(error.errno, message) from error
             return port
-    raise OSError(f"no port from {ports[0]} to {ports[-1]} is free; give another, or port=0 for any")
+    raise OSError(f"no port from {ports[0]} to {ports[-1]} is free; choose another, or 0 for any free one")
 
 
 @contextlib.contextmanager

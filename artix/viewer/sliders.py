@@ -15,13 +15,16 @@ import numpy as np
 import artix
 from artix import Articulation, Ground, State
 from artix.viewer.drag import dragged
+from artix.viewer.limbs import Limb, limbs_of
 from artix.viewer.nodes import Nodes
 from artix.viewer.player import add_layers
 from artix.viewer.scene import make_scene
 from artix.viewer.servers import address, close_server, open_server, wait_for
-from artix.viewer.visuals import Visual, static_topology
+from artix.viewer.visuals import Visual
 
 NO_FRAME = "(none)"
+#: With more sliders than this, the panel has a search box.
+MANY_SLIDERS = 10
 
 
 class Poser:
@@ -31,7 +34,8 @@ class Poser:
       url: its address for a browser on this machine.
       server: the ``viser.ViserServer``.
       nodes: its viser nodes.
-      sliders: viser's sliders, by the names of the degrees of freedom.
+      sliders: viser's sliders, by the names of the degrees of freedom. They are in degrees, or in metres for a
+        degree of freedom that slides.
 
     Examples:
       >>> from artix import viewer
@@ -50,11 +54,11 @@ class Poser:
         self._kind = scene.crowds[0].name
         self._lock, self._closed, self._is_setting = threading.RLock(), threading.Event(), False
         self._poses = jax.jit(artix.link_poses)
-        self._followers = _followers(articulation)
+        self._followers = set(_followers(articulation))
         gui = server.gui
         with gui.add_folder("show", expand_by_default=False):
             add_layers(gui, self.nodes)
-        topology = static_topology(articulation)
+        topology = articulation.topology
         self._target = server.scene.add_transform_controls("/target", scale=0.25 * scene.size, visible=False)
         self._target.on_update(lambda _: self._drag())
         names = (NO_FRAME, *topology.frame_names, *reversed(topology.link_names))
@@ -63,11 +67,10 @@ class Poser:
         button = gui.add_button("back to the start")
         start = np.asarray(state.joint_position, float)
         button.on_click(lambda _: self.set(start))
+        #: By slider: how many of its units are one radian, or one metre.
+        self._units = np.where(topology.dof_is_linear, 1.0, 180.0 / np.pi)
         self.sliders: dict[str, Any] = {}
-        with gui.add_folder("joints"):
-            for dof, name in enumerate(topology.dof_names):
-                if dof not in self._followers:
-                    self.sliders[name] = self._slider(name, dof)
+        self._add_sliders(limbs_of(topology))
 
     @property
     def state(self) -> State:
@@ -90,15 +93,16 @@ class Poser:
                 f"joint_position must be finite, of shape {self._state.joint_position.shape}; found {position}"
             )
         with self._lock:
-            for follower, (reference, ratio, offset) in self._followers.items():
-                position[follower] = -ratio * position[reference] - offset
+            position = followed(self._articulation, position)
             joints = jnp.asarray(position, self._articulation.dtype)
             self._state = self._state.replace(joint_position=joints)
             self._is_setting = True
-            topology = static_topology(self._articulation)
+            topology = self._articulation.topology
             for name, slider in self.sliders.items():
-                value = float(np.round(position[topology.dof_index(name)], 5))
-                if abs(value - slider.value) > 1e-4:  # Do not write to the slider that is being dragged.
+                dof = topology.dof_index(name)
+                value = round(float(self._units[dof] * position[dof]), 4)
+                # Do not write to the slider that is being dragged.
+                if abs(value - slider.value) > 1e-4 * self._units[dof]:
                     slider.value = value
             self._is_setting = False
             self.nodes.place(self._kind, np.asarray(self._poses(self._articulation, self._state), float))
@@ -112,17 +116,48 @@ class Poser:
         """Waits until the process is interrupted (Ctrl-C), and stops the server."""
         wait_for(self._closed, self.close)
 
-    def _slider(self, name: str, dof: int) -> Any:
-        low, high = joint_range(self._articulation, dof)
-        if high - low > 0.1:  # Few digits in the panel, but within the limits.
-            low, high = math.ceil(1000.0 * low) / 1000.0, math.floor(1000.0 * high) / 1000.0
-        start = float(np.clip(self._state.joint_position[dof], low, high))
-        slider = self.server.gui.add_slider(name, min=low, max=high, step=(high - low) / 1000.0, initial_value=start)
+    def _add_sliders(self, limbs: Sequence[Limb]) -> None:
+        """Adds the sliders, with a folder for each limb and a box that searches them."""
+        gui, topology = self.server.gui, self._articulation.topology
+        # A mimic joint follows another slider and has none.
+        free = [Limb(limb.name, tuple(dof for dof in limb.dofs if dof not in self._followers)) for limb in limbs]
+        free = [limb for limb in free if limb.dofs]
+        is_long = sum(len(limb.dofs) for limb in free) > MANY_SLIDERS
+        search = gui.add_text("search joints", initial_value="", visible=is_long)
+        entries = list[tuple[Any, str, list[tuple[Any, str]]]]()
+        for limb in free:
+            units = [self._unit(dof) for dof in limb.dofs]
+            is_mixed = len(set(units)) > 1
+            title = limb.name if len(free) > 1 else "joints"
+            folder = gui.add_folder(title if is_mixed else f"{title} [{units[0]}]")
+            with folder:
+                for dof, unit in zip(limb.dofs, units, strict=True):
+                    name = topology.dof_names[dof]
+                    self.sliders[name] = self._slider(f"{name} [{unit}]" if is_mixed else name, dof)
+            names = [topology.dof_names[dof] for dof in limb.dofs]
+            entries.append((folder, limb.name, [(self.sliders[name], name) for name in names]))
+
+        def searched(_: Any) -> None:
+            words = search.value.lower().split()
+            for folder, limb, sliders in entries:
+                for slider, name in sliders:
+                    slider.visible = all(word in f"{limb} {name}".lower() for word in words)
+                folder.visible = any(slider.visible for slider, _ in sliders)
+
+        search.on_update(searched)
+
+    def _unit(self, dof: int) -> str:
+        return "m" if self._units[dof] == 1.0 else "°"
+
+    def _slider(self, label: str, dof: int) -> Any:
+        start = float(self._state.joint_position[dof])
+        low, high, step, value = slider_numbers(self._articulation, dof, start)
+        slider = self.server.gui.add_slider(label, min=low, max=high, step=step, initial_value=value)
 
         def moved(_: Any) -> None:
             if not self._is_setting:
                 position = np.array(self.state.joint_position, float)
-                position[dof] = slider.value
+                position[dof] = slider.value / self._units[dof]
                 self.set(position)
 
         slider.on_update(moved)
@@ -173,7 +208,7 @@ def pose(
       The posed robot; open its ``url``, and read its current ``state``.
 
     Raises:
-      ValueError: the articulation belongs to a padded fleet, or the state does not fit it.
+      ValueError: the state does not fit the articulation.
       OSError: the port is in use, or the host is not an address of this machine.
       ImportError: viser is not installed.
 
@@ -181,21 +216,39 @@ def pose(
       >>> from artix import viewer
       >>> viewer.pose(artix.robots.load("arm7")).wait()  # doctest: +SKIP
     """
-    start = _neutral_within_limits(articulation) if state is None else state
+    start = neutral_within_limits(articulation) if state is None else state
     scene = make_scene(articulation, start, 1.0, visuals=visuals, ground=ground, show=show)
     if scene.crowds[0].poses.shape[:2] != (1, 1):
         raise ValueError(f"pose needs one robot in one state; found {scene.crowds[0].poses.shape[:2]} of them [T, N]")
-    posed = Poser(open_server(host, port), articulation, start, scene)
+    posed = Poser(open_server(host, port, scene.title), articulation, start, scene)
     if open_browser:
         webbrowser.open(posed.url)
     return posed
 
 
-def _neutral_within_limits(articulation: Articulation) -> State:
-    """The neutral state, clipped to the limits: zero may lie outside the range of a joint."""
+def neutral_within_limits(articulation: Articulation) -> State:
+    """The neutral state with its joints within their limits, and mimic joints where they follow.
+
+    Args:
+      articulation: one articulation.
+    """
     neutral = artix.neutral_state(articulation)
     low, high = articulation.joint_lower_limit, articulation.joint_upper_limit
-    return neutral.replace(joint_position=jnp.clip(neutral.joint_position, low, high))
+    position = np.asarray(jnp.clip(neutral.joint_position, low, high), float)
+    return neutral.replace(joint_position=jnp.asarray(followed(articulation, position), articulation.dtype))
+
+
+def followed(articulation: Articulation, joint_position: np.ndarray) -> np.ndarray:
+    """Joint positions with those of mimic joints replaced by what they follow.
+
+    Args:
+      articulation: one articulation.
+      joint_position: shape [..., n].
+    """
+    position = np.array(joint_position, float)
+    for follower, (reference, ratio, offset) in _followers(articulation).items():
+        position[..., follower] = -ratio * position[..., reference] - offset
+    return position
 
 
 def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
@@ -208,23 +261,40 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
     Returns:
       The smallest and the largest position [rad or m]; an unlimited joint turns by up to pi or slides by up to 1 m.
 
-    Raises:
-      ValueError: the articulation belongs to a padded fleet.
-
     Examples:
       >>> from artix import viewer
       >>> viewer.joint_range(artix.robots.load("cart_pole"), 0)
       (-2.4..., 2.4...)
     """
-    wide = 1.0 if static_topology(articulation).dof_is_linear[dof] else np.pi
+    wide = 1.0 if articulation.topology.dof_is_linear[dof] else np.pi
     low, high = float(articulation.joint_lower_limit[dof]), float(articulation.joint_upper_limit[dof])
     low, high = (low if np.isfinite(low) else -wide), (high if np.isfinite(high) else wide)
     return low, max(high, low + 1e-6)
 
 
+def slider_numbers(articulation: Articulation, dof: int, position: float) -> tuple[float, float, float, float]:
+    """The least and the largest value of a slider, its step, and its value, in degrees or metres.
+
+    Args:
+      articulation: one articulation.
+      dof: index of the degree of freedom.
+      position: its position [rad or m].
+    """
+    unit = 1.0 if articulation.topology.dof_is_linear[dof] else 180.0 / math.pi
+    low, high = (unit * limit for limit in joint_range(articulation, dof))
+    step = 0.1 if unit != 1.0 else 0.001
+    if high - low > 100.0 * step:  # Few digits in the panel, but within the limits.
+        low = round(math.ceil(low / step - 1e-6) * step, 6)
+        high = round(math.floor(high / step + 1e-6) * step, 6)
+    else:
+        step = (high - low) / 1000.0
+    # In double precision: in single precision, the result may lie outside the rounded limits.
+    return low, high, step, min(max(unit * position, low), high)
+
+
 def _followers(articulation: Articulation) -> dict[int, tuple[int, float, float]]:
     """For each mimic DOF: its reference, gear ratio and offset."""
-    pairs = static_topology(articulation).mimic_dofs
+    pairs = articulation.topology.mimic_dofs
     ratios, offsets = np.asarray(articulation.mimic.gear_ratio), np.asarray(articulation.mimic.offset)
     return {
         follower: (reference, float(ratio), float(offset))

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from artix.io.common.diagnostics import DescriptionWarning, Report
-from artix.io.common.mesh_files import Packages, find_file
+from artix.io.common.meshes import Packages, find_file
 from artix.io.common.xml_tree import Element, origin, read_child, read_numbers, read_xml
-from artix.io.urdf.collisions import read_origin, read_shape
+from artix.io.urdf.parser import read_origin, read_shape
 from artix.viewer.mesh_files import Part, read_mesh_file
 from artix.viewer.meshes import geometry_mesh
 from artix.viewer.visuals import Drawn

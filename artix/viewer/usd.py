@@ -16,7 +16,7 @@ from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr, open_stage
 from artix.viewer.meshes import TriangleMesh, geometry_mesh
 from artix.viewer.visuals import Drawn
 
-PRIMITIVES = ("Cube", "Sphere", "Capsule", "Cylinder")
+PRIMITIVES = ("Cube", "Sphere", "Capsule", "Cylinder", "Capsule_1", "Cylinder_1")
 
 
 def usd_visuals(path: Path, root: str | None) -> list[Drawn]:

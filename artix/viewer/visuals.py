@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from artix import Articulation, Geometry, GeometryType, Topology
+from artix import Articulation, Geometry, Topology
+from artix.editing.to_builder import geometry_at
 from artix.math.arrays import host_arrays
-from artix.model.geometry import SIZE_NUMBERS
 from artix.viewer.meshes import TriangleMesh, geometry_mesh
 
 IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
@@ -66,41 +66,26 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
     Returns:
       A visual for each of ``articulation.topology.geometries``, in their order.
 
-    Raises:
-      ValueError: the articulation belongs to a padded fleet.
-
     Examples:
       >>> from artix import viewer
       >>> quadruped = artix.robots.load("quadruped")
       >>> len(viewer.collision_visuals(quadruped))
       4
     """
-    structures = static_topology(articulation).geometries
-    numbers = host_arrays(articulation.geometry)
-    ends = np.cumsum([0, *(one.num_points for one in structures)])
-    visuals = list[Visual]()
-    for k, one in enumerate(structures):
-        sizes = SIZE_NUMBERS[one.type]
-        points = np.asarray(numbers.point, float)[ends[k] : ends[k + 1]] if one.type is GeometryType.HULL else None
-        shape = Geometry(type=one.type, size=tuple(np.asarray(numbers.size[k], float)[:sizes]), points=points)
-        pose = np.asarray(numbers.pose[k], float)
-        opacity = 0.35 if one.sensor else 1.0
-        visuals.append(Visual(one.link, geometry_mesh(shape), pose, COLLISION_COLOR, opacity))
-    return tuple(visuals)
+    topology, arrays = articulation.topology, host_arrays(articulation.geometry)
+    shapes = [geometry_at(topology.geometries, arrays, k) for k in range(len(topology.geometries))]
+    links = [topology.link_names[one.link] for one in topology.geometries]
+    return shape_visuals(topology, list(zip(links, shapes, strict=True)))
 
 
-def static_topology(articulation: Articulation) -> Topology:
-    """Returns the static topology of one robot.
-
-    Raises:
-      ValueError: the articulation belongs to a padded fleet, whose trees are data.
-    """
-    if not isinstance(articulation.topology, Topology):
-        raise ValueError(
-            "the articulation belongs to a padded fleet, which has no names; pass the fleet itself or one of "
-            "its members: fleet.member(k)"
-        )
-    return articulation.topology
+def shape_visuals(topology: Topology, shapes: Sequence[tuple[str, Geometry]]) -> tuple[Visual, ...]:
+    """Makes visuals of shapes on named links; those on links that are no more are left out."""
+    number = {name: link for link, name in enumerate(topology.link_names)}
+    return tuple(
+        Visual(number[link], geometry_mesh(shape), shape.pose, COLLISION_COLOR, 0.35 if shape.sensor else 1.0)
+        for link, shape in shapes
+        if link in number
+    )
 
 
 def checked_visuals(visuals: Sequence[Visual], topology: Topology) -> tuple[Visual, ...]:

@@ -25,7 +25,6 @@ class Artix(JaxLibrary):
     def __init__(self, robot: Robot, reference: Reference) -> None:
         self.articulation = articulation(robot)
         topology = self.articulation.topology
-        assert isinstance(topology, artix.Topology)
         super().__init__(reference, topology.dof_names)
         self.fixed_base = topology.fixed_base
         self.links = [int(topology.dof_link[topology.dofs(name)][0]) for name in reference.joint_names]

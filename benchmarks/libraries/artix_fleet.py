@@ -43,8 +43,7 @@ class ArtixFleet:
     def hold(self, states: tuple[States, ...]) -> None:
         """Sets the states of all later programs; each member gets its share of the batch, rounded up."""
         fleet = self._fleet(len(states[0].q) * len(states))
-        assert fleet.padding is not None
-        self.width = fleet.padding.dofs
+        self.width = fleet.num_dofs
         inputs = [member.inputs(own) for member, own in zip(self.members, states, strict=True)]
         accelerations = _interleaved([self._padded(m, a) for m, (_, a) in zip(self.members, inputs, strict=True)])
         force = accelerations.at[:, : 6 if self.floating else 0].set(0)

@@ -11,10 +11,11 @@ import pytest
 
 import artix
 from artix import envs
-from artix.cli import main, robot_source
+from artix.cli import main, names
 from artix.cli import train as command
 from artix.cli.assignments import changed_config, parse_assignments, robot_options, split, task_options
-from artix.cli.robot_source import INSTALLABLE, description_path
+from artix.cli.names import INSTALLABLE
+from artix.cli.robot_source import description_path
 from artix.cli.text import CommandFailure
 from artix.cli.training_files import TrainingFiles, load_rows, save_curve
 from artix.cli.training_tasks import task_named, task_of
@@ -130,12 +131,12 @@ def test_a_checkpoint_carries_its_robot(tmp_path, capsys):
 def test_robots_are_found_by_name(monkeypatch, capsys):
     if ROBOTS.exists():
         assert all(description_path(name).is_file() for name in INSTALLABLE)
-    monkeypatch.setattr(robot_source.sys, "path", [])
-    monkeypatch.setattr(robot_source.sys, "prefix", "nowhere")
+    monkeypatch.setattr(names.sys, "path", [])
+    monkeypatch.setattr(names.sys, "prefix", "nowhere")
     assert main(["train", "--robot", "go2"]) == 1
     assert "pip install example-robot-data" in capsys.readouterr().err
     assert main(["train", "--robot", "go3"]) == 1
-    assert "did you mean go2" in capsys.readouterr().err
+    assert "did you mean 'go" in capsys.readouterr().err
 
 
 def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):

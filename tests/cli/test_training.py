@@ -92,6 +92,17 @@ def test_play_prints_statistics(trained, capsys):
     assert all(word in out for word in ("4 episodes", "return", "terminated", "final/distance"))
 
 
+def test_a_policy_of_numbers_that_are_not_finite_is_not_played(trained, tmp_path, capsys):
+    with np.load(trained / "policy.npz") as archive:
+        arrays = dict(archive)
+    name = next(name for name, array in arrays.items() if array.dtype.kind == "f" and array.size > 1)
+    arrays[name] = np.full_like(arrays[name], np.nan)
+    np.savez(tmp_path / "policy.npz", **arrays)
+    assert main(["play", str(tmp_path / "policy.npz"), "--episodes", "4"]) == 1
+    captured = capsys.readouterr()
+    assert "holds numbers that are not finite" in captured.err and captured.out == ""
+
+
 @pytest.mark.slow
 def test_ctrl_c_leaves_a_checkpoint(tmp_path, monkeypatch, capsys):
     whole = ppo.train

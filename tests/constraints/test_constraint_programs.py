@@ -1,4 +1,4 @@
-"""Budgets of scalar operations for constrained dynamics of a quadruped on four feet; see :mod:`tests.evaluation.test_programs`."""
+"""Budgets of scalar operations for constrained dynamics of a quadruped on four feet; see :mod:`tests.compiler.test_programs`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import artix
 from artix import Constraint, Constraints, Contacts
-from tests.evaluation.test_programs import ROBOTS, operations, within_budgets
+from tests.compiler.test_programs import ROBOTS, operations, within_budgets
 from tests.support.models import random_states, state_at
 
 #: Every public function as a function of articulation, state, an [nv] array, constraints and contacts.

@@ -266,8 +266,8 @@ def test_unused_parts_are_not_computed() -> None:
 
 
 @pytest.mark.slow
-def test_padded_fleets_differentiate() -> None:
-    """Different trees in one program have the derivatives that each has on its own."""
+def test_mixed_fleets_differentiate() -> None:
+    """Different trees in one fleet have the derivatives that each has on its own."""
     arms = [tree_of(["revolute_twist", "prismatic_x"], [0, 1], fixed_base=True, armature=0.1, seed=1)]
     arms.append(tree_of(["revolute_swing1", "revolute_twist", "fixed"], [0, 1, 1], fixed_base=False, seed=2))
     fleet = artix.Fleet(arms)
@@ -278,7 +278,7 @@ def test_padded_fleets_differentiate() -> None:
         force = jnp.ones(articulation.topology.nv, articulation.dtype)
         return jnp.sum(artix.forward_dynamics(articulation, state, force) ** 2)
 
-    together = jax.jit(jax.vmap(jax.grad(loss, argnums=1)))(fleet.articulation, padded)
+    together = fleet.evaluate(jax.grad(loss, argnums=1), padded)
     for k, (arm, state) in enumerate(zip(arms, states, strict=True)):
         alone = jax.grad(loss, argnums=1)(arm, state)
         n = arm.topology.num_dofs

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 
 import artix
+from artix.compiler.program import trace
+from artix.compiler.scalarize import scalarize
 from artix.dynamics import articulated_bodies, factorization
 from artix.dynamics.elimination import Paths, eliminate
 from artix.dynamics.halving import factorize_dense
 from artix.dynamics.solve import mass_product
-from artix.evaluation.program import trace
-from artix.evaluation.scalarize import scalarize
 from artix.kinematics.solve import kinematics
 from tests.support.bases import BASES, BASES_FIXED_WEEKLY
 from tests.support.marks import slow_besides

@@ -10,7 +10,6 @@ import pytest
 import artix
 from artix import envs
 from artix.envs.legged_robot import by_joint, per_joint
-from artix.envs.tasks.legged import soft_limits
 from artix.envs.tasks.quadruped_velocity import FEET, quadruped
 from tests.support.oracles import ROBOTS, load_model
 
@@ -167,16 +166,6 @@ def test_everything_can_be_given():
         step = envs.Transition(robot.articulation, environment.ground, state, state, impulse, memory, jnp.zeros(12), {})
         gait, _ = environment.gait(step)
         np.testing.assert_array_equal(gait.contact, [k in touching for k in range(4)])
-
-
-def test_soft_limits_are_inside_the_limits():
-    robot = load("go2")
-    lower, upper = (np.asarray(each) for each in soft_limits(robot))
-    hard_lower, hard_upper = np.asarray(robot.joint_lower_limit), np.asarray(robot.joint_upper_limit)
-    assert np.all((lower > hard_lower) & (upper < hard_upper))  # 0.95 times the limits of the calf are not.
-    np.testing.assert_allclose((upper - lower) / (hard_upper - hard_lower), 0.95, rtol=1e-6)
-    unlimited = robot.replace(joint_upper_limit=jnp.full(12, jnp.inf, robot.dtype))
-    assert np.all(np.isinf(soft_limits(unlimited)[1]))
 
 
 def test_what_is_missing_is_named():

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import artix
 from artix import envs
 from artix.envs import commands, disturbances, noise, rewards
 from artix.envs.gait import Gait
@@ -215,3 +216,32 @@ def test_noise_and_pushes_have_their_distributions():
     assert np.all((speed[happened] >= 0.5) & (speed[happened] <= 1.0))
     assert np.all(found[:, 2] == 0)
     np.testing.assert_allclose(np.mean(found[happened] / speed[happened, None], axis=0), 0, atol=0.04)
+
+
+def test_soft_limits_are_those_of_playground():
+    """Its formula, for limits of one sign, too: a calf of Unitree's Go2 from -2.7227 to -0.83776 rad."""
+    ranges = np.array([[-2.7227, -0.83776], [-1.0472, 1.0472], [0.5, 3.4907]])
+    middle, size = ranges.mean(axis=1), ranges[:, 1] - ranges[:, 0]
+    robot = artix.robots.load("quadruped").astype("float64")
+    lower = robot.joint_lower_limit.at[:3].set(ranges[:, 0])
+    upper = robot.joint_upper_limit.at[:3].set(ranges[:, 1]).at[4].set(jnp.inf)
+    limited = robot.replace(joint_lower_limit=lower, joint_upper_limit=upper)
+    soft = np.stack(rewards.soft_limits(limited))
+    np.testing.assert_allclose(soft[:, :3], [middle - 0.5 * size * 0.95, middle + 0.5 * size * 0.95], atol=1e-15)
+    assert soft[:, 4].tolist() == [lower[4], np.inf]  # It has no range.
+
+
+def test_tasks_punish_positions_beyond_their_soft_limits_only():
+    """Joints whose limits have one sign, in the middle of their ranges and at an end."""
+    found = []
+    for position in (-1.5, -0.5):
+        env = envs.make("quadruped_velocity", dtype="float64", rewards={"dof_pos_limits": -1.0})
+        robot = env.articulation.replace(joint_lower_limit=jnp.full(12, -2.5), joint_upper_limit=jnp.full(12, -0.5))
+        state, memory = jax.eval_shape(env.begin, jax.random.key(0))
+        state, memory = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (state, memory))
+        state = artix.neutral_state(robot).replace(joint_position=jnp.full(12, position))
+        drawn = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(env.draw, jax.random.key(0)))
+        transition = envs.Transition(robot, env.ground, state, state, jnp.zeros((4, 3)), memory, jnp.zeros(12), drawn)
+        found.append(float(env.outcome(transition).metrics["reward/dof_pos_limits"]))
+    assert found[0] == 0
+    assert found[1] == pytest.approx(-12 * 0.05)

@@ -82,16 +82,10 @@ def test_the_demonstration_refuses_an_output_that_cannot_be_written(tmp_path, ca
 def test_a_result_that_did_not_arrive_fails_the_command(tmp_path, capsys, monkeypatch) -> None:
     from artix.cli import trajectory_demo
 
-    class Failed:
-        converged, seconds = False, 1.0
+    def solved(converged):
+        return trajectory_demo.Solved(converged, [("cost", "0")], {}, np.ones((2, 1)), 0.1)
 
-    class Reached:
-        converged, seconds = True, 1.0
-
-    monkeypatch.setattr(trajectory_demo, "solve_swing_up", lambda seed: Failed())
-    monkeypatch.setattr(trajectory_demo, "solve_reach", Reached)
-    for name in ("_swing_up_report", "_reach_report"):
-        monkeypatch.setattr(trajectory_demo, name, lambda found: "")
-    monkeypatch.setattr(trajectory_demo, "save_plot", lambda *arguments: None)
+    monkeypatch.setattr(trajectory_demo, "solve_swing_up", lambda seed: solved(False))
+    monkeypatch.setattr(trajectory_demo, "solve_reach", lambda: solved(True))
     assert main(["demo", "--trajectory-optimization", "--output", str(tmp_path / "t.png")]) == 1
     assert "did not converge: the swing-up" in capsys.readouterr().err

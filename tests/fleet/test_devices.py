@@ -90,11 +90,10 @@ def test_shardings_that_do_not_fit_are_refused() -> None:
         artix.Fleet([cart] * 3).shard(split)
     with pytest.raises(TypeError, match=r"expected a sharding, found Mesh; give .*NamedSharding"):
         artix.Fleet([cart] * 2).shard(mesh)
-    with pytest.warns(UserWarning, match="would hold different kinds"):
-        assert artix.Fleet([cart, cart, pendulum, pendulum]).shard(split).layout == "padded"
+    with pytest.raises(ValueError, match="would hold different kinds"):
+        artix.Fleet([cart, cart, pendulum, pendulum]).shard(split)
     for all_members in (NamedSharding(mesh, PartitionSpec()), jax.sharding.SingleDeviceSharding(mesh.devices[1])):
         fleet = artix.Fleet([cart, pendulum]).shard(all_members)
-        assert fleet.layout == "kinds"
         assert fleet.neutral_state().joint_position.sharding == all_members
 
 
@@ -113,15 +112,14 @@ def test_fleets_of_one_kind_stay_on_their_devices() -> None:
     np.testing.assert_allclose(found, jnp.arange(1.0, 5.0)[:, None] * found[0], rtol=1e-12)
 
 
-@pytest.mark.parametrize("layout", ["kinds", "padded"])
-def test_meshes_of_explicit_axes(layout) -> None:
+def test_meshes_of_explicit_axes() -> None:
     """Those of ``jax.make_mesh``, which JAX asks to know where each array lies: numbers and random keys, too."""
     if len(jax.devices("cpu")) < 2:
         pytest.skip("needs several devices; tests/conftest.py asks XLA for them")
     kind = (jax.sharding.AxisType.Explicit,)
     mesh = jax.make_mesh((2,), ("robots",), kind, devices=jax.devices("cpu")[:2])
     split = NamedSharding(mesh, PartitionSpec("robots"))
-    fleet = artix.Fleet([robots.load("cart_pole"), robots.load("double_pendulum")] * 2, layout=layout)
+    fleet = artix.Fleet([robots.load("cart_pole"), robots.load("double_pendulum")] * 2)
     state = fleet.shard(split).random_state(jax.random.key(0))
     wanted = fleet.evaluate(artix.step, fleet.random_state(jax.random.key(0)), None, 0.01)
 

@@ -1,8 +1,7 @@
-"""Fleets: one program for different trees. Results equal those of the members, and padding is exactly zero."""
+"""Fleets: one program for each kind of members. Results equal those of the members, and padding is exactly zero."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import gc
 import itertools
@@ -17,8 +16,9 @@ import pytest
 
 import artix
 from artix import robots
-from artix.evaluation.compilation import kernels_are_on
-from artix.evaluation.kernels import available as kernels_available
+from artix.compiler import compilation
+from artix.compiler.compilation import kernels_are_on
+from artix.compiler.kernels import available as kernels_available
 from artix.fleet.argument_axes import MAX_TRIALS
 from artix.fleet.kinds import kinds_of
 from tests.support.models import random_tree, tree_of
@@ -71,18 +71,18 @@ def on_the_manifold(articulation, state, there, displacement) -> dict:
     }
 
 
-def place(padded: tuple[int, ...], alone: tuple[int, ...], topology: artix.Topology, tree: artix.PaddedTopology):
+def place(padded: tuple[int, ...], alone: tuple[int, ...], topology: artix.Topology, fleet: artix.Fleet):
     """Where one member's own result lies inside its padded block, axis by axis, given the shapes of both.
 
     An axis as long as the member's own is not padded: the seven of a pose may also be the number of a fleet's DOFs.
     """
-    skip = tree.num_base_dofs - topology.num_base_dofs
+    skip = fleet.nv - fleet.num_dofs - topology.num_base_dofs
     own = (
-        (tree.nv, skip, skip + topology.nv),
-        (tree.num_dofs, 0, topology.num_dofs),
-        (tree.num_links, 0, topology.num_links),
-        (6 * tree.num_links, skip, 6 * topology.num_links),
-        (7 + tree.num_dofs, 7 if topology.fixed_base else 0, 7 + topology.num_dofs),
+        (fleet.nv, skip, skip + topology.nv),
+        (fleet.num_dofs, 0, topology.num_dofs),
+        (fleet.num_links, 0, topology.num_links),
+        (6 * fleet.num_links, skip, 6 * topology.num_links),
+        (7 + fleet.num_dofs, 7 if topology.fixed_base else 0, 7 + topology.num_dofs),
     )
 
     def axis(length: int, wanted: int) -> slice:
@@ -94,9 +94,9 @@ def place(padded: tuple[int, ...], alone: tuple[int, ...], topology: artix.Topol
     return tuple(map(axis, padded, alone))
 
 
-def assert_equal_inside(name, padded, wanted, topology, tree, tolerance) -> None:
+def assert_equal_inside(name, padded, wanted, topology, fleet, tolerance) -> None:
     padded, wanted = np.asarray(padded), np.asarray(wanted)
-    where = place(padded.shape, wanted.shape, topology, tree)
+    where = place(padded.shape, wanted.shape, topology, fleet)
     scale = max(1.0, float(np.max(np.abs(wanted), initial=0.0)))
     assert padded[where].shape == wanted.shape, name
     assert np.max(np.abs(padded[where] - wanted), initial=0.0) <= tolerance * scale, (name, topology)
@@ -116,32 +116,31 @@ def members() -> list[artix.Articulation]:
 
 @pytest.fixture(scope="module")
 def fleet(members) -> artix.Fleet:
-    return artix.Fleet([members[i] for i in (0, 1, 2, 3, 4, 2)], layout="padded")
+    return artix.Fleet([members[i] for i in (0, 1, 2, 3, 4, 2)])
 
 
 @pytest.mark.slow
 def test_a_fleet_equals_its_members(fleet, members) -> None:
     state = fleet.random_state(jax.random.key(0))
     found = fleet.evaluate(everything, state)
-    tree = fleet.articulation.topology
     for member, kind in enumerate((0, 1, 2, 3, 4, 2)):
         wanted = jax.jit(everything)(members[kind], fleet.member_state(state, member))
         for name in FUNCTIONS:
             for leaf, alone in zip(jax.tree.leaves(found[name]), jax.tree.leaves(wanted[name]), strict=True):
-                assert_equal_inside(name, leaf[member], alone, members[kind].topology, tree, 1e-12)
+                assert_equal_inside(name, leaf[member], alone, members[kind].topology, fleet, 1e-12)
 
 
 @pytest.mark.slow
 def test_functions_with_arguments(fleet, members) -> None:
     state = fleet.random_state(jax.random.key(1))
-    tree, rng = fleet.articulation.topology, np.random.default_rng(0)
-    # Entries of padded links and DOFs, and of the root of a fixed base, must not matter: they are random too.
-    acceleration = jnp.asarray(rng.normal(size=(6, tree.nv)))
-    wrench = jnp.asarray(rng.normal(size=(6, tree.num_links, 6)))
+    rng = np.random.default_rng(0)
+    # Entries of links and DOFs that a member lacks, and of the root of a fixed base, must not matter: they are random.
+    acceleration = jnp.asarray(rng.normal(size=(6, fleet.nv)))
+    wrench = jnp.asarray(rng.normal(size=(6, fleet.num_links, 6)))
     found = fleet.evaluate(with_arguments, state, acceleration, wrench)
     for member, kind in enumerate((0, 1, 2, 3, 4, 2)):
         topology = members[kind].topology
-        skip = tree.num_base_dofs - topology.num_base_dofs
+        skip = fleet.nv - fleet.num_dofs - topology.num_base_dofs
         own = acceleration[member, skip : skip + topology.nv], wrench[member, : topology.num_links]
         wanted = jax.jit(with_arguments)(members[kind], fleet.member_state(state, member), *own)
         for name, value in found.items():
@@ -150,65 +149,28 @@ def test_functions_with_arguments(fleet, members) -> None:
                 for leaf, alone in zip(jax.tree.leaves(value), jax.tree.leaves(wanted[name]), strict=True):
                     np.testing.assert_allclose(leaf, alone, atol=1e-12)
             else:
-                where = place(value[member].shape, wanted[name].shape, topology, tree)
+                where = place(value[member].shape, wanted[name].shape, topology, fleet)
                 np.testing.assert_allclose(value[member][where], wanted[name], atol=1e-11, rtol=1e-11)
 
 
 @pytest.mark.slow
 def test_jacobians_of_configurations(members) -> None:
-    pair = artix.Fleet(members[2:4], layout="padded")
-    tree = pair.articulation.topology
+    pair = artix.Fleet(members[2:4])
     state, there = (pair.random_state(jax.random.key(k)) for k in range(2))
-    displacement = jnp.asarray(np.random.default_rng(0).normal(size=(2, tree.nv)))
+    displacement = jnp.asarray(np.random.default_rng(0).normal(size=(2, pair.nv)))
     found = pair.evaluate(on_the_manifold, state, there, displacement)
     for member, one in enumerate(members[2:4]):
-        skip = tree.num_base_dofs - one.topology.num_base_dofs
+        skip = pair.nv - pair.num_dofs - one.topology.num_base_dofs
         own = (pair.member_state(x, member) for x in (state, there))
         wanted = jax.jit(on_the_manifold)(one, *own, displacement[member, skip : skip + one.topology.nv])
         for name, leaves in found.items():
             for leaf, alone in zip(jax.tree.leaves(leaves), jax.tree.leaves(wanted[name]), strict=True):
-                assert_equal_inside(name, leaf[member], alone, one.topology, tree, 1e-12)
+                assert_equal_inside(name, leaf[member], alone, one.topology, pair, 1e-12)
 
 
-def test_a_new_member_that_fits_needs_no_compilation() -> None:
-    calls = []
-
-    def counted(articulation, state):
-        calls.append(1)
-        return artix.gravity_compensation(articulation, state)
-
-    new = random_tree(9, 5, fixed_base=False)
-    padding = artix.Padding.covering([SMALL.topology, new.topology])
-    fleet = artix.Fleet([SMALL, SMALL], padding=dataclasses.replace(padding, parents=None))
-    fleet.evaluate(counted, fleet.neutral_state())
-    other = fleet.replace_member(1, new)
-    state = other.random_state(jax.random.key(0))
-    result = other.evaluate(counted, state)
-    assert len(calls) == 1
-    wanted = artix.gravity_compensation(new, other.member_state(state, 1))
-    np.testing.assert_allclose(result[1, : len(wanted)], wanted, atol=1e-12)
-
-
-def test_a_new_member_whose_links_have_other_parents_is_refused() -> None:
-    chain, fork, other = (
-        tree_of(["revolute_twist"] * 3, parents, fixed_base=False) for parents in ([0, 1, 2], [0, 1, 1], [0, 0, 1])
-    )
-    message = r"link 2 \('link_2'\) has the parent 0, and the padding admits 1; .*parents=None"
-    with pytest.raises(ValueError, match=message):
-        artix.Fleet([chain, fork]).replace_member(1, other)
-
-
-def test_what_is_no_padding_is_refused_by_name() -> None:
-    arm = robots.load("arm7")
-    with pytest.raises(TypeError, match=r"expected topologies, found Articulation; .*arm\.topology"):
-        artix.Padding.covering([arm])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match=r"padding must be an artix\.Padding; found 12"):
-        artix.Fleet([arm], padding=12)  # type: ignore[arg-type]
-
-
-def chains(**options) -> artix.Fleet:
+def chains() -> artix.Fleet:
     """Chains of one and of three revolute joints."""
-    return artix.Fleet([tree_of(["revolute_twist"] * n, range(n), fixed_base=True) for n in (1, 3)], **options)
+    return artix.Fleet([tree_of(["revolute_twist"] * n, range(n), fixed_base=True) for n in (1, 3)])
 
 
 def test_arguments_of_ambiguous_length_are_refused() -> None:
@@ -234,7 +196,6 @@ def test_arguments_of_ambiguous_length_are_refused() -> None:
             evaluate(last, states, {"place": goals})
     for function in (last_of_three, of_three):
         np.testing.assert_array_equal(fleet.evaluate(function, states, {"place": goals}), [3, 6])
-    np.testing.assert_array_equal(chains(layout="padded").evaluate(last, states, {"place": goals}), [3, 6])
     # What does not matter need not be known.
     heights = fleet.evaluate(lambda a, state, _: artix.center_of_mass(a, state), states, goals)
     np.testing.assert_array_equal(heights, fleet.evaluate(artix.center_of_mass, states))
@@ -256,8 +217,8 @@ def test_a_function_that_refuses_many_ambiguous_arguments_ends_soon() -> None:
 
 @pytest.mark.parametrize("name", ["integrate", "difference", "generalized_velocity", "with_generalized_velocity"])
 def test_entries_that_a_member_lacks_are_ignored_and_zero(name: str) -> None:
-    fleets = chains(), chains(layout="padded")
-    states = fleets[0].random_state(jax.random.key(0))
+    fleet, function = chains(), getattr(artix, name)
+    states = fleet.random_state(jax.random.key(0))
     noise = jnp.asarray(np.random.default_rng(0).normal(size=(2, 3)))
     full = states.replace(joint_position=noise, joint_velocity=noise)
     given = {
@@ -266,29 +227,25 @@ def test_entries_that_a_member_lacks_are_ignored_and_zero(name: str) -> None:
         "generalized_velocity": (full,),
         "with_generalized_velocity": (states, noise),
     }[name]
-    by_kind, padded = (fleet.evaluate(getattr(artix, name), *given) for fleet in fleets)
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-12), by_kind, padded)
+    found = fleet.evaluate(function, *given)
+    for member, dofs in enumerate((1, 3)):
+        own = [fleet.member_state(x, member) if isinstance(x, artix.State) else x[member, :dofs] for x in given]
+        wanted = function(fleet.member(member), *own)
+        for leaf, alone in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(leaf[member, : len(alone)], alone, atol=1e-12)
+            assert not np.any(leaf[member, len(alone) :])
 
 
-@pytest.mark.parametrize("solver", ["implicit", pytest.param("rk4", marks=pytest.mark.slow)])
-def test_steps_ignore_entries_that_a_member_lacks(solver: str) -> None:
-    noise = iter(jnp.asarray(np.random.default_rng(0).normal(size=(5, 2, 3))))
-    fleets = chains(), chains(layout="padded")
-    states = fleets[0].neutral_state().replace(joint_position=next(noise), joint_velocity=next(noise))
+def test_steps_ignore_entries_that_a_member_lacks() -> None:
+    noise, fleet = iter(jnp.asarray(np.random.default_rng(0).normal(size=(5, 2, 3)))), chains()
+    states = fleet.neutral_state().replace(joint_position=next(noise), joint_velocity=next(noise))
     control = artix.Control(next(noise), next(noise), next(noise))
-    options = artix.SolverOptions(solver=solver)
-    by_kind, padded = (fleet.evaluate(artix.step, states, control, 0.01, options=options) for fleet in fleets)
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-12), by_kind, padded)
-
-
-def test_a_padded_fleet_of_bodies_without_joints() -> None:
-    builder = artix.ArticulationBuilder(name="cube")
-    builder.add_link(mass=2.0, inertia=(1.0, 2.0, 2.0))
-    fleet = artix.Fleet([builder.build()] * 2, layout="padded")
-    found = fleet.evaluate(artix.mass_matrix, fleet.neutral_state())
-    np.testing.assert_allclose(found, [np.diag([2, 2, 2, 1, 2, 2])] * 2)
-    falling = fleet.evaluate(artix.step, fleet.neutral_state(), None, 0.1)
-    np.testing.assert_allclose(falling.root_velocity[:, 2], -0.981, rtol=1e-6)
+    found = fleet.evaluate(artix.step, states, control, 0.01)
+    for member, dofs in enumerate((1, 3)):
+        own = jax.tree.map(lambda x, k=member, n=dofs: x[k, :n], control)
+        wanted = artix.step(fleet.member(member), fleet.member_state(states, member), own, 0.01)
+        np.testing.assert_allclose(found.joint_velocity[member, :dofs], wanted.joint_velocity, atol=1e-12)
+        assert not np.any(found.joint_velocity[member, dofs:])
 
 
 def test_states_are_stacked_where_they_are_traced() -> None:
@@ -300,45 +257,18 @@ def test_states_are_stacked_where_they_are_traced() -> None:
         fleet.stack_states([one.replace(joint_velocity=jnp.zeros(3)), three])
 
 
-def test_paddings_that_admit_no_parent_are_refused() -> None:
-    for parents, message in (
-        (((0,),), "parents must list those of 2 links, all but the root; found 1"),
-        (((0,), ()), r"parents of link 2 must be among links 1 to 1 \(reach=1\)"),
-        (((0,), (0, 1)), "parents of link 2 must be among links 1 to 1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            artix.Padding(links=3, dofs=2, reach=1, parents=parents)
-
-
-def test_paddings_with_wrong_sizes_are_refused_and_lists_are_welcome() -> None:
-    for wrong, message in (
-        ({"cylinders": -1}, "cylinders must be a whole number, not negative; found -1"),
-        ({"dofs": 2.5}, "dofs must be a whole number, not negative; found 2.5"),
-        ({"hull_points": 8}, r"hull_points must be .* such as \(8, 2, 1\); found 8"),
-        ({"hull_points": (8, 0)}, r"hull_points must be .* found \(8, 0\)"),
-        ({"hull_points": (1, 8)}, r"hull_points must be .* in descending order, .* found \(1, 8\)"),
-        ({"hull_points": (8.0,)}, r"hull_points must be .* whole numbers .* found \(8\.0,\)"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            artix.Padding(**({"links": 2, "dofs": 2, "reach": 1} | wrong))
-    lists = artix.Padding(links=2, dofs=1, reach=1, hull_points=[8, 1], parents=[[0]])  # type: ignore[arg-type]
-    assert lists == artix.Padding(links=2, dofs=1, reach=1, hull_points=(8, 1), parents=((0,),))
-    assert hash(lists)
-
-
 def test_one_topology_stays_on_the_static_path() -> None:
     arm = robots.load("arm7")
     heavy = arm.replace(link_mass=2 * arm.link_mass)
     fleet = artix.Fleet([arm, heavy, arm])
-    assert fleet.padding is None
-    assert isinstance(fleet.articulation.topology, artix.Topology)
+    assert fleet.articulation.link_mass.shape == (3, 9)
     state = fleet.neutral_state()
     gravity = fleet.evaluate(artix.gravity_compensation, state)
     np.testing.assert_allclose(gravity[1], 2 * gravity[0], rtol=1e-12)
     np.testing.assert_array_equal(gravity[0], gravity[2])
-    padded = artix.Fleet([arm, heavy], padding=artix.Padding.of(arm.topology))
-    again = padded.evaluate(artix.gravity_compensation, padded.neutral_state())
-    np.testing.assert_allclose(again, gravity[:2], atol=1e-12)
+    for _ in range(2):  # What the first trace makes and the fleet keeps is no tracer.
+        by_vmap = jax.jit(lambda state: jax.vmap(artix.gravity_compensation)(fleet.articulation, state))(state)
+        np.testing.assert_allclose(by_vmap, gravity, atol=1e-12)
 
 
 def test_states_are_stacked_and_taken_apart(fleet, members) -> None:
@@ -350,23 +280,6 @@ def test_states_are_stacked_and_taken_apart(fleet, members) -> None:
             np.testing.assert_array_equal(leaf, own)
 
 
-@pytest.mark.slow
-def test_gradients_reach_the_parameters_of_each_member(fleet) -> None:
-    state = fleet.random_state(jax.random.key(2))
-
-    def energy(mass):
-        articulation = fleet.articulation.replace(link_mass=mass)
-        return jnp.sum(jax.vmap(artix.kinetic_energy)(articulation, state))
-
-    mass = fleet.articulation.link_mass
-    gradient = jax.grad(energy)(mass)
-    assert np.all(np.isfinite(gradient))
-    step = 1e-6
-    for member, link in ((0, 3), (1, 5), (2, 0)):
-        up, down = (energy(mass.at[member, link].add(sign * step)) for sign in (1, -1))
-        np.testing.assert_allclose(gradient[member, link], (up - down) / (2 * step), rtol=1e-6, atol=1e-8)
-
-
 def test_refusals(fleet, members) -> None:
     with pytest.raises(ValueError, match="at least one"):
         artix.Fleet([])
@@ -374,17 +287,13 @@ def test_refusals(fleet, members) -> None:
         artix.Fleet([members[0], members[1].astype(jnp.float32)])
     with pytest.raises(ValueError, match="single articulations"):
         artix.Fleet([jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), members[0])])
-    big = random_tree(7, 29, fixed_base=True)
-    with pytest.raises(ValueError, match=r"does not fit .* links=30 \(padding has 14\)"):
-        fleet.replace_member(0, big)
     with pytest.raises(IndexError, match="no member 6"):
         fleet.replace_member(6, members[0])
-    alone = artix.Fleet([members[0], members[0]])
-    with pytest.raises(ValueError, match="another topology"):
-        alone.replace_member(0, members[1])
+    with pytest.raises(ValueError, match=r"5 topologies and so no common articulation; use fleet\.evaluate"):
+        _ = fleet.articulation
     with pytest.raises(ValueError, match="expected 6 states"):
         fleet.stack_states([artix.neutral_state(members[0])])
-    with pytest.raises(KeyError, match="members of a fleet name their links differently"):
+    with pytest.raises(KeyError, match="no link or frame called 'base'"):
         fleet.evaluate(functools.partial(artix.frame_pose, frame="base"), fleet.neutral_state())
 
 
@@ -410,11 +319,9 @@ def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
         r"argument 1: expected an array or a number, found str.*by keyword": (artix.frame_pose, (state, "tip"), {}),
         r"static and must be hashable.*functools.partial": (artix.step, (state, None), {"dt": jnp.full(6, 0.01)}),
     }
-    for layout in ("kinds", "padded"):
-        other = artix.Fleet([cart, pendulum] * 3, layout=layout)
-        for message, (function, arguments, options) in given.items():
-            with pytest.raises((TypeError, ValueError), match=message):
-                other.evaluate(function, *arguments, **options)
+    for message, (function, arguments, options) in given.items():
+        with pytest.raises((TypeError, ValueError), match=message):
+            fleet.evaluate(function, *arguments, **options)
     with pytest.raises(TypeError, match="found a single one"):
         artix.Fleet(cart)
     with pytest.raises(TypeError, match="member 1: expected an Articulation, found str"):
@@ -426,15 +333,14 @@ def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
             fleet.member_state(state, number)
 
 
-@pytest.mark.parametrize("layout", ["kinds", "padded"])
-def test_gradients_by_parameters_of_which_a_fleet_is_made(layout: str) -> None:
+def test_gradients_by_parameters_of_which_a_fleet_is_made() -> None:
     """Members made inside the differentiated function; a single kind and several."""
     cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
     for others in ([cart, pendulum], [pendulum]):
         states = artix.Fleet([*others, pendulum]).random_state(jax.random.key(0))
 
         def energy(mass, others=others, states=states):
-            fleet = artix.Fleet([*others, pendulum.replace(link_mass=mass)], layout=layout)
+            fleet = artix.Fleet([*others, pendulum.replace(link_mass=mass)])
             return jnp.sum(fleet.evaluate(artix.kinetic_energy, states))
 
         last = artix.Fleet([*others, pendulum]).member_state(states, len(others))
@@ -456,150 +362,12 @@ def test_parameters_that_members_share_are_constants() -> None:
     assert len(pickle.loads(pickle.dumps(artix.Fleet([cart, heavy])))) == 2
 
 
-def test_sharding_over_devices_needs_no_communication(fleet) -> None:
-    devices = jax.devices("cpu")
-    if len(devices) < 2:
-        pytest.skip("needs several devices; tests/conftest.py asks XLA for them")
-    mesh = jax.sharding.Mesh(np.array(devices[:2]), ("members",))
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("members"))
-    sharded, state = fleet.shard(sharding), jax.device_put(fleet.random_state(jax.random.key(3)), sharding)
-    compiled = jax.jit(jax.vmap(artix.mass_matrix)).lower(sharded.articulation, state).compile()
-    text = compiled.as_text()
-    assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
-    wanted = fleet.evaluate(artix.mass_matrix, fleet.random_state(jax.random.key(3)))
-    np.testing.assert_allclose(compiled(sharded.articulation, state), wanted, atol=1e-12)
-
-
-#: The smaller member below: its links' numbers are links of both.
-SMALL = random_tree(2, 4, fixed_base=True)
-
-
-def quantities(articulation, state, acceleration) -> dict:
-    """What Pinocchio's ``Data`` holds; not articulated-body inertias, which need a tree that is known."""
-    a, s, links = articulation, state, articulation.topology.num_links
-    regressor = artix.joint_torque_regressor(a, s, acceleration)
-    names = SMALL.topology.link_names
-    held = [
-        artix.Constraint(frame_a=names[3], type="weld", rows=(0, 2, 4)),
-        artix.Constraint(frame_a=names[1], frame_b=names[2], rows=(1,)),
-    ]
-    held = artix.Constraints.of(SMALL, held)
-    return {
-        "joint_placements": artix.joint_placements(a, s),
-        "link_frame_accelerations": artix.link_frame_accelerations(a, s, acceleration, axes="world"),
-        "joint_jacobians_second_rate": artix.joint_jacobians_second_rate(a, s, acceleration),
-        "joint_motion_derivatives": artix.joint_motion_derivatives(a, s, acceleration),
-        "subtree_center_of_mass_jacobian": artix.subtree_center_of_mass_jacobian(a, s, 1),
-        "composite_spatial_inertias": artix.composite_spatial_inertias(a, s),
-        "coriolis_matrix": artix.coriolis_matrix(a, s),
-        "joint_wrenches": artix.joint_wrenches(a, s, acceleration),
-        "centroidal_momentum_matrix_rate": artix.centroidal_momentum_matrix_rate(a, s),
-        "joint_torque_regressor": regressor.reshape(-1, links, 10),
-        "constraint_jacobian": artix.constraint_jacobian(a, s, held),
-        "operational_space_inertia": artix.operational_space_inertia(a, s, held, damping=0.1),
-    }
-
-
-def test_what_needs_one_topology_says_so() -> None:
-    """Nothing is compiled: padded trees are refused while tracing."""
-    members = [random_tree(1, 8, fixed_base=False), SMALL]
-    fleet = artix.Fleet(members, layout="padded")
-    state, force = fleet.random_state(jax.random.key(0)), jnp.zeros((2, fleet.articulation.topology.nv))
-    frame = artix.Constraint(frame_a=members[0].topology.link_names[3])
-    held = artix.Constraints.of(members[0], [frame])
-    refused = {
-        "articulated-body inertias": lambda a, s, x: artix.articulated_body_inertias(a, s),
-        "padded fleet with spherical joints": lambda a, s, x: artix.constrained_forward_dynamics(a, s, x, held),
-        "log-Cholesky": lambda a, s, x: artix.log_cholesky_from_articulation(a),
-        "mimic_map needs a static topology": lambda a, s, x: artix.mimic_map(a).matrix,
-        "make constraints of one": lambda a, s, x: artix.Constraints.of(a, [frame]),
-    }
-    for message, function in refused.items():
-        with pytest.raises((TypeError, ValueError), match=message):
-            fleet.evaluate(function, state, force)
-
-
-@pytest.mark.slow
-def test_quantities_of_a_fleet() -> None:
-    """A member with every array as large as the padding's and a smaller one with the other kind of base."""
-    members = [random_tree(1, 8, fixed_base=False), SMALL]
-    fleet = artix.Fleet(members, layout="padded")
-    state, tree = fleet.random_state(jax.random.key(4)), fleet.articulation.topology
-    acceleration = jax.random.normal(jax.random.key(5), (2, tree.nv))
-    own = [acceleration[0], acceleration[1, 6 : 6 + members[1].topology.nv]]
-    acceleration = acceleration.at[1].set(jnp.zeros(tree.nv).at[6 : 6 + len(own[1])].set(own[1]))
-    found = fleet.evaluate(quantities, state, acceleration)
-    for k, member in enumerate(members):
-        wanted = jax.jit(quantities)(member, fleet.member_state(state, k), own[k])
-        for name, value in wanted.items():
-            for leaf, alone in zip(jax.tree.leaves(found[name]), jax.tree.leaves(value), strict=True):
-                assert_equal_inside(name, leaf[k], alone, member.topology, tree, 1e-12)
-
-
 # --- kind by kind ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_kinds_equal_padded_trees(members) -> None:
-    heavy = members[3].replace(link_mass=2 * members[3].link_mass)
-    several = [members[3], members[2], heavy, members[2], members[3]]
-    by_kind, padded = artix.Fleet(several), artix.Fleet(several, layout="padded")
-    assert by_kind.layout == "kinds"
-    state, rng = padded.random_state(jax.random.key(0)), np.random.default_rng(0)
-    tree = padded.articulation.topology
-    arguments = jnp.asarray(rng.normal(size=(5, tree.nv))), jnp.asarray(rng.normal(size=(5, tree.num_links, 6)))
-    for function, given in ((everything, ()), (with_arguments, arguments)):
-        found, wanted = (fleet.evaluate(function, state, *given) for fleet in (by_kind, padded))
-        states = {name: found.pop(name) for name in list(found) if name == "integrate"}
-        for number, (name, value) in itertools.product(range(5), states.items()):
-            own, other = (by_kind.member_state(x, number) for x in (value, wanted[name]))
-            for leaf, want in zip(jax.tree.leaves(own), jax.tree.leaves(other), strict=True):
-                np.testing.assert_allclose(leaf, want, atol=1e-11)
-        alone = []
-        for number, one in enumerate(several):
-            skip = tree.num_base_dofs - one.topology.num_base_dofs
-            ranges = slice(skip, skip + one.topology.nv), slice(one.topology.num_links)
-            own = (x[number, of_member] for x, of_member in zip(given, ranges, strict=False))
-            alone.append(jax.eval_shape(function, one, padded.member_state(state, number), *own))
-        for number, name in itertools.product(range(5), found):
-            for leaf, other, own in zip(
-                *(jax.tree.leaves(x[name]) for x in (found, wanted, alone[number])), strict=True
-            ):
-                where = place(leaf[number].shape, own.shape, several[number].topology, tree)
-                np.testing.assert_allclose(leaf[number][where], other[number][where], atol=1e-11, err_msg=name)
-                assert not np.any(np.delete(np.asarray(leaf[number]).ravel(), _flat(where, leaf[number].shape))), name
-
-
-def _flat(where: tuple[slice, ...], shape: tuple[int, ...]) -> np.ndarray:
-    return np.arange(int(np.prod(shape))).reshape(shape)[where].ravel()
-
-
-@pytest.mark.slow
-def test_padded_chains_step_as_their_members_do() -> None:
-    """Of chains alone, a body can have only one parent, which is known although the trees are data."""
-
-    def chain(links: int) -> artix.Articulation:
-        builder, above = artix.ArticulationBuilder(), None
-        for _ in range(links):
-            joint = (
-                None if above is None else artix.Joint.revolute(artix.Axis.TWIST, parent_pose=(0, 0, 0.3, 0, 0, 0, 1))
-            )
-            above = builder.add_link(above, joint, mass=0.7, inertia=(0.01, 0.02, 0.02))
-        return builder.build("float64")
-
-    fleet = artix.Fleet([chain(2), chain(3), chain(4)], layout="padded")
-    assert isinstance(fleet.articulation.topology.body_parent, np.ndarray)
-    states = fleet.random_state(jax.random.key(0))
-    stepped = fleet.evaluate(artix.step, states, None, 0.005)
-    for k, links in enumerate((2, 3, 4)):
-        state = fleet.member_state(states, k)
-        own = artix.step(chain(links), state, None, 0.005)
-        np.testing.assert_allclose(stepped.joint_velocity[k, : links - 1], own.joint_velocity, atol=1e-12)
-
-
-@pytest.mark.slow
 def test_kinds_step_as_their_members_do() -> None:
-    """With tendons, loop joints and PhysX's solvers, which trees that are data do not have."""
+    """With loop joints and PhysX's solvers."""
     arm, mechanism = robots.load("arm7"), small_mechanism()
     fleet = artix.Fleet([arm, mechanism, arm])
     state = fleet.random_state(jax.random.key(0))
@@ -667,7 +435,7 @@ def test_kernels_write_the_rows_of_their_members() -> None:
     order = [(cart, locked, heavy)[k] for k in np.random.default_rng(2).permutation(39) % 3]
     fleet = artix.Fleet(order)
     state = fleet.random_state(jax.random.key(4))
-    force = jnp.asarray(np.random.default_rng(3).normal(size=(39, fleet.padding.dofs)))
+    force = jnp.asarray(np.random.default_rng(3).normal(size=(39, fleet.num_dofs)))
     rows = jax.jit(lambda state, force: fleet.evaluate(acceleration_and_poses, state, force))
     if kernels_can_run():
         text = rows.lower(state, force).compile().as_text()
@@ -692,7 +460,6 @@ def test_kernels_write_the_rows_of_their_members() -> None:
 
 
 def test_a_member_of_a_mixed_fleet_costs_what_it_costs_alone() -> None:
-    """Padded to a common tree, the mass matrices of these two need six times their mean."""
     members = [robots.load("arm7"), robots.load("quadruped")]
     fleet = artix.Fleet(members * 4)
 
@@ -732,8 +499,6 @@ def test_kinds_have_results_of_their_own_size(by_kernels: bool) -> None:
                 np.testing.assert_allclose(of_kind[name][number], wanted, atol=1e-11)
     with pytest.raises(ValueError, match=r"return different structures.*evaluate_kinds"):
         fleet.evaluate(names_and_accelerations, state, force)
-    with pytest.raises(ValueError, match="layout='padded' has no kinds"):
-        artix.Fleet([cart, locked], layout="padded").evaluate_kinds(artix.kinetic_energy, state)
     (alone,) = artix.Fleet([cart, cart]).evaluate_kinds(artix.mass_matrix, artix.Fleet([cart, cart]).neutral_state())
     np.testing.assert_allclose(alone[0], artix.mass_matrix(cart, artix.neutral_state(cart)), atol=1e-12)
 
@@ -751,13 +516,45 @@ def kernels_can_run() -> bool:
 
 
 def test_a_new_member_is_evaluated_by_its_kind(members) -> None:
-    fleet = artix.Fleet([members[2], members[3]])
-    other = fleet.replace_member(0, members[3])
-    state = other.random_state(jax.random.key(0))
-    found = other.evaluate(artix.potential_energy, state)
-    for number in range(2):
-        own = other.member_state(state, number)
-        np.testing.assert_allclose(found[number], artix.potential_energy(members[3], own), atol=1e-12)
+    """Whether it is of a kind that the fleet has or not; the fleet grows and shrinks with its largest members."""
+    small, large = members[4], members[2]
+    fleet = artix.Fleet([small, small])
+    for place, new, wanted in ((0, large, large), (1, large, large), (0, small, large), (1, small, small)):
+        fleet = fleet.replace_member(place, new)
+        assert (fleet.num_links, fleet.nv) == (wanted.topology.num_links, wanted.topology.nv)
+        state = fleet.random_state(jax.random.key(0))
+        found = fleet.evaluate(artix.mass_matrix, state)
+        assert found.shape == (2, fleet.nv, fleet.nv)
+        for number in range(2):
+            wanted = artix.mass_matrix(fleet.member(number), fleet.member_state(state, number))
+            np.testing.assert_allclose(found[number, : len(wanted), : len(wanted)], wanted, atol=1e-12)
+
+
+def test_only_new_kinds_are_compiled(monkeypatch) -> None:
+    """Twenty kinds, more than trees as data once allowed; then one of them is replaced by a robot of another kind."""
+    if not kernels_can_run():
+        pytest.skip("there are no kernels on this machine")
+    compiled, scalars_of = [], compilation.scalars_of
+    monkeypatch.setattr(compilation, "scalars_of", lambda *given: compiled.append(1) or scalars_of(*given))
+    parents = itertools.islice(itertools.product([0], range(2), range(3), range(4)), 21)
+    robots = [tree_of(["revolute_twist"] * 4, each, fixed_base=True, seed=100) for each in parents]
+    assert len({robot.topology for robot in robots}) == 21
+    fleet = artix.Fleet(robots[:20])
+    state = fleet.random_state(jax.random.key(0))
+    fleet.evaluate(height_and_names, state)
+    assert len(compiled) == 20
+    fleet = fleet.replace_member(3, robots[20])
+    found = fleet.evaluate(height_and_names, state)
+    assert len(compiled) == 21
+    for number in range(20):
+        wanted = height_and_names(fleet.member(number), fleet.member_state(state, number))
+        np.testing.assert_allclose(found[number], wanted, atol=1e-12)
+
+
+def height_and_names(articulation, state):
+    """A function of a user, who reads the topology as it pleases."""
+    height = artix.link_poses(articulation, state)[-1, 2]
+    return height + len(articulation.topology.dof_names) * jnp.sum(state.joint_position**2)
 
 
 def test_members_that_leave_are_not_kept() -> None:
@@ -782,12 +579,11 @@ def test_each_device_evaluates_its_members_kind_by_kind(members) -> None:
     heavy = members[3].replace(link_mass=2 * members[3].link_mass)
     fleet = artix.Fleet([members[2], members[3], members[2], heavy])
     sharded = fleet.shard(sharding)
-    assert sharded.layout == "kinds"
     state = fleet.random_state(jax.random.key(3))
     on_devices = jax.device_put(state, sharding)
     for function, given in (
         (artix.mass_matrix, ()),
-        (artix.forward_dynamics, (jnp.ones((4, fleet.padding.dofs + 6)),)),
+        (artix.forward_dynamics, (jnp.ones((4, fleet.nv)),)),
     ):
         found = sharded.evaluate(function, on_devices, *given)
         assert found.sharding.is_equivalent_to(sharding, found.ndim)
@@ -799,17 +595,32 @@ def test_each_device_evaluates_its_members_kind_by_kind(members) -> None:
     compiled = sharded._compiled[artix.mass_matrix, (), True]
     text = compiled.func.lower(*compiled.args, on_devices).compile().as_text()
     assert not re.search("all-gather|all-reduce|collective-permute|all-to-all", text)
-    with pytest.warns(UserWarning, match="different kinds"):
-        assert sharded.replace_member(0, members[3]).layout == "padded"
-    assert sharded.replace_member(0, members[2]).layout == "kinds"
+    with pytest.raises(ValueError, match="would hold different kinds"):
+        sharded.replace_member(0, members[3])
+    sharded.replace_member(0, members[2])
 
 
-def test_layouts_are_chosen_and_refused(members) -> None:
-    assert artix.Fleet([random_tree(k, 3, fixed_base=True) for k in range(40, 57)]).layout == "padded"
-    with pytest.raises(ValueError, match="'kinds' or 'padded'"):
-        artix.Fleet(members, layout="rows")
-    with pytest.raises(ValueError, match="leave the padding out"):
-        artix.Fleet(members, layout="kinds", padding=artix.Padding.covering([one.topology for one in members]))
+def test_layouts_and_paddings_say_what_took_their_place(members) -> None:
+    with pytest.warns(DeprecationWarning, match="layout='kinds' is deprecated"):
+        artix.Fleet(members[:1], layout="kinds")
+    with pytest.raises(ValueError, match="layout='padded' is not supported: trees are no longer data"):
+        artix.Fleet(members, layout="padded")
+    with pytest.raises(TypeError, match="padding is no longer an argument"):
+        artix.Fleet(members, padding=12)
+    fleet = artix.Fleet(members)
+    with pytest.raises(AttributeError, match=r"no longer have 'padding': use fleet\.num_links"):
+        _ = fleet.padding
+    assert not hasattr(fleet, "layout")
+    for name in ("Padding", "PaddedTopology"):
+        with pytest.raises(AttributeError, match=f"artix.* {name}.*kind by kind"):
+            getattr(artix, name)
+        with pytest.raises(AttributeError, match=f"artix.model.* {name}.*kind by kind"):
+            getattr(artix.model, name)
+    with pytest.raises(AttributeError, match="module 'artix' has no attribute 'Paddings'"):
+        _ = artix.Paddings
+
+
+def test_results_and_arguments_of_other_sizes_are_refused(members) -> None:
     fleet = artix.Fleet(members[2:4])
     with pytest.raises(ValueError, match="axis 0 of result 0 has the lengths"):
         fleet.evaluate(odd_sizes, fleet.neutral_state())

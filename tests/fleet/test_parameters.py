@@ -11,7 +11,7 @@ import pytest
 
 import artix
 
-explanation = importlib.import_module("artix.evaluation.explain")
+explanation = importlib.import_module("artix.compiler.explain")
 
 
 def _variants(robot: artix.Articulation, count: int) -> list[artix.Articulation]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -130,3 +132,12 @@ def test_the_guard_finds_what_is_slow_or_absent(monkeypatch):
         "arm, mass matrix: MJX takes 3.00 times as long as artix; the floor is 4",
         "arm, mass matrix: no ratio to frax: not installed (frax)",
     ]
+
+
+def test_without_their_extra_the_benchmarks_say_which_one():
+    code = (
+        "import sys; sys.modules['pinocchio'] = None; from benchmarks.__main__ import main; sys.exit(main(['--help']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install -e '.[bench]'" in done.stderr and done.stderr.count("\n") == 1

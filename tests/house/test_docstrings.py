@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import pytest
 
 import artix
-from artix.model.padded_topology import PaddedTopology
 from tests.support.doctest_numbers import NumberChecker
 from website.reference import entries, public_objects
 
@@ -28,7 +27,7 @@ NAMES = {"artix": artix, "jax": jax, "jnp": jnp, **ROOMS}
 SLOW = {
     "artix.editing.surgery.lock_joints",
     "artix.envs.autoreset.autoreset",
-    "artix.evaluation.compilation.use_kernels",
+    "artix.compiler.compilation.use_kernels",
     "artix.viewer.pictures.draw_scene",
     "artix.viewer.pictures.render_png",
 }
@@ -42,7 +41,7 @@ WITH_SERVER = {"artix.viewer.html.scene_html", "artix.viewer.player.Viewer", "ar
 UNIT = re.compile(r"\[(1|1/|m|rad|kg|N|J|s|B)\b[^\]]*\]|\bunits?\b( as)? (of|as)\b|same unit| is in (J|N)\b|[Bb]ool")
 
 #: Functions that raise errors about the arguments of their callers.
-CHECKS = re.compile(r"_?check(ed)?(_|$)|static_topology$")
+CHECKS = re.compile(r"_?check(ed)?(_|$)")
 
 
 def examples() -> list[doctest.DocTest]:
@@ -134,7 +133,7 @@ def test_parameters_and_fields_are_those_documented(room):
     for each in {each for _, _, each in public_objects() if each.__module__.startswith(f"artix.{room}.")}:
         text, parts = inspect.getdoc(each), parts_of(each)
         refers = re.search(r"[Aa]rguments and (exceptions are the same|errors are those of)", text)
-        if refers or each.__module__ == artix.lie.__name__ or each is PaddedTopology:
+        if refers or each.__module__ == artix.lie.__name__:
             continue
         if parts and parts not in (listed(text, "Args"), listed(text, "Attributes")):
             wrong.append(each.__qualname__)

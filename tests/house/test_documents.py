@@ -51,7 +51,8 @@ def anchors_of(page: Path) -> set[str]:
 
 
 def test_what_the_documents_link_to_is_there():
-    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]:
+    pages = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "artix/compiler/README.md")]
+    for page in [*pages, *(ROOT / "docs").glob("*.md")]:
         for link, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text(encoding="utf-8")):
             if "://" in link or re.match(r"(reference|tutorials)/|gallery\.md$", link):
                 continue  # the strict build of the site looks at its own pages
@@ -84,6 +85,14 @@ def test_the_examples_about_usd_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run_code_of("docs/usd.md", 2)
     assert "(18, 18)" in capsys.readouterr().out
+
+
+def test_the_example_of_the_page_on_the_compiler_runs(capsys):
+    """And what the page shows is what it prints."""
+    page = "artix/compiler/README.md"
+    run_code_of(page, 4)
+    shown = re.findall(r"```text\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert capsys.readouterr().out == "".join(shown)
 
 
 @pytest.mark.slow
@@ -226,6 +235,7 @@ def test_the_notebooks_hold_what_they_print_and_draw(notebook):
     [
         "README.md",
         "CONTRIBUTING.md",
+        "artix/compiler/README.md",
         "docs/algorithms.md",
         "docs/configuration.md",
         "docs/constraints.md",

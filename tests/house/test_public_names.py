@@ -1,5 +1,7 @@
 """Public names and parameters do not change unnoticed."""
 
+import pytest
+
 import artix
 from tests.support.public_names import FILE, ROOMS, public_names
 
@@ -29,3 +31,11 @@ def test_completion_offers_the_first_weeks_names_and_rooms():
     assert len(artix.__all__) <= 110
     assert "kinematics" in offered
     assert "joint_kinematic_hessians" not in offered and artix.joint_kinematic_hessians
+
+
+def test_the_compiler_has_its_old_name_for_one_release():
+    with pytest.warns(DeprecationWarning, match=r"artix\.evaluation\.quantity is now artix\.compiler\.quantity"):
+        from artix.evaluation import quantity
+    assert quantity is artix.quantity
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = artix.evaluation.nothing

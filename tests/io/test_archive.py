@@ -195,9 +195,3 @@ def test_random_damage_never_escapes(path):
         path.write_bytes(bytes(data[: rng.integers(len(data))] if rng.random() < 0.3 else data))
         with contextlib.suppress(DescriptionError):
             artix.load(path)
-
-
-def test_padded_fleets_are_not_saved(path):
-    fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("quadruped")])
-    with pytest.raises(TypeError, match="save the members"):
-        artix.save(fleet.articulation, path)

@@ -13,7 +13,7 @@ import pytest
 import artix
 import artix.viewer
 from artix.io import check_mjcf, check_urdf, check_usd
-from artix.io.common.collision_meshes import mesh_shape
+from artix.io.common.meshes import mesh_shape
 from tests.support.usd_stages import HEADER, body
 
 _RNG = np.random.default_rng(0)

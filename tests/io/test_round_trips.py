@@ -209,10 +209,13 @@ def test_urdf_refuses_spherical_joints(tmp_path):
 @pytest.mark.parametrize("name", everyday_or_slow(MJCF_MODELS, EVERYDAY_MJCF))
 def test_mjcf_round_trip(name, tmp_path):
     for robot in map(in_order, load_mjcf_all(MJCF_MODELS[name]).values()):
-        artix.save(robot, tmp_path / "robot.xml")
+        issues = artix.save(robot, tmp_path / "robot.xml")
         again = in_order(artix.load(tmp_path / "robot.xml"))
         assert again.topology == robot.topology
         found = differences(robot, again)
+        if any("no limit stiffness in addition to a spring" in issue.message for issue in issues):
+            for field in ("limit_stiffness", "lower_limit", "upper_limit"):
+                found.pop(f"fixed_tendons.{field}")
         # Reference positions within a chain of joints move frames of the massless links between them.
         # MuJoCo keeps meshes in float32, and moves them to their principal axes.
         assert found.pop("geometry.pose", 0.0) < 1e-7

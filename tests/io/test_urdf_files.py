@@ -11,8 +11,8 @@ import pytest
 
 import artix
 from artix import viewer
-from artix.io.common.collision_meshes import mesh_shape
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning
+from artix.io.common.meshes import mesh_shape
 
 BODY = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32\nsize 12345\n"

@@ -77,6 +77,13 @@ def test_a_model_of_the_mujoco_converter_is_that_of_mujoco():
     assert [limits[name] for name in ("hip", "yaw", "nod")] == pytest.approx([-60, -90, -30])
 
 
-def test_an_actuator_of_mujoco_is_said_not_to_be_carried():
-    with pytest.warns(artix.DescriptionWarning, match="MjcActuator acts on the articulation"):
-        artix.load_usd(CONVERTED["creature"])
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
+def test_resistances_and_actuators_of_the_mujoco_converter_are_those_of_the_mjcf():
+    wanted, found = artix.load_mjcf(DATA / "creature.xml"), artix.load_usd(CONVERTED["creature"])
+    names = ["hip", "shin", "yaw", "nod", "neck"]
+    ours, theirs = ([one.topology.dof_index(name) for name in names] for one in (found, wanted))
+    pairs = [(getattr(found.drive, key), getattr(wanted.drive, key)) for key in ("stiffness", "damping", "max_force")]
+    pairs += [(found.armature, wanted.armature), (found.friction.viscous, wanted.friction.viscous)]
+    for mine, other in pairs:
+        assert np.allclose(mine[np.array(ours)], other[np.array(theirs)], rtol=TOLERANCE)
+    assert float(found.drive.stiffness[found.topology.dof_index("hip")]) == 40.0

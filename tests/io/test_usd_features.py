@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -289,9 +291,63 @@ def test_what_is_not_carried_is_said():
     assert not any("PhysxForceAPI" in issue.message for issue in artix.check_usd(off))
     quiet = pair("float physxLimit:angular:stiffness = 3", '"PhysxLimitAPI:angular"')
     (issue,) = artix.check_usd(quiet)
-    assert issue.severity == "warning"
+    assert issue.severity == "note"  # PhysX's articulations ignore it, too.
     assert "physxLimit:angular:stiffness" in issue.message
     assert "</World/robot/j>" in str(issue)
+
+
+def mesh_foot(points: int) -> str:
+    """A foot whose only collider is a mesh."""
+    corners = ", ".join(f"({x}, {y}, {z})" for x, y, z in np.random.default_rng(0).normal(size=(points, 3)))
+    return f"""
+        def Mesh "sole" (prepend apiSchemas = ["PhysicsCollisionAPI"])
+        {{
+            point3f[] points = [{corners}]
+            int[] faceVertexCounts = [3]
+            int[] faceVertexIndices = [0, 1, 2]
+        }}"""
+
+
+BALL = 'def Sphere "ball" (prepend apiSchemas = ["PhysicsCollisionAPI"]) {\n}'
+
+
+def test_links_of_a_floating_robot_that_lose_their_meshes_are_said():
+    feet = [body(name, inner=mesh_foot(20)) for name in ("left", "right")]
+    joints = [joint(f"j{name}", "hip", name) for name in ("left", "right")]
+    text = robot(body("hip", inner=BALL), *feet, *joints)
+    with pytest.warns(artix.DescriptionWarning) as caught:
+        artix.load_usd(text)
+    (said,) = (str(warning.message) for warning in caught)
+    for words in ("left, right", "only these keep shapes: hip", "meshes='hull' or meshes='capsule'"):
+        assert words in said
+    issues = artix.check_usd(text)
+    assert [issue.severity for issue in issues].count("warning") == 1
+    assert any("2 prims" in issue.element and issue.severity == "note" for issue in issues)
+    fixed = robot(body("hip", inner=BALL), *feet, *joints, joint("fix", None, "hip", kind="Fixed"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        artix.load_usd(fixed)
+        artix.load_usd(text, meshes="hull")
+        artix.load_usd(robot(body("hip", inner=BALL), body("left", inner=mesh_foot(16)), joints[0]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pair("float physics:breakForce = 10"),
+        pair("float physxJoint:jointFriction = 0.1", '"PhysxJointAPI"'),
+        pair("bool physics:jointEnabled = false", kind="Fixed"),
+    ],
+)
+def test_loading_and_checking_say_the_same_and_strict_refuses(text):
+    with pytest.warns(artix.DescriptionWarning) as caught:
+        artix.load_usd(text)
+    issues = [issue for issue in artix.check_usd(text) if issue.severity != "note"]
+    assert [str(warning.message) for warning in caught] == [str(issue) for issue in issues]
+    with pytest.raises(artix.DescriptionError) as refusal:
+        artix.load_usd(text, strict=True)
+    assert {issue.message for issue in refusal.value.issues} <= {issue.message for issue in issues}
+    assert {issue.severity for issue in artix.check_usd(text, strict=True)} >= {"error"}
 
 
 def test_text_that_is_no_usd_and_files_that_are_not_there(tmp_path):

@@ -125,7 +125,7 @@ def test_a_cone_weighs_what_its_polyhedron_weighs():
     sides = np.stack([np.arange(corners), following, np.full(corners, corners)], axis=1)
     bottom = np.stack([following, np.arange(corners), np.full(corners, corners + 1)], axis=1)
     fine = shapes.polyhedron(points, np.concatenate([sides, bottom]))
-    cone = shapes.cone(0.3, 0.8, 2)
+    cone = shapes.cylinder((0.3, 0.0), 0.8, 2)
     for found, wanted in zip(cone, fine, strict=True):
         assert np.allclose(found, wanted, rtol=2e-4, atol=1e-6)  # 400 corners: pi^2 / 6 / 400^2 of the area
 
@@ -220,6 +220,7 @@ def compute_mass_properties(text: str) -> tuple[float, np.ndarray, np.ndarray]:
     return mass, np.array(center), turn @ np.diag(inertia) @ turn.T
 
 
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 @pytest.mark.parametrize("rule", RULES)
 def test_densities_and_masses_combine_as_usdphysics_says(rule):
     content, cubes = RULES[rule]
@@ -229,8 +230,6 @@ def test_densities_and_masses_combine_as_usdphysics_says(rule):
     text = lone_body(*colliders, content=content, before=MATERIAL)
     mass, center, inertia = properties(text)
     wanted = compute_mass_properties(text)
-    if rule == "inertia":  # Without principalAxes UsdPhysics pairs the moments with axes of the colliders in any order.
-        wanted = (*wanted[:2], np.diag([3.0, 4.0, 5.0]))
     assert mass == pytest.approx(wanted[0], rel=1e-5)
     assert np.allclose(center, wanted[1], atol=1e-5)
     assert np.allclose(inertia, wanted[2], atol=1e-5 * np.trace(wanted[2]))

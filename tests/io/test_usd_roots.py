@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -270,3 +272,44 @@ def test_gravity():
     owned = [body("a", "rel physics:simulationOwner = </moon>", schemas=ROOT)]
     both = robot(*owned, before=scene.format(name="earth", direction=(0, 0, -1), size=9.81) + moon, schemas="")
     assert np.allclose(artix.load_usd(both).gravity, [0, 0, -1.62])
+
+
+def test_a_disabled_joint_leaves_out_what_hangs_on_it_and_says_so():
+    off = "bool physics:jointEnabled = false"
+    text = robot(*CHAIN, body("d"), joint("cd", "c", "d", off), joint("ca", "c", "a", off))
+    with pytest.warns(artix.DescriptionWarning) as caught:
+        assert links(text) == ("b", "a", "c")
+    said = [str(warning.message) for warning in caught if "the joint is disabled" in str(warning.message)]
+    assert len(said) == 2
+    assert "</World/robot/cd.physics:jointEnabled>" in said[0] and "as in PhysX" in said[0]
+    assert "</World/robot/ca.physics:jointEnabled>" in said[1] and "as in PhysX" not in said[1]
+
+
+FREE = joint("free", None, "a", kind="")
+
+
+@pytest.mark.parametrize("where", ["robot", "body", "joint"])
+def test_a_root_joint_of_six_free_axes_is_a_floating_base(where):
+    schema = '"PhysicsArticulationRootAPI"'
+    root = FREE.replace('"free" ', f'"free" (prepend apiSchemas = [{schema}])') if where == "joint" else FREE
+    bodies = [body("a", schemas=f", {schema}" if where == "body" else ""), *CHAIN[1:]]
+    text = robot(*bodies, root, schemas=schema if where == "robot" else "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        floating = artix.load_usd(text)
+    assert not floating.topology.fixed_base
+    assert floating.topology.link_names == ("a", "b", "c")
+    assert floating.topology.dof_names == ("ab", "bc")
+    assert artix.load_usd(text, fixed_base=True).topology.fixed_base
+    assert artix.load_usd(text, fixed_base=True).topology.link_names == ("a", "b", "c")
+    assert not artix.load_usd(text, fixed_base=False).topology.fixed_base
+
+
+def test_what_a_free_root_joint_cannot_do_is_said():
+    content = "float limit:transZ:physics:low = 0\nfloat drive:transX:physics:stiffness = 3"
+    schemas = '"PhysicsLimitAPI:transZ", "PhysicsDriveAPI:transX"'
+    text = robot(*CHAIN, joint("free", None, "a", content, kind="", schemas=schemas))
+    with pytest.warns(artix.DescriptionWarning) as caught:
+        assert links(text) == ("a", "b", "c")
+    said = " ".join(str(warning.message) for warning in caught)
+    assert "a floating base has no limits" in said and "a floating base has no drives" in said

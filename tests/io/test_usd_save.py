@@ -8,11 +8,10 @@ import warnings
 import jax
 import numpy as np
 import pytest
-from pxr import Usd, UsdPhysics
+from pxr import Sdf, Usd, UsdPhysics, UsdUtils
 
 import artix
-from artix.model.padded_articulation import pad_articulation
-from artix.model.padding import Padding
+from tests.io.test_atomic_file import full_disk
 from tests.support.models import random_tree
 from tests.support.usd_stages import MECHANISMS, body_inertias, joint_geometry, numbers, relative_error
 
@@ -230,9 +229,6 @@ def test_load_check_and_save_choose_by_the_suffix(tmp_path):
         artix.save_usd(arm, tmp_path / "arm.urdf")
     with pytest.raises(FileNotFoundError):
         artix.save_usd(arm, tmp_path / "missing" / "arm.usda")
-    padded = pad_articulation(arm, Padding.of(arm.topology))
-    with pytest.raises(TypeError, match="padded"):
-        artix.save_usd(padded, tmp_path / "arm.usda")
     with pytest.raises(ValueError, match="batch"):
         artix.save_usd(jax.tree.map(lambda leaf: jax.numpy.stack([leaf, leaf]), arm), tmp_path / "arm.usda")
 
@@ -278,3 +274,28 @@ def test_tendons_whose_names_usd_spells_alike_stay_apart(tmp_path):
     assert [tendon.name for tendon in found.topology.fixed_tendons] == ["a_wire", "a_wire_2"]
     np.testing.assert_array_equal(found.fixed_tendons.stiffness, [7.0, 8.0])
     assert sum("will be called" in issue.message for issue in issues) == 2
+
+
+@pytest.mark.parametrize("suffix", [".usda", ".usdc", ".usd", ".usdz"])
+def test_a_full_disk_keeps_the_file_that_was_there(suffix, tmp_path):
+    pendulum = artix.robots.load("double_pendulum")
+    path = tmp_path / f"robot{suffix}"
+    artix.save_usd(pendulum, path)
+    whole = path.read_bytes()
+    # A package has some bytes more than the file in it, so that packaging fails at the last size.
+    for free in (0, 1000, len(whole) - 50):
+        with full_disk(free), pytest.raises(OSError, match=f"File too large|failure.*robot{suffix}'") as error:
+            artix.save_usd(pendulum.replace(link_mass=2 * pendulum.link_mass), path)
+        assert len(str(error.value)) < 400
+        assert error.value.filename == str(path) and error.value.strerror
+        assert path.read_bytes() == whole
+        assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["robot.usda", "robot.usdz"])
+def test_failures_that_usd_only_returns_are_errors(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(Sdf.Layer, "Export", lambda *_: name.endswith("z"))
+    monkeypatch.setattr(UsdUtils, "CreateNewUsdzPackage", lambda *_: False)
+    with pytest.raises(OSError, match=rf"USD reports a failure without a reason.*{name}'"):
+        artix.save_usd(artix.robots.load("double_pendulum"), tmp_path / name)
+    assert not list(tmp_path.iterdir())

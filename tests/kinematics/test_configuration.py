@@ -219,6 +219,36 @@ def test_normal_forms() -> None:
     close(artix.normalize(b, artix.neutral_state(b).replace(joint_position=q)).joint_position, q - 8 * np.pi)
 
 
+@pytest.mark.parametrize("holds", [True, False])
+def test_two_axes(holds: bool) -> None:
+    """A Cardan joint has every identity between positions and velocities; a spherical joint of two axes lacks these."""
+    axes = (artix.Axis.SWING1, artix.Axis.SWING2)
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    builder.add_link(name="base")
+    joint = artix.CompositeJoint.universal(axes) if holds else artix.Joint.spherical(axes)
+    com = [0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 1.0]
+    builder.add_link(0, joint, mass=1.0, inertia=[0.1, 0.2, 0.3], com_pose=com, name="tip")
+    a = builder.build("float64")
+    s, t = (artix.neutral_state(a).replace(joint_position=jnp.array(q)) for q in ([0.9, 0.7], [-0.3, 0.4]))
+    d, still = jnp.array([0.3, -0.5]), jnp.zeros(2)
+
+    def along(function):
+        return lambda dnu: function(a, artix.integrate(a, s, dnu))
+
+    step = artix.difference(a, s, t)
+    inverse = artix.kinematics.difference_derivatives(a, s, t).end
+    errors = {
+        "difference(integrate)": artix.difference(a, s, artix.integrate(a, s, d)) - d,
+        "integrate(difference)": artix.integrate(a, s, step).joint_position - t.joint_position,
+        "derivatives": inverse @ artix.kinematics.integrate_derivatives(a, s, step).displacement - jnp.eye(2),
+        "Jacobian": jax.jacfwd(along(artix.center_of_mass))(still) - artix.center_of_mass_jacobian(a, s),
+        "gravity": jax.grad(along(artix.potential_energy))(still) - artix.gravity_compensation(a, s),
+    }
+    sizes = {name: float(jnp.max(jnp.abs(error))) for name, error in errors.items()}
+    assert {name for name, size in sizes.items() if (size < 1e-14) != holds} == set(), sizes
+    assert holds or all(size > 0.05 for size in sizes.values()), sizes
+
+
 def test_wrapped_angles() -> None:
     """Angles 4 pi apart are one configuration, however many turns there are between them."""
     robot = artix.robots.load("double_pendulum").astype("float64")

@@ -237,7 +237,7 @@ def test_helical_joints_against_pinocchio(fixed_base: bool) -> None:
 
 
 @pytest.mark.slow
-def test_pitch_is_differentiable_and_padded() -> None:
+def test_pitch_is_differentiable_and_part_of_fleets() -> None:
     """The gradient by a pitch against central differences, and a screw in a fleet beside a slide."""
     builder = ArticulationBuilder(fixed_base=True)
     base = builder.add_link(name="base", mass=1.0)
@@ -251,7 +251,7 @@ def test_pitch_is_differentiable_and_padded() -> None:
     ends = [energy(a.joint_pitch.at[1].add(sign * h)) for sign in (1, -1)]
     assert abs(gradient[1] - (ends[0] - ends[1]) / (2 * h)) <= 1e-9 < abs(gradient[1])
     assert gradient[0] == 0.0  # A hinge does not look at it.
-    fleet = artix.Fleet([a, b], layout="padded")
+    fleet = artix.Fleet([a, b])
     found = fleet.evaluate(artix.inverse_dynamics, fleet.stack_states(states), jnp.ones((2, 2)))
     for k, (one, state) in enumerate(zip((a, b), states, strict=True)):
         force = jax.jit(artix.inverse_dynamics)(one, state, jnp.ones(one.topology.nv))

@@ -165,8 +165,5 @@ def test_refusals_of_articulations_name_the_link() -> None:
         artix.log_cholesky_from_articulation(arm, "hand")
     with pytest.raises(ValueError, match=r"theta: expected shape \(1, 10\)"):
         artix.with_log_cholesky(arm, jnp.zeros(10), ["hand"])
-    fleet = artix.Fleet([arm, artix.robots.load("cart_pole")])
-    with pytest.raises(TypeError, match="mixed fleet"):
-        artix.log_cholesky_from_articulation(fleet.articulation)
     with pytest.raises(ValueError, match=r"mass: expected shape \(\)"):
         artix.log_cholesky_from_inertia(arm.link_mass, arm.link_com_pose, arm.link_inertia)

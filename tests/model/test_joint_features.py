@@ -192,16 +192,3 @@ def test_refused_names(add, message: str) -> None:
 
     with pytest.raises(ValueError, match=message):
         build()
-
-
-def test_padding_covers_drives_and_tendons() -> None:
-    plain, other = chain(drive=Drive(damping=2.0)), artix.robots.load("arm7", dtype="float64")
-    plain.add_fixed_tendon(FixedTendon(name="cord", joints=[HIP], stiffness=5.0))
-    fleet = artix.Fleet([plain.build(), other])
-    assert (fleet.padding.fixed_tendons, fleet.padding.tendon_joints) == (1, 1)
-    np.testing.assert_array_equal(fleet.articulation.drive.damping[0], [0, 2, 2, 2, 0, 0, 0])
-    np.testing.assert_array_equal(fleet.articulation.fixed_tendons.stiffness, [[5.0], [0.0]])
-    np.testing.assert_array_equal(fleet.articulation.link_linear_damping[0, :3], [0, 0.2, 0])
-    small = artix.Padding.of(other.topology)
-    with pytest.raises(ValueError, match=r"'chain' does not fit .* fixed_tendons=1 \(padding has 0\)"):
-        artix.Fleet([other, plain.build()], padding=small)

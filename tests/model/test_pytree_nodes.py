@@ -60,8 +60,6 @@ def test_a_robot_prints_as_one_line():
     batch = jax.vmap(lambda factor: robot.replace(link_mass=factor * robot.link_mass))(jnp.ones(3))
     assert repr(batch) == f"Articulation({robot.topology!r}, batch of shape (3,))"
     assert repr(jax.tree.map(lambda leaf: 0, robot)) == repr(robot)  # in_axes
-    padded = artix.Fleet([robot, artix.robots.load("arm7")], layout="padded").articulation
-    assert repr(padded) == "Articulation(PaddedTopology(18 links, 12 DOFs), batch of shape (2,))"
 
 
 def test_exported_programs_take_and_return_states():

@@ -26,7 +26,11 @@ WRONG = {
     "a list": ({"controls": [[0.0]]}, r"controls: expected an array.*found list"),
     "states of all but the last knot": ({"states": jnp.zeros((5, 2))}, r"states: expected shape \[6, 2\]"),
     "a start of another robot": ({"start": jnp.zeros(3)}, r"problem.start: expected shape \[2\]"),
-    "a start that is not finite": ({"start": jnp.array([0.0, np.nan])}, r"problem.start: expected finite numbers"),
+    "a start that is not finite": ({"start": jnp.array([0.0, np.nan])}, r"problem.start: every number must be finite; found nan at \[1\]"),
+    "a guess that is not finite": ({"controls": CONTROLS.at[3, 0].set(np.nan)}, r"controls: every .* nan at \[3, 0\]"),
+    "states that are not finite": (
+        {"states": jnp.zeros((6, 2)).at[2, 1].set(np.inf)}, r"states: every .* inf at \[2, 1\]"
+    ),
     "a start in single precision": ({"start": np.zeros(2, np.float32)}, r"problem.start: expected dtype float64"),
     "references for the knots alone": ({"references": jnp.zeros(5)}, r"problem.references: expected a leading axis"),
     "one bound": ({"control_lower": jnp.zeros(1)}, r"give both or neither"),

@@ -63,42 +63,49 @@ def fleet(request) -> artix.Fleet:
 
 
 @pytest.fixture(scope="module")
-def simulation(fleet: artix.Fleet) -> physx.ArticulationSimulation:
-    """The fleet in a scene with random numbers wherever a member has an entry, and zeros elsewhere."""
+def simulation(fleet: artix.Fleet) -> physx.FleetSimulation:
+    """The fleet in a scene with random numbers in all arrays."""
     simulation = physx.create_fleet_simulation(fleet, fleet.random_state(jax.random.key(0)))
     rng = np.random.default_rng(1)
-    tree = fleet.articulation.topology
-    dofs, links = np.asarray(tree.dof_is_live), np.asarray(tree.link_is_live)[..., None]
 
-    def fill(x):
-        live = dofs if x.ndim == 2 else links
-        return jnp.asarray(np.where(live, rng.normal(size=x.shape), 0), x.dtype)
+    def randomized(kind: physx.ArticulationSimulation) -> physx.ArticulationSimulation:
+        fill = lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype)  # noqa: E731
+        names = ("joint_force", "drive_target", "drive_target_velocity", "external_force")
+        loads = {name: fill(getattr(kind, name)) for name in names}
+        seen = ("joint_acceleration", "link_velocity", "link_acceleration", "incoming_joint_force")
+        report = kind.report.replace(**{name: fill(getattr(kind.report, name)) for name in seen})
+        return kind.replace(report=report, **loads)
 
-    names = ("joint_force", "drive_target", "drive_target_velocity", "external_force")
-    loads = {name: fill(getattr(simulation, name)) for name in names}
-    seen = ("joint_acceleration", "link_velocity", "link_acceleration", "incoming_joint_force")
-    report = simulation.report.replace(**{name: fill(getattr(simulation.report, name)) for name in seen})
-    return simulation.replace(report=report, **loads)
+    return simulation.replace(kinds=tuple(map(randomized, simulation.kinds)))
 
 
-def _member(fleet: artix.Fleet, simulation: physx.ArticulationSimulation, index: int) -> dict[ReadType, np.ndarray]:
-    """What PhysX documents of each read type, unpadded, of one member, by arrays and loops."""
-    one = jax.tree.map(lambda leaf: np.asarray(leaf[index]), simulation)
-    n, links = fleet.topologies[index].num_dofs, fleet.topologies[index].num_links
+def _of_member(simulation: physx.FleetSimulation, index: int) -> physx.ArticulationSimulation:
+    """The simulation of one member, as NumPy arrays."""
+    ((kind, row),) = (
+        (kind, members.index(index))
+        for kind, members in zip(simulation.kinds, simulation.members, strict=True)
+        if index in members
+    )
+    return jax.tree.map(lambda leaf: np.asarray(leaf[row]), kind)
+
+
+def _member(simulation: physx.FleetSimulation, index: int) -> dict[ReadType, np.ndarray]:
+    """What PhysX documents of each read type of one member, by arrays and loops."""
+    one = _of_member(simulation, index)
     report = one.report
     return {
-        ReadType.JOINT_POSITION: one.state.joint_position[:n],
-        ReadType.JOINT_VELOCITY: one.state.joint_velocity[:n],
-        ReadType.JOINT_ACCELERATION: report.joint_acceleration[:n],
-        ReadType.JOINT_FORCE: one.joint_force[:n],
-        ReadType.JOINT_TARGET_VELOCITY: one.drive_target_velocity[:n],
-        ReadType.JOINT_TARGET_POSITION: one.drive_target[:n],
+        ReadType.JOINT_POSITION: one.state.joint_position,
+        ReadType.JOINT_VELOCITY: one.state.joint_velocity,
+        ReadType.JOINT_ACCELERATION: report.joint_acceleration,
+        ReadType.JOINT_FORCE: one.joint_force,
+        ReadType.JOINT_TARGET_VELOCITY: one.drive_target_velocity,
+        ReadType.JOINT_TARGET_POSITION: one.drive_target,
         ReadType.ROOT_GLOBAL_POSE: np.array([one.state.root_pose[k] for k in (3, 4, 5, 6, 0, 1, 2)], "f4"),
         ReadType.ROOT_LINEAR_VELOCITY: one.state.root_velocity[:3],
         ReadType.ROOT_ANGULAR_VELOCITY: one.state.root_velocity[3:],
-        ReadType.LINK_LINEAR_ACCELERATION: report.link_acceleration[:links, :3].ravel(),
-        ReadType.LINK_ANGULAR_ACCELERATION: report.link_acceleration[:links, 3:].ravel(),
-        ReadType.LINK_INCOMING_JOINT_FORCE: report.incoming_joint_force[:links].ravel(),
+        ReadType.LINK_LINEAR_ACCELERATION: report.link_acceleration[:, :3].ravel(),
+        ReadType.LINK_ANGULAR_ACCELERATION: report.link_acceleration[:, 3:].ravel(),
+        ReadType.LINK_INCOMING_JOINT_FORCE: report.incoming_joint_force.ravel(),
     }
 
 
@@ -113,7 +120,7 @@ def _padded(blocks: list[np.ndarray], size: int) -> np.ndarray:
 @pytest.mark.slow
 def test_reading_is_bit_exact(fleet, simulation) -> None:
     indices = [5, 2, 2, 1, 0]
-    members = [_member(fleet, simulation, index) for index in indices]
+    members = [_member(simulation, index) for index in indices]
     for kind in members[0]:
         data = np.asarray(physx.get_articulation_data(fleet, simulation, indices, kind))
         size = int(np.prod(data.shape[1:]))
@@ -162,7 +169,6 @@ def test_writing_and_reading_back_is_bit_exact(fleet, simulation, write) -> None
 def test_a_fleet_of_one_topology(tendons) -> None:
     """Without padding the blocks are the members' arrays; the same calls under jit."""
     fleet = artix.Fleet([_with_tendons(seed=0, fixed=2, spatial=True)] * 3)
-    assert fleet.padding is None
     simulation = physx.create_fleet_simulation(fleet, fleet.random_state(jax.random.key(1)))
     assert simulation.options.solver == "pgs"
     data = jnp.asarray(np.random.default_rng(2).normal(size=(2, 6)), "float32")
@@ -175,48 +181,47 @@ def test_a_fleet_of_one_topology(tendons) -> None:
     after, found = write_and_read(simulation, data)
     np.testing.assert_array_equal(found, [data[1], simulation.drive_target[1], data[0]])
     np.testing.assert_array_equal(after.drive_target, found)
-    mixed = tendons[0].articulation.fixed_tendons
+    mixed = tendons[0].articulations[0].fixed_tendons
     read = physx.get_articulation_data(fleet, simulation, [1], ReadType.FIXED_TENDON)
     np.testing.assert_array_equal(read.stiffness[0], mixed.stiffness[0])
     np.testing.assert_array_equal(read.high_limit[0], mixed.upper_limit[0])
 
 
-def test_joint_data_of_padded_articulations(fleet) -> None:
-    """Padded DOFs and links take no part in packing and unpacking."""
-    tree = fleet.articulation.topology
-    reduced = np.where(tree.dof_is_live, np.random.default_rng(0).normal(size=tree.dof_is_live.shape), 0).astype("f4")
-    full = np.asarray(jax.vmap(physx.unpack_joint_data)(fleet.articulation, jnp.asarray(reduced)))
-    back = jax.vmap(physx.pack_joint_data)(fleet.articulation, jnp.asarray(full))
-    np.testing.assert_array_equal(back, reduced)
-    for index, topology in enumerate(fleet.topologies):
-        wanted = np.zeros(full.shape[1], "f4")
+def test_joint_data(fleet) -> None:
+    """Reduced joint data of a DOF is at its axis among the six of its joint."""
+    for index in (0, 2):
+        one, topology = fleet.member(index), fleet.topologies[index]
+        reduced = np.random.default_rng(0).normal(size=topology.num_dofs).astype("f4")
+        full = np.asarray(physx.unpack_joint_data(one, jnp.asarray(reduced)))
+        np.testing.assert_array_equal(physx.pack_joint_data(one, jnp.asarray(full)), reduced)
+        wanted = np.zeros(full.shape, "f4")
         dof = 0
         for link, axes in enumerate(topology.joint_axes):
             for axis in axes:
-                wanted[6 * (link - 1) + int(axis)] = reduced[index, dof]
+                wanted[6 * (link - 1) + int(axis)] = reduced[dof]
                 dof += 1
-        np.testing.assert_array_equal(full[index], wanted)
+        np.testing.assert_array_equal(full, wanted)
 
 
 @pytest.mark.parametrize(("write", "part"), [(WriteType.LINK_FORCE, slice(0, 3)), (WriteType.LINK_TORQUE, slice(3, 6))])
 def test_forces_on_links(fleet, simulation, write, part) -> None:
     """They arrive where a step takes them from, the other half stays, padding is ignored."""
-    data = np.random.default_rng(3).normal(size=(2, fleet.padding.links, 3)).astype("f4")
+    data = np.random.default_rng(3).normal(size=(2, fleet.num_links, 3)).astype("f4")
     loaded = physx.set_articulation_data(fleet, simulation, jnp.asarray(data), [5, 1], write)
-    wanted = np.array(simulation.external_force)
-    for block, index in enumerate((5, 1)):
-        links = fleet.topologies[index].num_links
-        wanted[index, :links, part] = data[block, :links]
-    assert np.asarray(loaded.control.external_force).tobytes() == wanted.tobytes()
+    for index in range(len(fleet)):
+        wanted, links = _of_member(simulation, index).external_force.copy(), fleet.topologies[index].num_links
+        if index in (5, 1):
+            wanted[:, part] = data[(5, 1).index(index), :links]
+        assert _of_member(loaded, index).control.external_force.tobytes() == wanted.tobytes()
 
 
 def test_updated_kinematics_forget_the_last_step(fleet, simulation) -> None:
     cleared = physx.update_articulation_kinematics(fleet, simulation, [4, 1])
-    for old, new in zip(jax.tree.leaves(simulation.report), jax.tree.leaves(cleared.report), strict=True):
-        wanted = np.array(old)
-        wanted[[1, 4]] = 0
-        np.testing.assert_array_equal(new, wanted)
-    assert np.any(simulation.report.link_acceleration[4])
+    for index in range(len(fleet)):
+        old, new = _of_member(simulation, index).report, _of_member(cleared, index).report
+        for leaf, other in zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True):
+            np.testing.assert_array_equal(other, 0 * leaf if index in (1, 4) else leaf)
+    assert np.any(_of_member(simulation, 4).report.link_acceleration)
     np.testing.assert_array_equal(cleared.state.joint_position, simulation.state.joint_position)
 
 
@@ -277,7 +282,7 @@ def _with_tendons(*, seed: int, fixed: int, spatial: bool) -> artix.Articulation
 
 
 @pytest.fixture(scope="module")
-def tendons() -> tuple[artix.Fleet, physx.ArticulationSimulation]:
+def tendons() -> tuple[artix.Fleet, physx.FleetSimulation]:
     members = [
         _with_tendons(seed=0, fixed=2, spatial=True),
         _with_tendons(seed=1, fixed=0, spatial=False),
@@ -294,7 +299,7 @@ def test_tendon_structures_have_the_layout_of_physx(tendons) -> None:
     assert (maxima.max_fixed_tendons, maxima.max_fixed_tendon_joints) == (2, 5)
     assert (maxima.max_spatial_tendons, maxima.max_spatial_tendon_attachments) == (1, 4)
     indices = [2, 1, 0]
-    a = jax.tree.map(np.asarray, simulation.articulation)
+    members = [_of_member(simulation, index).articulation for index in range(3)]
     data = {kind: physx.get_articulation_data(fleet, simulation, indices, kind) for kind in list(ReadType)[15:]}
     read = {kind: physx.to_physx(arrays) for kind, arrays in data.items()}
     for kind, arrays in data.items():
@@ -306,14 +311,14 @@ def test_tendon_structures_have_the_layout_of_physx(tendons) -> None:
     wanted: dict[ReadType, list[bytes]] = {kind: [] for kind in read}
     for index in indices:
         topology = fleet.topologies[index]
-        fixed = a.fixed_tendons
+        fixed = members[index].fixed_tendons
         for t in range(2):
             if t >= len(topology.fixed_tendons):
                 wanted[ReadType.FIXED_TENDON].append(zero[ReadType.FIXED_TENDON])
                 wanted[ReadType.FIXED_TENDON_JOINT] += 5 * [zero[ReadType.FIXED_TENDON_JOINT]]
                 continue
             fields = ("stiffness", "damping", "limit_stiffness", "offset", "lower_limit", "upper_limit", "rest_length")
-            values = [float(getattr(fixed, field)[index, t]) for field in fields]
+            values = [float(getattr(fixed, field)[t]) for field in fields]
             wanted[ReadType.FIXED_TENDON].append(struct.pack("<7fI", *values, 0))
             # The root, then breadth-first: joints 1, 3, 4, 6 of the first tendon, 1, 3, 6 of the second.
             blocks = [zero[ReadType.FIXED_TENDON_JOINT]]
@@ -338,7 +343,8 @@ def test_tendon_structures_have_the_layout_of_physx(tendons) -> None:
             assert points[block, 0, place]["coefficient"] == 1 + entry
             assert points[block, 0, place]["rest_length"] == np.float32([0, 0, 0.7, 0.9][entry])
             link = fleet.topologies[index].spatial_tendons[0].links[entry]
-            x, y, z, w = a.link_com_pose[index, link, 3:]
+            a = members[index]
+            x, y, z, w = a.link_com_pose[link, 3:]
             turn = np.array(
                 [
                     [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
@@ -346,7 +352,7 @@ def test_tendon_structures_have_the_layout_of_physx(tendons) -> None:
                     [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
                 ]
             )
-            offset = turn.T @ (a.spatial_tendons.position[index, entry] - a.link_com_pose[index, link, :3])
+            offset = turn.T @ (a.spatial_tendons.position[entry] - a.link_com_pose[link, :3])
             np.testing.assert_allclose(points[block, 0, place]["relative_offset"], offset, atol=2e-6)
 
 
@@ -379,7 +385,7 @@ def test_tendons_are_written_where_they_are_read(tendons, write, read) -> None:
 
 
 def test_nothing_is_written_through_bad_arguments(fleet, simulation, tendons) -> None:
-    wide = fleet.padding.dofs
+    wide = fleet.num_dofs
 
     def write(data, indices, kind=WriteType.JOINT_POSITION):
         return physx.set_articulation_data(fleet, simulation, data, indices, kind)
@@ -421,17 +427,18 @@ def test_nothing_is_written_through_bad_arguments(fleet, simulation, tendons) ->
 def test_who_is_written_to_wakes(tendons) -> None:
     """Nobody sleeps through new targets, states or parameters; the others go on sleeping."""
     fleet, simulation = tendons
-    asleep = jax.vmap(physx.put_to_sleep)(simulation)
+    asleep = simulation.map(physx.put_to_sleep)
     for write in (WriteType.JOINT_TARGET_POSITION, WriteType.SPATIAL_TENDON):
         data = physx.get_articulation_data(fleet, asleep, [2, 0], ReadType[write.name])
         after = physx.set_articulation_data(fleet, asleep, data, [2, 0], write)
-        np.testing.assert_array_equal(jax.vmap(physx.is_sleeping)(after), [False, True, False])
-        np.testing.assert_array_equal(jax.vmap(physx.get_wake_counter)(after), np.float32([0.4, 0, 0.4]))
+        members = [_of_member(after, index) for index in range(3)]
+        np.testing.assert_array_equal(list(map(physx.is_sleeping, members)), [False, True, False])
+        np.testing.assert_array_equal(list(map(physx.get_wake_counter, members)), np.float32([0.4, 0, 0.4]))
 
 
 def test_reading_no_one_gives_nothing(fleet, simulation) -> None:
     data = physx.get_articulation_data(fleet, simulation, [], ReadType.JOINT_POSITION)
-    assert data.shape == (0, fleet.padding.dofs)
+    assert data.shape == (0, fleet.num_dofs)
 
 
 def test_types_and_simulations_that_are_not_meant(fleet, simulation) -> None:
@@ -443,10 +450,10 @@ def test_types_and_simulations_that_are_not_meant(fleet, simulation) -> None:
         TypeError, match="data_type: expected ArticulationGPUAPIReadType, found <ArticulationGPUAPIWrite"
     ):
         physx.get_articulation_data(fleet, simulation, [0], WriteType.JOINT_FORCE)
-    other = "float32" if fleet.articulation.dtype == np.float64 else "float64"
-    state = jax.tree.map(lambda x: x.astype(other), simulation.state)
+    other = "float32" if fleet.dtype == np.float64 else "float64"
+    wide = [kind.replace(state=kind.state.astype(other)) for kind in simulation.kinds]
     with pytest.raises(TypeError, match=rf"state\.root_pose: expected dtype .*found {other}"):
-        physx.get_articulation_data(fleet, simulation.replace(state=state), [0], ReadType.JOINT_POSITION)
+        physx.get_articulation_data(fleet, simulation.replace(kinds=tuple(wide)), [0], ReadType.JOINT_POSITION)
 
 
 @pytest.mark.slow

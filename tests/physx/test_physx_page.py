@@ -118,9 +118,29 @@ def test_every_call_on_the_page_exists() -> None:
 
 def test_every_function_is_on_the_page() -> None:
     """What the rows name is called row by row in ``test_physx_checklist.py``."""
-    exported = {name for name in vars(artix.physx) if callable(getattr(artix.physx, name)) and name.islower()}
+    public = [name for name in vars(artix.physx) if name.islower() and not name.startswith("_")]
+    exported = {name for name in public if callable(getattr(artix.physx, name))}
     assert len(exported) > 60
     assert {name for name in exported if f"physx.{name}`" not in _page() and f"physx.{name}(" not in _page()} == set()
+
+
+def test_the_rows_of_getters_name_the_property_that_they_read() -> None:
+    rows = rows_of("PxArticulationReducedCoordinate")
+    properties = {
+        name: kind
+        for name, kind in vars(artix.physx.ArticulationSimulation).items()
+        if isinstance(kind, property) and name not in ("topology", "dtype", "control")
+    }
+    named = {
+        found[1]: name
+        for name, (call, difference) in rows.items()
+        if (found := re.match(r"`physx\.ArticulationSimulation\.(\w+)`", difference)) and call.startswith("`physx.")
+    }
+    assert set(named) == {*properties, "sleep_threshold"}
+    simulation = artix.physx.create_simulation(artix.robots.load("cart_pole"))
+    for attribute, name in named.items():
+        read = _resolve(rows[name][0].strip("`"))(simulation)
+        assert repr(read) == repr(getattr(simulation, attribute)), name
 
 
 @pytest.mark.parametrize("name", ENUMERATIONS)

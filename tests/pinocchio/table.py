@@ -191,10 +191,7 @@ print(C.shape)
   loop with Baumgarte gains. If Pinocchio 4.1 has nothing to compare with, the column says what was used instead.
 - **float32**: the same error for the floating tree in single precision, in a batch.
 
-In a `Fleet`, each kind of robot is evaluated on its own by default, and every function on this page works. With `layout="padded"`, where trees are
-data, `articulated_body_inertias`, log-Cholesky parameters, `mimic_map`, model surgery, and constraints on robots with spherical joints
-raise an error that says so. `Constraints.of` then takes one of the members, and frames are link numbers. [Fleets](fleets.md#what-padded-fleets-can-do)
-has the complete table.
+In a [`Fleet`](fleets.md), each kind of robot is evaluated on its own, and every function on this page works.
 """
 _NO_ERROR = "-"
 

@@ -200,7 +200,7 @@ def test_a_fleet_of_different_robots_takes_runge_kutta_steps() -> None:
     joint = Joint.revolute(name="lid", drive=Drive(stiffness=3.0, target=0.5))
     builder.add_link(0, joint, mass=0.5, inertia=[0.02, 0.02, 0.03], name="lid")
     members = [builder.build("float64"), pendulum(2)]
-    fleet = artix.Fleet(members, layout="padded")
+    fleet = artix.Fleet(members)
     alone = [state_at(random_states(members[0], 1), 0), at(members[1], 0.4, 0.2)]
     together = fleet.evaluate(artix.step, fleet.stack_states(alone), None, dt=0.01, options=RK4)
     for k, member in enumerate(members):

@@ -1,4 +1,4 @@
-"""Prints the polynomials of ``artix/evaluation/kernels/coefficients.py``; needs nothing but Python.
+"""Prints the polynomials of ``artix/compiler/kernels/coefficients.py``; needs nothing but Python.
 
 Each function is a power series in z; its polynomial takes its values at the Chebyshev nodes of the interval (in 60
 decimal digits), which is within a factor of two of the best one.

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from artix.evaluation.kernels.gpu import GpuModule
-from artix.evaluation.kernels.gpu_layout import THREADS, Layout
-from artix.evaluation.kernels.machine import RELOCATION, binding, compile_modules, process_triple
+from artix.compiler.kernels.gpu import GpuModule
+from artix.compiler.kernels.gpu_layout import THREADS, Layout
+from artix.compiler.kernels.machine import RELOCATION, binding, compile_modules, process_triple
 
 _PHASES = {False: ("artix_load_0", "artix_compute_0", "artix_write"), True: ("artix_load_1", "artix_compute_1")}
 _PHASES_OF_ITEMS = ("artix_load_2", "artix_compute_2", "artix_write")

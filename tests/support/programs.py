@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from artix.evaluation.operation import program_p
+from artix.compiler.operation import program_p
 
 
 def programs_in(function: Callable[..., Any], *arguments: Any) -> list[Any]:

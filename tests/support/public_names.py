@@ -11,12 +11,16 @@ from pathlib import Path
 
 import artix
 from artix import envs, optimal_control, viewer
+from artix.physx import solver
 
 #: Where a name is public by the room's ``__all__``.
 ROOMS = [
-    module
-    for _, module in sorted(vars(artix).items())
-    if isinstance(module, types.ModuleType) and "__all__" in vars(module)
+    *(
+        module
+        for _, module in sorted(vars(artix).items())
+        if isinstance(module, types.ModuleType) and "__all__" in vars(module)
+    ),
+    solver,
 ]
 FILE = Path(__file__).parents[1] / "data" / "public_names.txt"
 MODULES = (artix, artix.physx, artix.lie, artix.robots, envs, optimal_control, viewer)

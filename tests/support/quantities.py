@@ -1,6 +1,6 @@
 """Public functions by name, as functions of articulation, state, an [nv] array and wrenches [L, 6].
 
-``tests.evaluation.test_programs`` counts the operations of all of them, ``test_sharding`` splits them over devices,
+``tests.compiler.test_programs`` counts the operations of all of them, ``test_sharding`` splits them over devices,
 and ``tests.dynamics.test_check_grads`` names those whose derivatives it checks.
 """
 

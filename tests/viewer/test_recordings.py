@@ -1,6 +1,9 @@
 """Recordings in one file, servers with scrubber and sliders, and commands."""
 
 import base64
+import contextlib
+import errno
+import os
 import re
 import socket
 import time
@@ -13,6 +16,9 @@ import pytest
 import artix
 from artix import viewer
 from artix.cli import demo, main
+from artix.viewer.limbs import limbs_of
+from artix.viewer.sliders import slider_numbers
+from tests.support.oracles import ROBOTS
 
 viser = pytest.importorskip("viser")
 FRAMES = 250
@@ -71,7 +77,7 @@ def test_a_recording_moves_every_link_as_it_moved(page, quadruped, states):
     poses = np.asarray(jax.jit(jax.vmap(artix.link_poses, (None, 0)))(quadruped, states))
     names = {message["name"] for _, message in found if "name" in message}
     for link, name in enumerate(quadruped.topology.link_names):
-        node = f"/robots/quadruped/{name}"
+        node = f"/world/robots/quadruped/{name}"
         assert node in names
         for kind, key, start, expected in (
             ("SetPositionMessage", "position", (0, 0, 0), poses[:, link, :3]),
@@ -83,7 +89,28 @@ def test_a_recording_moves_every_link_as_it_moved(page, quadruped, states):
                 value = told.get(frame, value)
                 shown.append(value)
             np.testing.assert_allclose(shown, expected, atol=1e-4)
-    assert "/robots/quadruped/trunk/visual/0" in names
+    assert "/world/robots/quadruped/trunk/visual/0" in names
+
+
+def test_a_recording_follows_a_robot_that_walks(page, quadruped, states, tmp_path):
+    """The world moves against it: on the page, the root stays where it was, and keeps its height."""
+    found, _ = messages(page)
+    moves = [m["position"] for _, m in found if m["type"] == "SetPositionMessage" and m["name"] == "/world"]
+    assert len(moves) >= FRAMES - 1
+    np.testing.assert_allclose(moves[-1], [-float(states.root_pose[-1, 0]), 0.0, 0.0], atol=1e-4)
+    still = jax.tree.map(lambda leaf: leaf[:20], states)  # It travels 0.15 m, less than its length.
+    assert viewer.make_scene(quadruped, still, 0.02).path is None
+    assert viewer.make_scene(quadruped, still, 0.02, follow=True).path is not None
+    assert viewer.make_scene(quadruped, states, 0.02, follow=False).path is None
+    several = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2, axis=1), states)
+    assert viewer.make_scene(quadruped, several, 0.02).path is None
+
+
+def test_a_page_has_the_title_of_its_robot_or_task(page, quadruped, states):
+    assert "<title>quadruped</title>" in page.read_text()
+    one = jax.tree.map(lambda leaf: leaf[0], states)
+    titled = viewer.scene_html(viewer.make_scene(quadruped, one, 0.02, title="walk </title> & run"))
+    assert "<title>walk &lt;/title&gt; &amp; run</title>" in titled
 
 
 def test_series_are_plotted_below_a_recording(quadruped, states, tmp_path):
@@ -119,8 +146,8 @@ def test_a_batch_is_drawn_as_batches_of_meshes(quadruped, states, tmp_path):
     found, _ = messages(path)
     kinds = {message["name"]: message["type"] for _, message in found if "props" in message}
     batches = [name for name, kind in kinds.items() if kind == "BatchedMeshesMessage"]
-    assert any(name.startswith("/robots/quadruped/front_left_thigh/visual") for name in batches)
-    assert kinds["/ground/0"] == "GridMessage"
+    assert any(name.startswith("/world/robots/quadruped/front_left_thigh/visual") for name in batches)
+    assert kinds["/world/ground/0"] == "GridMessage"
 
 
 def free_port():
@@ -142,6 +169,12 @@ def test_the_scrubber_moves_the_robot(quadruped, states):
         while not np.allclose(node.position, expected[:3], atol=1e-4) and time.time() < deadline:
             time.sleep(0.05)
         np.testing.assert_allclose(node.position, expected[:3], atol=1e-4)
+        # The world moves against the robot, which is followed, until the panel's switch is turned off.
+        np.testing.assert_allclose(shown.nodes._world.position, [-0.4 * 200 * 0.02, 0.0, 0.0], atol=1e-4)
+        shown._follows.value = False
+        while np.any(shown.nodes._world.position) and time.time() < deadline:
+            time.sleep(0.05)
+        np.testing.assert_array_equal(shown.nodes._world.position, np.zeros(3))
         shown.playing = True
         time.sleep(0.5)
         assert shown.frame != 200
@@ -174,8 +207,9 @@ def test_sliders_and_drags_move_the_joints():
         posed.set(position)
         np.testing.assert_allclose(posed.state.joint_position, position, atol=1e-6)
         elbow = arm.topology.dof_names[3]
-        np.testing.assert_allclose([posed.sliders[name].value for name in posed.sliders], position, atol=2e-4)
-        posed.sliders[elbow].value = 1.25
+        degrees = [posed.sliders[name].value for name in posed.sliders]
+        np.testing.assert_allclose(np.radians(degrees), position, atol=2e-4)
+        posed.sliders[elbow].value = np.degrees(1.25)
         deadline = time.time() + 60.0
         while abs(float(posed.state.joint_position[3]) - 1.25) > 1e-3 and time.time() < deadline:
             time.sleep(0.05)
@@ -196,9 +230,89 @@ def test_posing_starts_within_the_limits():
     posed = viewer.pose(bent, port=0)
     try:
         np.testing.assert_allclose(posed.state.joint_position, [0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0])
-        assert posed.sliders[arm.topology.dof_names[3]].value == pytest.approx(0.5)
+        # The slider's end, rounded inwards to 0.1 degrees.
+        assert posed.sliders[arm.topology.dof_names[3]].value == pytest.approx(28.7)
     finally:
         posed.close()
+
+
+def poser(path):
+    """The panel of a robot of example-robot-data, drawn without its meshes."""
+    robot = artix.load_urdf(path)
+    return robot, viewer.pose(robot, visuals=viewer.link_visuals(robot), port=0)
+
+
+def panel_of(posed):
+    """The sliders of each folder, by their labels."""
+    found = {}
+    for slider in posed.sliders.values():
+        folder = posed.server.gui._container_handle_from_uuid[slider._impl.parent_container_id]
+        found.setdefault(folder.label, []).append(slider.label)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
+def test_sliders_are_grouped_by_limb_and_can_be_searched():
+    """Go2 and Talos have joints whose range ends before zero, where its last bit decides."""
+    _, posed = poser(ROBOTS / "go2_description" / "urdf" / "go2.urdf")
+    try:
+        panel = panel_of(posed)
+        assert list(panel) == ["FL [°]", "FR [°]", "RL [°]", "RR [°]"]
+        assert panel["FR [°]"] == ["FR_hip_joint", "FR_thigh_joint", "FR_calf_joint"]
+        calf = posed.sliders["FL_calf_joint"]
+        assert (calf.min, calf.max, calf.value) == (-155.9, -48.1, -48.1)
+    finally:
+        posed.close()
+    robot, posed = poser(ROBOTS / "talos_data" / "robots" / "talos_full_v2.urdf")
+    try:
+        panel = panel_of(posed)
+        assert list(panel)[:3] == ["torso [°]", "head [°]", "arm_left_1_link [°]"]
+        assert panel["leg_left [°]"] == [f"leg_left_{k}_joint" for k in range(1, 7)]
+        followers = {follower for follower, _ in robot.topology.mimic_dofs}
+        assert sum(map(len, panel.values())) == robot.topology.num_dofs - len(followers)
+        (search,) = (h for h in posed.server.gui._gui_input_handle_from_uuid.values() if h.label == "search joints")
+        search.value = "LEG_left 4"
+        deadline = time.time() + 30.0
+        while sum(slider.visible for slider in posed.sliders.values()) > 1 and time.time() < deadline:
+            time.sleep(0.02)
+        assert [name for name, slider in posed.sliders.items() if slider.visible] == ["leg_left_4_joint"]
+    finally:
+        posed.close()
+
+
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
+def test_every_joint_of_every_robot_is_in_one_limb_and_starts_within_its_slider():
+    """What :func:`viewer.pose` refuses, without a server for each of 63 robots."""
+    robots = dict.fromkeys(ROBOTS.rglob("*.urdf"))
+    for path in robots:
+        with contextlib.suppress(artix.DescriptionError):
+            robots[path] = artix.load_urdf(path)
+    loaded = [robot for robot in robots.values() if robot is not None]
+    assert len(loaded) >= 63
+    for robot in loaded:
+        dofs = [dof for limb in limbs_of(robot.topology) for dof in limb.dofs]
+        assert sorted(dofs) == list(range(robot.topology.num_dofs))
+        names = [limb.name for limb in limbs_of(robot.topology)]
+        assert len(set(names)) == len(names) and all(names)
+        for dof in dofs:
+            low, high = viewer.joint_range(robot, dof)
+            for position in (low, 0.0, high):
+                least, most, step, value = slider_numbers(robot, dof, position)
+                assert least <= value <= most and step > 0.0
+                unit = 1.0 if robot.topology.dof_is_linear[dof] else np.pi / 180.0
+                assert low - 1e-6 <= least * unit and most * unit <= high + 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
+def test_every_robot_can_be_posed():
+    posed = 0
+    for path in ROBOTS.rglob("*.urdf"):
+        with contextlib.suppress(artix.DescriptionError):
+            _, shown = poser(path)
+            shown.close()
+            posed += 1
+    assert posed >= 63
 
 
 @pytest.mark.slow
@@ -212,6 +326,35 @@ def test_artix_view_saves_a_picture_and_a_recording(tmp_path, capsys):
     assert "picture saved to" in out
     assert "recording saved to" in out
     assert main(["view", "cart_pole", "--png", str(tmp_path / "nowhere" / "cart.png")]) == 1
+
+
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
+def test_pictures_and_recordings_of_a_robot_stay_within_its_limits(tmp_path, monkeypatch):
+    """Go2 cannot stretch its knees, and Panda's second finger mimics the first."""
+    drawn = {}
+    monkeypatch.setattr(viewer, "load_visuals", lambda *_, **__: ())
+    monkeypatch.setattr(viewer, "render_png", lambda path, robot, state, **_: drawn.update(png=(robot, state)))
+    monkeypatch.setattr(viewer, "save_html", lambda path, robot, states, dt, **_: drawn.update(html=(robot, states)))
+    for file in ("go2_description/urdf/go2.urdf", "panda_description/urdf/panda.urdf"):
+        arguments = ["view", str(ROBOTS / file), "--png", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html")]
+        assert main(arguments) == 0
+        for robot, states in drawn.values():
+            position = np.asarray(states.joint_position)
+            assert (position >= robot.joint_lower_limit - 1e-6).all()
+            assert (position <= robot.joint_upper_limit + 1e-6).all()
+            for follower, reference in robot.topology.mimic_dofs:
+                np.testing.assert_allclose(position[..., follower], position[..., reference], atol=1e-6)
+        moving = np.ptp(np.asarray(drawn["html"][1].joint_position), axis=0)
+        np.testing.assert_allclose(moving, robot.joint_upper_limit - robot.joint_lower_limit, rtol=0.1)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(viewer, "render_png", full)
+    assert main(["view", "arm7", "--png", str(tmp_path / "arm.png")]) == 1
+    assert "arm.png' cannot be written: No space left on device" in capsys.readouterr().err
 
 
 def test_artix_view_says_that_a_port_is_used(capsys):

@@ -226,3 +226,25 @@ def test_robots_without_a_file_are_drawn_by_shapes_or_inertias():
     heavy = set(np.flatnonzero(np.asarray(other.link_mass)).tolist())
     assert heavy <= {one.link for one in found}
     assert [one.link for one in viewer.collision_visuals(other)] == [one.link for one in found[:4]]
+
+
+def test_shapes_left_out_of_contact_are_still_drawn():
+    """As of a robot from MJCF whose feet alone touch the ground."""
+    builder = artix.ArticulationBuilder(name="walker")
+    trunk = builder.add_link(mass=1.0, inertia=(0.1, 0.1, 0.1), name="trunk")
+    builder.add_geometry(trunk, artix.Geometry.box((0.2, 0.1, 0.05)), "body")
+    foot = builder.add_link(
+        trunk, artix.Joint.revolute(artix.Axis.TWIST), mass=1.0, inertia=(0.1, 0.1, 0.1), name="foot"
+    )
+    builder.add_geometry(foot, artix.Geometry.sphere(0.03), "sole")
+    robot = builder.build()
+    cut = artix.select_geometry(artix.select_geometry(robot, ["sole", "body"]), ["sole"])
+    before, after = viewer.visuals_of(robot), viewer.visuals_of(cut)
+    assert [one.link for one in after] == [one.link for one in before] == [0, 1]
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one.mesh.vertices, other.mesh.vertices)
+    assert len(viewer.collision_visuals(cut)) == 1
+    assert cut.topology == dataclasses.replace(cut.topology, drawn_shapes=())  # It makes no program of its own.
+    held = artix.lock_joints(cut, artix.neutral_state(cut), cut.topology.joint_names)
+    assert [one.link for one in viewer.visuals_of(held)] == [0, 1]
+    jax.jit(lambda robot: artix.select_geometry(robot, ["sole"]).geometry.size)(robot)  # Traced numbers are not kept.

@@ -31,7 +31,6 @@ from artix.envs.legged_robot import by_joint as by_joint
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.transition import Outcome, Transition
-from artix.math.arrays import device_array
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -43,9 +42,6 @@ SIGNALS = (
     *("pose_weight", "action", "last_action", "feet_velocity", "feet_height", "contact", "first_contact"),
     *("air_time", "contact_time", "swing_peak", "terminated", "tracking_sigma", "max_foot_height", "target_height"),
 )
-
-#: Joints should stay within this middle part of their ranges.
-SOFT_LIMIT = 0.95
 
 
 class LeggedVelocity(Environment):
@@ -127,7 +123,6 @@ class LeggedVelocity(Environment):
                 raise ValueError(f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}")
         self.robot = robot
         self._num_pair_contacts = len(artix.ContactMemory.none(robot.articulation).impulse)
-        self._soft_limits = soft_limits(robot.articulation)
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
         self.noise_scales = noise.as_scales(noise_scales, self._measured)
@@ -241,6 +236,7 @@ class LeggedVelocity(Environment):
         """The signals that reward terms can use, by name."""
         robot, state, memory = transition.articulation, transition.state, transition.memory
         velocity = artix.frame_velocity(robot, state, self.robot.imu, axes="world_aligned")
+        soft_lower, soft_upper = rewards.soft_limits(robot)
         return {
             "command": memory["command"],
             "linear_velocity": observations.linear_velocity(robot, state, self.robot.imu),
@@ -252,8 +248,8 @@ class LeggedVelocity(Environment):
             "joint_velocity": state.joint_velocity,
             "joint_force": self.joint_force(transition, transition.action),
             "default_position": self.robot.default_position,
-            "soft_lower": self._soft_limits[0],
-            "soft_upper": self._soft_limits[1],
+            "soft_lower": soft_lower,
+            "soft_upper": soft_upper,
             "pose_weight": self.robot.pose_weight,
             "action": transition.action,
             "last_action": memory["last_action"],
@@ -298,19 +294,6 @@ class LeggedVelocity(Environment):
             memory["gait"].air_time,
         ]
         return {"state": seen, "privileged_state": jnp.concatenate(privileged)}
-
-
-def soft_limits(articulation: artix.Articulation) -> tuple[Array, Array]:
-    """Lower and upper ends of the middle 95 % of the joints' ranges, [n] each; infinite where a limit is."""
-    lower, upper = (
-        np.asarray(each, float) for each in (articulation.joint_lower_limit, articulation.joint_upper_limit)
-    )
-    is_bounded = np.isfinite(lower) & np.isfinite(upper)
-    margin = np.where(
-        is_bounded, 0.5 * (1 - SOFT_LIMIT) * (np.where(is_bounded, upper, 0) - np.where(is_bounded, lower, 0)), 0
-    )
-    dtype = articulation.dtype
-    return device_array(lower + margin, dtype), device_array(upper - margin, dtype)
 
 
 def solver_options(robot: LeggedRobot, usual: artix.SolverOptions) -> artix.SolverOptions:

@@ -179,8 +179,7 @@ class QuadrupedGetUp(Environment):
     def outcome(self, transition: Transition) -> Outcome:
         """The weighted terms."""
         robot, state, memory = transition.articulation, transition.state, transition.memory
-        middle = 0.5 * (robot.joint_lower_limit + robot.joint_upper_limit)
-        half = 0.5 * (robot.joint_upper_limit - robot.joint_lower_limit)
+        soft_lower, soft_upper = rewards.soft_limits(robot)
         signals = {
             "projected_gravity": observations.projected_gravity(robot, state, "imu"),
             "height": state.root_pose[2],
@@ -190,8 +189,8 @@ class QuadrupedGetUp(Environment):
             "joint_acceleration": (state.joint_velocity - transition.before.joint_velocity) / self.physics_dt,
             "joint_force": observations.drive_forces(robot, state, memory["drive_target"]),
             "default_position": self.default_position,
-            "soft_lower": middle - 0.95 * half,
-            "soft_upper": middle + 0.95 * half,
+            "soft_lower": soft_lower,
+            "soft_upper": soft_upper,
             "action": transition.action,
             "last_action": memory["last_action"],
             "action_before_last": memory["action_before_last"],

@@ -185,7 +185,7 @@ def _geometry(record: dict[str, Any]) -> Geometry:
     return Geometry(type=kind, size=(1.0,) * SIZE_NUMBERS[kind], points=points, sensor=_get(record, "sensor", bool))
 
 
-# --- typed access -------------------------------------------------------------------------------------------------
+# --- typed access --------------------------------------------------------------------------------
 
 
 def _get(record: dict[str, Any], key: str, kind: Any, *, optional: bool = False) -> Any:

@@ -12,6 +12,8 @@ import io
 import math
 import os
 import re
+import unicodedata
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,10 @@ import numpy as np
 
 from artix.io.archive.header import read_header, write_header
 from artix.io.common.atomic_file import write_atomically
-from artix.io.common.diagnostics import DescriptionError, Issue
+from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.common.values import check_values, named_arrays
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation
-from artix.model.checks import static_topology
 from artix.model.geometry import Geometries
 
 _HEADER = "header.json"
@@ -49,15 +50,14 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
     """Writes an articulation without loss: :func:`load_archive` restores it bit for bit.
 
     Args:
-      articulation: any articulation with a static topology; its arrays may have leading batch axes.
+      articulation: any articulation; its arrays may have leading batch axes.
       path: the file, usually ``*.npz``.
 
     Returns:
       An empty list: the format expresses everything.
 
     Raises:
-      TypeError: the articulation is padded, as in a fleet of several topologies, or its arrays are not of a NumPy
-        floating-point type.
+      TypeError: its arrays are not of a NumPy floating-point type.
       ValueError: a builder would refuse one of the numbers, such as a NaN or a negative mass.
       OSError: the file cannot be written.
 
@@ -67,9 +67,7 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
       >>> print(artix.io.save_archive(artix.robots.load("arm7"), path), path.exists())
       [] True
     """
-    topology = static_topology(
-        articulation, "only an articulation with a static Topology can be saved; save the members of a padded fleet"
-    )
+    topology = articulation.topology
     header = write_header(topology)
     if read_header(header).topology != topology:
         raise ValueError("two of its joints and degrees of freedom share a name; rename one before saving")
@@ -121,6 +119,8 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
     except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         fix = "write the file again with artix.save"
         raise DescriptionError([Issue("error", os.fspath(path), 1, "archive", str(error), fix)]) from None
+    for issue in _odd_names(articulation, os.fspath(path)):
+        warnings.warn(str(issue), DescriptionWarning, stacklevel=2)
     leaves = [device_array(array, dtype) for array in arrays.values()]
     return jax.tree.unflatten(jax.tree.structure(articulation), leaves)
 
@@ -132,7 +132,7 @@ def check_archive(path: str | os.PathLike[str]) -> list[Issue]:
       path: the file.
 
     Returns:
-      A single error, or none if :func:`load_archive` reads the file.
+      A single error; or, if :func:`load_archive` reads the file, its warnings.
 
     Raises:
       OSError: the file cannot be read.
@@ -144,11 +144,32 @@ def check_archive(path: str | os.PathLike[str]) -> list[Issue]:
       >>> print(artix.io.check_archive(path))  # no issues
       []
     """
-    try:
-        load_archive(path)
-    except DescriptionError as error:
-        return list(error.issues)
-    return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DescriptionWarning)
+        try:
+            return _odd_names(load_archive(path), os.fspath(path))
+        except DescriptionError as error:
+            return list(error.issues)
+
+
+def _odd_names(articulation: Articulation, file: str) -> list[Issue]:
+    """A warning if names have characters that are not printed, such as those with which terminals are commanded."""
+    topology = articulation.topology
+    names = (
+        topology.name,
+        *topology.link_names,
+        *topology.joint_names,
+        *topology.frame_names,
+        *(tendon.name for tendon in topology.fixed_tendons),
+        *(tendon.name for tendon in topology.spatial_tendons),
+        *(joint.name for joint in topology.loop_joints),
+        *(shape.name for shape in topology.geometries),
+    )
+    odd = [name for name in names if any(unicodedata.category(letter) in ("Cc", "Zl", "Zp") for letter in name)]
+    if not odd:
+        return []
+    message = f"names with control characters: {', '.join(map(repr, odd[:3]))}{', ...' if odd[3:] else ''}"
+    return [Issue("warning", file, 1, "archive", message, "rename them in the program that wrote the file")]
 
 
 def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:

@@ -57,7 +57,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
       Traceback (most recent call last):
       FileNotFoundError: [Errno 2] there is no folder '/nonexistent': '/nonexistent/robot.urdf'
     """
-    name, target = os.fspath(path), Path(os.path.realpath(path))
+    name = os.fspath(path)
+    target = Path(os.path.realpath(path))
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", name)
     if os.path.exists(path) and not os.path.isfile(path):

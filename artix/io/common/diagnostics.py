@@ -6,10 +6,8 @@ import dataclasses
 import re
 import types
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
-
-from artix.io.common.names import listed
 
 Severity = Literal["error", "warning", "note"]
 
@@ -249,3 +247,9 @@ def _noun_and_name(element: str) -> tuple[str, str]:
     if match := _PRIM.fullmatch(element):
         return f"{match[2][1:]} property" if match[2] else "prim", f"<{match[1]}>"
     return element, ""
+
+
+def listed(names: Iterable[str], limit: int = 10) -> str:
+    """The names separated by commas, for a message; after the first ``limit``, an ellipsis."""
+    names = list(names)
+    return ", ".join([*names[:limit], *(["..."] if len(names) > limit else [])])

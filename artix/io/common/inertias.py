@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from artix.io.common.diagnostics import Place, Report
-from artix.io.common.names import listed
+from artix.io.common.diagnostics import Place, Report, listed
 from artix.model.validation import (
     impossible_inertia,
     inertia_rounding,
@@ -36,7 +35,7 @@ _AnyLink = TypeVar("_AnyLink", bound=_Link)
 
 
 def check_inertias(
-    links: Sequence[_AnyLink], places: Mapping[str, Place], report: Report, *, repair: bool, strict: bool
+    links: Sequence[_AnyLink], places: Mapping[str, Place], report: Report, *, repair: bool
 ) -> list[_AnyLink]:
     """Checks the masses and inertias of links.
 
@@ -47,9 +46,8 @@ def check_inertias(
     Args:
       links: dataclasses with ``name``, ``mass`` and ``inertia``.
       places: where the file gives the mass of a link, by the link's name.
-      report: receives the issues.
+      report: receives the issues; every impossible inertia is an error if it is strict.
       repair: whether to repair inertias by :func:`repaired_inertia`, and to drop inertias without mass.
-      strict: whether every impossible inertia is an error.
 
     Returns:
       The links, their inertias replaced where necessary.
@@ -57,9 +55,10 @@ def check_inertias(
     checked: list[_AnyLink] = []
     impossible: dict[str, str] = {}
     for link in links:
-        place, inertia = places.get(link.name), link.inertia
+        place = places.get(link.name)
+        inertia = link.inertia
         if place is not None:
-            inertia, problem = _checked_inertia(link, place, report, repair=repair, strict=strict)
+            inertia, problem = _checked_inertia(link, place, report, repair=repair)
             impossible |= {link.name: problem} if problem else {}
         checked.append(link if inertia is link.inertia else _with_inertia(link, inertia))
     if impossible:
@@ -77,9 +76,7 @@ def _with_inertia(link: Any, inertia: np.ndarray) -> Any:
     return dataclasses.replace(link, inertia=inertia)
 
 
-def _checked_inertia(
-    link: _Link, place: Place, report: Report, *, repair: bool, strict: bool
-) -> tuple[np.ndarray, str | None]:
+def _checked_inertia(link: _Link, place: Place, report: Report, *, repair: bool) -> tuple[np.ndarray, str | None]:
     """The inertia to compute with, and why it is impossible if it is kept all the same."""
     mass, inertia = link.mass, link.inertia
     if mass < 0.0:
@@ -103,7 +100,7 @@ def _checked_inertia(
         several = "{count} links had physically impossible inertias"
         report.repaired(place, f"{problem}; now {principal_inertias(repaired)}", "correct it in the file", several)
         return repaired, None
-    if negative or strict:
+    if negative or report.strict:
         report.error(place, problem, "correct it, or pass repair=('inertia',) to the reader")
         return inertia, None
     return inertia, problem
@@ -126,16 +123,3 @@ def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
     moments[:2] += 0.5 * max(missing, 0.0)
     result = (axes * moments) @ axes.T
     return 0.5 * (result + result.T)
-
-
-def chosen_repairs(repair: Collection[str], known: tuple[str, ...] = ("inertia",)) -> tuple[str, ...]:
-    """The names of the requested repairs, given as one name or several.
-
-    Raises:
-      ValueError: one is unknown; the message lists those that are known.
-    """
-    names = (repair,) if isinstance(repair, str) else tuple(repair)
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ValueError(f"unknown repair {unknown[0]!r}; known repairs: {', '.join(known)}")
-    return names

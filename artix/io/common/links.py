@@ -1,14 +1,13 @@
-"""Adds the links of a description to a builder; merges rigidly attached ones on request. All readers use it."""
+"""Adds the links of a description to a builder, with unique names; merges rigidly attached ones on request."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from artix.io.common.names import Names
 from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, quaternion_from_x_to
 from artix.model.builder import ArticulationBuilder
 from artix.model.geometry import Geometry
@@ -95,7 +94,8 @@ def add_links(
         members.setdefault(host[link.name], []).append(link.name)
     number: dict[str, int] = {}
     for name, merged in members.items():
-        link, parts = by_name[name], [(by_name[part], pose_in_host[part]) for part in merged]
+        link = by_name[name]
+        parts = [(by_name[part], pose_in_host[part]) for part in merged]
         mass, com_pose, inertia = combine_inertias(
             [(part.mass, compose(pose, part.com_pose), part.inertia) for part, pose in parts]
         )
@@ -122,17 +122,17 @@ def _add_geometries(
     A shape without a name, or with one that other shapes share (some exporters write such names), is called
     ``<link>:<k>``. Returns the names of the shapes by link name.
     """
-    given = [name for link, _, _ in links for name, _ in link.geometries]
-    names = Names(name for name in given if name is not None)
-    found: dict[str, list[str]] = {link.name: [] for link, _, _ in links}
+    file_names = [name for link, _, _ in links for name, _ in link.geometries]
+    names = Names(name for name in file_names if name is not None)
+    names_by_link: dict[str, list[str]] = {link.name: [] for link, _, _ in links}
     for link, pose, number in links:
         for k, (name, shape) in enumerate(link.geometries):
-            if name is None or given.count(name) > 1:
+            if name is None or file_names.count(name) > 1:
                 name = names.new(f"{link.name}:{k}")
             moved = dataclasses.replace(shape, pose=compose(pose, np.asarray(shape.pose)))
             builder.add_geometry(number, shape if pose is IDENTITY else moved, name)
-            found[link.name].append(name)
-    return {link: tuple(every) for link, every in found.items()}
+            names_by_link[link.name].append(name)
+    return {link: tuple(every) for link, every in names_by_link.items()}
 
 
 def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:
@@ -148,3 +148,24 @@ def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:
     if coordinate is not None:
         return coordinate, IDENTITY
     return 0, np.concatenate([IDENTITY[:3], quaternion_from_x_to(axis)])
+
+
+class Names:
+    """Generates unique names.
+
+    Args:
+      taken: names already in use.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+
+    def new(self, base: str) -> str:
+        """``base``, with ``_2``, ``_3``, ... appended if it is taken."""
+        name = base
+        count = 1
+        while name in self._taken:
+            count += 1
+            name = f"{base}_{count}"
+        self._taken.add(name)
+        return name

@@ -112,6 +112,11 @@ def joint_motion(axes: Sequence[Axis], position: npt.ArrayLike) -> np.ndarray:
     return np.concatenate([translation, turn])
 
 
+def point_inertia(mass: float, arm: np.ndarray) -> np.ndarray:
+    """The inertia of a point mass at ``arm`` [m] from the reference point, shape [3, 3]: the parallel axis theorem."""
+    return mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
+
+
 def combine_inertias(
     parts: list[tuple[float, np.ndarray, np.ndarray]],
 ) -> tuple[float, np.ndarray, np.ndarray]:
@@ -135,7 +140,7 @@ def combine_inertias(
     weights = [mass / total if total > 0.0 else 1.0 / len(parts) for mass, _, _ in parts]
     center = np.sum([weight * pose[:3] for weight, (_, pose, _) in zip(weights, parts, strict=True)], axis=0)
     inertia = np.zeros((3, 3))
-    for mass, pose, own in parts:
+    for mass, pose, part_inertia in parts:
         rotation, arm = rotation_matrix(pose[3:]), pose[:3] - center
-        inertia += rotation @ own @ rotation.T + mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
+        inertia += rotation @ part_inertia @ rotation.T + point_inertia(mass, arm)
     return total, translation(center), 0.5 * (inertia + inertia.T)

@@ -1,22 +1,32 @@
-"""Parses XML with line numbers, and reads names and numbers from attributes.
-
-Built on the standard library's expat. Document type declarations are refused, so no entity is ever expanded and no
-other file is ever opened. Nothing here is recursive, so deep nesting cannot exhaust the stack.
-"""
+"""XML: elements with their lines and typed attributes for readers, and what the writers of URDF and MJCF share."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import re
+from collections.abc import Collection
 from pathlib import Path
 from xml.parsers import expat
 
+import numpy as np
+import numpy.typing as npt
+
 from artix.io.common.diagnostics import Location, Report
-from artix.io.common.mesh_files import LFS_FIX, LFS_POINTER, is_lfs_pointer
+from artix.io.common.meshes import LFS_FIX, LFS_POINTER, is_lfs_pointer
+from artix.io.common.values import shortest, unsupported_features, writable_topology
+from artix.math.arrays import host_arrays
+from artix.model.articulation import Articulation
 
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+#: A tag, the values in it, and an ampersand that begins no entity of XML.
+_TAG = re.compile(r"""<(?:[^<>"']|"[^"]*"|'[^']*')*>""")
+_QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
+_BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);)")
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
+
+#: Characters that XML does not allow.
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 #: Larger numbers are treated as mistakes: the product of a few would overflow.
 LARGEST_NUMBER = 1e30
@@ -43,13 +53,13 @@ class Element:
     @property
     def label(self) -> str:
         """The element as messages show it: with its name, or with the nearest named element around it."""
-        own = self._tag_and_name
+        label = self._tag_and_name
         if "name" in self.attributes:
-            return own
+            return label
         around = self.parent
         while around is not None and "name" not in around.attributes:
             around = around.parent
-        return own if around is None or around.parent is None else f"{own} of {around._tag_and_name}"
+        return label if around is None or around.parent is None else f"{label} of {around._tag_and_name}"
 
     @property
     def _tag_and_name(self) -> str:
@@ -107,7 +117,8 @@ def read_xml(path_or_text: str | Path, report: Report) -> Element | None:
 
     Args:
       path_or_text: a path, or the document itself; see :func:`is_text`.
-      report: receives an error if this is not XML or has a document type declaration.
+      report: receives an error if this is not XML or has a document type declaration, and a warning if it is XML for
+        lenient parsers only, such as those of MuJoCo and Pinocchio.
 
     Returns:
       The outermost element, ``None`` if there was an error.
@@ -128,6 +139,60 @@ def read_xml(path_or_text: str | Path, report: Report) -> Element | None:
 
 
 def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> Element | None:
+    try:
+        return _parse_strictly(data, encoding, skipped, report)
+    except expat.ExpatError as problem:
+        place = Location("XML", problem.lineno + skipped)
+        message = f"not well-formed XML ({expat.ErrorString(problem.code)})"
+    except (ValueError, LookupError) as problem:
+        report.error(Location("XML", 1 + skipped), f"unreadable encoding ({problem})", "save the file as UTF-8")
+        return None
+    mended = _mended(data)
+    fix = "correct the XML at this line"
+    try:
+        root = None if mended is None else _parse_strictly(mended.encode("utf-8"), "utf-8", skipped, report)
+    except (expat.ExpatError, ValueError):
+        mended = root = None
+    if mended is None:
+        report.error(place, message, fix)
+    else:
+        report.warning(place, f"{message}; read as lenient parsers read it", fix)
+    return root
+
+
+def _mended(data: bytes) -> str | None:
+    """A document as well-formed XML if lenient parsers accept it; every element stays on its line.
+
+    It may have blanks before its declaration and after ``<``, none between attributes, ``--`` in comments, ``&`` and
+    ``<`` in values, and characters that XML does not allow. ``None`` if there are other faults.
+    """
+    text = NOT_XML.sub("\ufffd", data.decode("utf-8-sig", "replace"))
+    parts = list[str]()
+    at = 0
+    while (start := text.find("<", at)) >= 0:
+        parts.append(_BARE_AMPERSAND.sub("&amp;", text[at:start]))
+        closing = {"<!--": "-->", "<?": "?>", "<![CDATA[": "]]>"}
+        opening = next((mark for mark in closing if text.startswith(mark, start)), None)
+        if opening is not None:
+            end = text.find(closing[opening], start + len(opening))
+            at = end + len(closing[opening])
+            part = text[start:at] if opening == "<![CDATA[" else "\n" * text.count("\n", start, at)
+        else:
+            tag = _TAG.match(text, start)
+            end, at = (-1, 0) if tag is None else (start, tag.end())
+            part = "" if tag is None else "<" + _QUOTED.sub(_spaced, tag[0])[1:].lstrip(" \t")
+        if end < 0:
+            return None
+        parts.append(part)
+    return "".join([*parts, text[at:]])
+
+
+def _spaced(value: re.Match[str]) -> str:
+    """An attribute's value in its quotes, escaped, and a blank after it."""
+    return _BARE_AMPERSAND.sub("&amp;", value[0]).replace("<", "&lt;") + " "
+
+
+def _parse_strictly(data: bytes, encoding: str | None, skipped: int, report: Report) -> Element | None:
     parser = expat.ParserCreate(encoding)
     outermost: list[Element] = []
     stack: list[Element] = []
@@ -154,13 +219,6 @@ def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> E
         parser.Parse(data, True)
     except _Refused:
         return None
-    except expat.ExpatError as problem:
-        place = Location("XML", problem.lineno + skipped)
-        report.error(place, f"not well-formed XML ({expat.ErrorString(problem.code)})", "correct the XML at this line")
-        return None
-    except (ValueError, LookupError) as problem:
-        report.error(Location("XML", 1 + skipped), f"unreadable encoding ({problem})", "save the file as UTF-8")
-        return None
     return outermost[0]
 
 
@@ -169,13 +227,13 @@ def read_child(report: Report, element: Element, tag: str, *, required: bool = F
 
     Others of the same tag are ignored, as urdfdom ignores them, and reported.
     """
-    found = element.all(tag)
-    if required and not found:
+    children = element.all(tag)
+    if required and not children:
         report.error(element, f"it has no <{tag}>", f"add a <{tag}> element")
-    if len(found) > 1:
-        message = f"a second <{tag}>; the first is on line {found[0].line}, and it alone is read"
-        report.changed(found[1], message, "keep one of them", f"a second <{tag}>; the first alone is read")
-    return found[0] if found else None
+    if len(children) > 1:
+        message = f"a second <{tag}>; the first is on line {children[0].line}, and it alone is read"
+        report.changed(children[1], message, "keep one of them", f"a second <{tag}>; the first alone is read")
+    return children[0] if children else None
 
 
 def read_name(report: Report, element: Element, attribute: str = "name") -> str | None:
@@ -228,3 +286,62 @@ def read_number(
 ) -> float:
     """One finite number; see :func:`read_numbers`."""
     return read_numbers(report, element, attribute, (fallback,), required=required)[0]
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+class XmlWriter:
+    """Writes one articulation in a format made of XML.
+
+    Args:
+      articulation: a single articulation.
+      format_name: the format's name in messages.
+      path: the file being written.
+      supported: the features that the format expresses or the writer handles; see :func:`unsupported_features`.
+
+    Attributes:
+      articulation: the articulation, with NumPy arrays.
+      topology: its topology.
+      report: what the format cannot express, and why it cannot describe the articulation at all.
+    """
+
+    def __init__(
+        self, articulation: Articulation, format_name: str, path: str | Path, supported: Collection[str]
+    ) -> None:
+        self.articulation = host_arrays(articulation)
+        self.topology = writable_topology(self.articulation)
+        self.report = Report(str(path))
+        self._refuse_names()
+        for element, what in unsupported_features(self.articulation, supported):
+            self.warn(element, f"{format_name} cannot express {what}")
+
+    def warn(self, element: str, message: str, fix: str = "keep it in an .npz archive") -> None:
+        """Reports what the format cannot express."""
+        self.report.warning(Location(element), message, fix)
+
+    def refuse(self, element: str, message: str, fix: str = "write an .npz archive instead") -> None:
+        """Reports why the articulation cannot be written."""
+        self.report.error(Location(element), message, fix)
+
+    def pose(self, field: str, index: int) -> np.ndarray:
+        """A pose out of one of the articulation's arrays, [7]."""
+        return np.asarray(getattr(self.articulation, field)[index], float)
+
+    def numbers(self, values: npt.ArrayLike) -> str:
+        """Numbers as by :meth:`number`, separated by spaces."""
+        return " ".join(map(self.number, np.asarray(values, float)))
+
+    def number(self, value: npt.ArrayLike) -> str:
+        """The shortest number that reads back as this one in the articulation's dtype; never ``-0.0``."""
+        dtype = np.promote_types(self.articulation.dtype, np.float32)
+        return repr(float(shortest(np.asarray(value, dtype))) + 0.0).removesuffix(".0")
+
+    def _refuse_names(self) -> None:
+        topology = self.topology
+        names = (topology.name, *topology.link_names, *topology.joint_names, *topology.frame_names)
+        for name in (*names, *(shape.name for shape in topology.geometries)):
+            if NOT_XML.search(name):
+                fix = "rename it, or write an .npz archive instead"
+                self.refuse(repr(name)[:60], "its name has characters that XML does not allow", fix)
+        self.report.raise_errors()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,19 +38,42 @@ class _Actuation:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Law:
-    """An actuator's effort on its joint: ``control + constant - stiffness q - damping qd``, within a limit."""
+class ActuatorLaw:
+    """An actuator's effort on its joint, ``control + constant - stiffness q - damping qd`` within a limit.
+
+    Attributes:
+      constant: effort at zero [N m or N].
+      stiffness: [N m/rad or N/m].
+      damping: [N m s/rad or N s/m].
+      limit: largest effort at each DOF of the joint [N m or N], zero where it does not act, shape [n].
+    """
 
     constant: float
     stiffness: float
     damping: float
     limit: np.ndarray
-    """For each DOF of the joint; zero where it does not act."""
+
+    @classmethod
+    def affine(cls, gear: float, bias: np.ndarray) -> ActuatorLaw:
+        """MuJoCo's law without a limit: the force ``control + bias[0] + bias[1] l + bias[2] l'`` at ``l = gear q``."""
+        stiffness = -(gear**2) * bias[1]
+        damping = -(gear**2) * bias[2]
+        return cls(float(gear * bias[0]), float(stiffness), float(damping), np.full(1, np.inf))
 
     @property
     def is_motor(self) -> bool:
         """Whether its effort depends on neither position nor velocity."""
         return self.stiffness == 0.0 and self.damping == 0.0
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether it pushes away from its target or along the velocity."""
+        return self.stiffness < 0.0 or self.damping < 0.0
+
+    @property
+    def smallest_limit(self) -> float:
+        """The limit of a servo."""
+        return float(self.limit.min())
 
 
 def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[str, Any]]:
@@ -69,7 +92,8 @@ def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[s
 
 
 def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str, Any]:
-    model, dof = source.model, int(source.model.jnt_dofadr[joint])
+    model = source.model
+    dof = int(model.jnt_dofadr[joint])
     loss = 0.0 if source.disables("FRICTIONLOSS") else float(model.dof_frictionloss[dof])
     viscous = 0.0 if source.disables("DAMPER") else float(model.dof_damping[dof])
     limit = _joint_limit(source, joint)
@@ -96,21 +120,43 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
 
 
 def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> Drive:
-    """The drive, or one that represents the joint's passive spring."""
-    model, place = source.model, source.place("jnt", joint)
+    """The drive with the joint's passive spring, if it can hold both."""
+    model = source.model
+    place = source.place("jnt", joint)
     _refuse_nonlinear(source, place, joint, "jnt_stiffnesspoly", "jnt_springyield")
     _refuse_nonlinear(source, place, int(model.jnt_dofadr[joint]), "dof_dampingpoly")
     stiffness = 0.0 if source.disables("SPRING") else float(model.jnt_stiffness[joint])
     if stiffness == 0.0:
         return drive
-    if driven or stiffness < 0.0:
-        message = "it has a spring and a servo, but only one drive" if driven else "its stiffness is negative"
-        source.report_unsupported("spring", place, message)
+    if stiffness < 0.0:
+        source.report_unsupported("spring", place, "its stiffness is negative")
         return drive
     if model.jnt_type[joint] == BALL:
         source.report.warning(place, BALL_SPRING, "nothing, if the joint turns little: at 1 rad they differ by 4 %")
         return Drive(stiffness=stiffness)
-    return Drive(stiffness=stiffness, target=float(model.qpos_spring[model.jnt_qposadr[joint]]))
+    if drive.max_force < np.inf:
+        return drive  # The limit is not one of the spring, which becomes a tendon.
+    if driven:
+        message = "its drive combines its spring and its servo, whose target is only a part of the drive's"
+        fix = "command the target (kp target + stiffness springref) / (kp + stiffness)"
+        source.report.warning(place, message, fix)
+    rest = float(model.qpos_spring[model.jnt_qposadr[joint]])
+    total = drive.stiffness + stiffness
+    target = (drive.stiffness * drive.target + stiffness * rest) / total
+    return dataclasses.replace(drive, stiffness=total, target=target)
+
+
+def springs_beside_drives(
+    source: MjcfSource, options: Mapping[int, Mapping[str, Any]]
+) -> dict[int, tuple[float, float]]:
+    """Stiffness and reference position of the springs that are no part of their joint's drive, by joint."""
+    model = source.model
+    springs = dict[int, tuple[float, float]]()
+    for joint, option in options.items():
+        stiffness = 0.0 if source.disables("SPRING") else float(model.jnt_stiffness[joint])
+        if stiffness > 0.0 and model.jnt_type[joint] != BALL and option["drive"].max_force < np.inf:
+            springs[joint] = stiffness, float(model.qpos_spring[model.jnt_qposadr[joint]])
+    return springs
 
 
 def _refuse_nonlinear(source: MjcfSource, place: Location, index: int, *fields: str) -> None:
@@ -130,13 +176,14 @@ def _check_free_joint(source: MjcfSource, joint: int) -> None:
         source.report_unsupported("free_joint", source.place("jnt", joint), "its stiffness: a free root has no spring")
 
 
-# --- actuators ----------------------------------------------------------------------------------------------------
+# --- actuators -----------------------------------------------------------------------------------
 
 
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
     """Adds an actuator to the entry of its joint in ``actuations``; ignores actuators of other joints."""
-    model, place = source.model, source.place("actuator", actuator)
-    if _is_off(source, actuator) or not _acts_on_joint(source, actuator) or _is_plugin(source, actuator):
+    model = source.model
+    place = source.place("actuator", actuator)
+    if _is_off(source, actuator) or not acts_on_joint(source, actuator) or _is_plugin(source, actuator):
         return
     joint = int(model.actuator_trnid[actuator, 0])
     if joint not in actuations:
@@ -150,13 +197,13 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
     actuation = actuations[joint]
     if law.is_motor:
         if law.constant:
-            source.report_unsupported("actuator", place, "it adds a constant force")
+            source.report_unsupported("actuator", place, "the constant force that it adds")
         if model.jnt_type[joint] == FREE:
             message = "a motor on a free joint is not read; it has no effect without a command"
             source.report.warning(place, message, "apply its force as wrenches on the root link")
         actuation.motor_limit = actuation.motor_limit + law.limit
     elif actuation.servos and (
-        min(law.stiffness, actuation.stiffness) or min(*law.limit, actuation.drive_limit) < np.inf
+        min(law.stiffness, actuation.stiffness) or min(law.smallest_limit, actuation.drive_limit) < np.inf
     ):
         source.report_unsupported("actuator", place, "its joint has another servo already, but only one drive")
     else:
@@ -167,7 +214,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
             actuation.target = law.constant / law.stiffness
         else:
             actuation.pull += law.constant
-        actuation.drive_limit = min(actuation.drive_limit, *law.limit.tolist())
+        actuation.drive_limit = min(actuation.drive_limit, law.smallest_limit)
 
 
 def _is_off(source: MjcfSource, actuator: int) -> bool:
@@ -181,7 +228,8 @@ def _is_plugin(source: MjcfSource, actuator: int) -> bool:
     return bool(source.model.actuator_plugin[actuator] >= 0)
 
 
-def _acts_on_joint(source: MjcfSource, actuator: int) -> bool:
+def acts_on_joint(source: MjcfSource, actuator: int) -> bool:
+    """Whether an actuator acts on a joint, rather than on a tendon, site or body."""
     kinds = import_mujoco().mjtTrn
     return int(source.model.actuator_trntype[actuator]) in (int(kinds.mjTRN_JOINT), int(kinds.mjTRN_JOINTINPARENT))
 
@@ -191,7 +239,8 @@ def check_transmissions(source: MjcfSource) -> None:
 
     Disabled ones are warnings, and so are motors that do not act on joints.
     """
-    model, mujoco = source.model, import_mujoco()
+    model = source.model
+    mujoco = import_mujoco()
     for actuator in range(len(model.actuator_trntype)):
         if _is_off(source, actuator):
             message = "it is disabled and not read"
@@ -200,9 +249,10 @@ def check_transmissions(source: MjcfSource) -> None:
         if _is_plugin(source, actuator):
             source.report_unsupported("actuator", source.place("actuator", actuator), "a plugin computes its force")
             continue
-        if _acts_on_joint(source, actuator):
+        if acts_on_joint(source, actuator):
             continue
-        place, kind = source.place("actuator", actuator), mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
+        place = source.place("actuator", actuator)
+        kind = mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
         laws = [int(getattr(model, f"actuator_{field}")[actuator]) for field in ("dyntype", "gaintype", "biastype")]
         if any(laws):
             source.report_unsupported(
@@ -213,9 +263,11 @@ def check_transmissions(source: MjcfSource) -> None:
             source.report.warning(place, message, "apply its force as joint forces or as wrenches on links")
 
 
-def _law(source: MjcfSource, actuator: int) -> _Law | None:
+def _law(source: MjcfSource, actuator: int) -> ActuatorLaw | None:
     """The actuator's force law at its joint; reports an unsupported one and returns ``None``."""
-    model, place, mujoco = source.model, source.place("actuator", actuator), import_mujoco()
+    model = source.model
+    place = source.place("actuator", actuator)
+    mujoco = import_mujoco()
     gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
     affine = int(model.actuator_biastype[actuator]) == int(mujoco.mjtBias.mjBIAS_AFFINE)
     forms = (
@@ -226,30 +278,32 @@ def _law(source: MjcfSource, actuator: int) -> _Law | None:
     for field, names, known in forms:
         value = int(getattr(model, f"actuator_{field}")[actuator])
         if value not in map(int, known):
-            source.report_unsupported("actuator", place, f"{field} {names(value).name.split('_')[1].lower()}")
+            form = names(value).name.split("_")[1].lower()
+            source.report_unsupported("actuator", place, f"an actuator with {field} {form}")
             return None
     for field in ("damping", "dampingpoly", "armature", "delay"):
         if np.any(getattr(model, f"actuator_{field}", np.zeros(actuator + 1))[actuator]):
-            source.report_unsupported("actuator", place, f"its {field}")
+            source.report_unsupported("actuator", place, f"an actuator with {field}")
             return None
-    gear = float(model.actuator_gear[actuator, 0])
-    constant, stiffness, damping = (gear * bias[0], -(gear**2) * bias[1], -(gear**2) * bias[2]) if affine else (0, 0, 0)
-    if stiffness < 0.0 or damping < 0.0:
+    law = ActuatorLaw.affine(float(model.actuator_gear[actuator, 0]), bias if affine else np.zeros(3))
+    if law.is_negative:
         source.report_unsupported("actuator", place, "its stiffness or damping is negative")
         return None
-    limit = _effort_limit(source, actuator, abs(float(gain[0])), not (stiffness or damping))
-    return _Law(float(constant), float(stiffness), float(damping), limit)
+    return dataclasses.replace(law, limit=_effort_limit(source, actuator, abs(float(gain[0])), law.is_motor))
 
 
 def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -> np.ndarray:
     """The effort limits of an actuator at the DOFs of its joint; those of a motor may follow from its control range."""
-    model, place, limit = source.model, source.place("actuator", actuator), np.inf
+    model = source.model
+    place = source.place("actuator", actuator)
+    limit = np.inf
     if model.actuator_forcelimited[actuator]:
         low, high = map(float, model.actuator_forcerange[actuator])
         if low != -high and motor:
             _warn_of_range(source, place, "forcerange")
         elif low != -high:
-            source.report_unsupported("actuator", place, "its forcerange is not symmetric")
+            message = "its forcerange is not symmetric; artix limits the drive to the larger side in both directions"
+            source.report_unsupported("actuator", place, message, left_out=False)
         limit = max(-low, high, 0.0)
     if motor and model.actuator_ctrllimited[actuator] and not source.disables("CLAMPCTRL"):
         low, high = map(float, model.actuator_ctrlrange[actuator])
@@ -278,5 +332,6 @@ def _joint_limit(source: MjcfSource, joint: int) -> float:
         return np.inf
     low, high = map(float, model.jnt_actfrcrange[joint])
     if low != -high:
-        source.report_unsupported("limit", source.place("jnt", joint), "its actuatorfrcrange is not symmetric")
+        message = "its actuatorfrcrange is not symmetric; artix limits efforts to the larger side in both directions"
+        source.report_unsupported("limit", source.place("jnt", joint), message, left_out=False)
     return max(-low, high, 0.0)

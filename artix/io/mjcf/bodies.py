@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, joint_frame
-from artix.io.common.names import Names
+from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, Names, joint_frame
 from artix.io.common.poses import IDENTITY, compose, translation
-from artix.io.mjcf.source import MjcfSource
+from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.geometry import Geometry
 from artix.model.joints import Joint
 
@@ -38,6 +37,11 @@ def is_free(model: mujoco.MjModel, body: int) -> bool:
 def has_dofs(model: mujoco.MjModel, top: int) -> bool:
     """Whether anything moves in the subtree of a child of the world."""
     return bool(np.any(model.body_dofnum[np.asarray(model.body_rootid) == top]))
+
+
+def geom_type(model: mujoco.MjModel, geom: int) -> str:
+    """MuJoCo's name of a geom's type, such as ``"SPHERE"``."""
+    return import_mujoco().mjtGeom(int(model.geom_type[geom])).name[7:]
 
 
 def joints_of(model: mujoco.MjModel, body: int) -> range:
@@ -69,10 +73,11 @@ def describe_bodies(
       names: names of its bodies and joints.
       bodies: the bodies, parents first.
       root: the root body, one of ``bodies``.
-      options: further options of :class:`~artix.Joint`, by joint.
+      options: further options of :class:`~artix.Joint`, by joint; ``limits`` replace those of the model.
       shapes: named shapes, by body.
     """
-    chain_names, fixed_names = Names(source.names.bodies), Names(source.names.joints)
+    chain_names = Names(source.names.bodies)
+    fixed_names = Names(source.names.joints)
     links: list[LinkDescription] = []
     for body in bodies:
         joints = [joint for joint in joints_of(source.model, body) if source.model.jnt_type[joint] != FREE]
@@ -90,7 +95,9 @@ def _links(
     source: MjcfSource, body: int, root: int, chain: Sequence[Joint | None], chain_names: Names
 ) -> list[LinkDescription]:
     """The links for one body, one for each joint of its chain."""
-    model, names, links = source.model, source.names, list[LinkDescription]()
+    model = source.model
+    names = source.names
+    links = list[LinkDescription]()
     # MuJoCo applies gravity compensation as a force; scaling the link's gravity is equivalent.
     options = {"gravity_scale": 1.0 - float(model.body_gravcomp[body])} if model.body_gravcomp[body] else {}
     parent = None if body == root else names.bodies[model.body_parentid[body]]
@@ -133,7 +140,8 @@ def _joint(source: MjcfSource, number: int, options: Mapping[str, Any]) -> Joint
     coordinate, turn = joint_frame(np.asarray(model.jnt_axis[number]))
     frame = compose(anchor if kind == HINGE else IDENTITY, turn)
     # At the body's pose in the file, MuJoCo's joint is at its reference position, not at zero.
-    reference, zero = float(model.qpos0[model.jnt_qposadr[number]]), IDENTITY.copy()
+    reference = float(model.qpos0[model.jnt_qposadr[number]])
+    zero = IDENTITY.copy()
     if kind == HINGE:
         zero[3 + coordinate], zero[6] = np.sin(-0.5 * reference), np.cos(-0.5 * reference)
     else:
@@ -141,7 +149,7 @@ def _joint(source: MjcfSource, number: int, options: Mapping[str, Any]) -> Joint
     merged |= {
         "parent_pose": compose(frame, zero),
         "child_pose": frame,
-        "limits": [tuple(map(float, model.jnt_range[number])) if limited else None],
+        "limits": merged.get("limits", [tuple(map(float, model.jnt_range[number])) if limited else None]),
     }
     if kind == SLIDE:
         return Joint.prismatic(TRANSLATIONS[coordinate], **merged)

@@ -1,4 +1,4 @@
-"""Reads equalities of a compiled MJCF as mimic joints and loop joints."""
+"""Reads equalities of a compiled MJCF as mimic joints and loop joints, and its tendons."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from artix.io.common.diagnostics import Location
-from artix.io.common.links import LinkDescription, LinkPlace
-from artix.io.common.poses import compose, translation
+from artix.io.common.links import LinkDescription, LinkPlace, Names
+from artix.io.common.poses import compose, rotation_matrix, translation
 from artix.io.common.xml_tree import LARGEST_NUMBER
 from artix.io.mjcf.bodies import pose_from_wxyz
 from artix.io.mjcf.source import MjcfSource, import_mujoco
 from artix.model.builder import ArticulationBuilder
 from artix.model.couplings import LoopJoint, LoopJointType
+from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 
 #: Why a coupling is refused that is only partly of one articulation.
 BEYOND = "it couples two articulations, or one with the world or another that is not read"
@@ -55,13 +56,27 @@ class Members:
         return ancestors
 
 
+def held_joints(source: MjcfSource) -> dict[int, float]:
+    """The positions at which equalities hold single joints, by joint."""
+    model = source.model
+    held = dict[int, float]()
+    for equality in range(0 if source.disables("EQUALITY") else model.neq):
+        relation = _relation(source, equality)
+        if relation is not None and relation[1] < 0 and model.eq_active0[equality]:
+            joint, _, (constant, *_) = relation
+            if abs(constant) <= LARGEST_NUMBER:
+                held[joint] = float(model.qpos0[model.jnt_qposadr[joint]]) + constant
+    return held
+
+
 def add_equalities(builder: ArticulationBuilder, source: MjcfSource, members: Members) -> None:
     """Adds the equalities between members, or of members with the world; refuses those with other articulations."""
     if source.disables("EQUALITY"):
         return
     followers: set[int] = set()
     for equality in range(source.model.neq):
-        kind, relation = _kind(source, equality), _relation(source, equality)
+        kind = _kind(source, equality)
+        relation = _relation(source, equality)
         if relation is not None:
             _add_mimic(builder, source, members, equality, relation, followers)
         elif kind in ("connect", "weld"):
@@ -81,21 +96,24 @@ def _kind(source: MjcfSource, equality: int) -> str:
 
 
 def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]] | None:
-    """Follower, reference (-1 for none) and polynomial of an equality of two joint positions, if it is one.
+    """Follower, reference (-1 for none) and polynomial of an equality of joint positions, if it is one.
 
     The polynomial maps the displacement of the reference from its ``qpos0`` to that of the follower. A fixed tendon
-    along two joints whose length is held constant is such a relation as well.
+    along one or two joints whose length is held constant is such a relation as well.
     """
-    model, kind = source.model, _kind(source, equality)
+    model = source.model
+    kind = _kind(source, equality)
     first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
     numbers = [float(number) for number in model.eq_data[equality, :5]]
     if kind == "joint":
         return first, second, numbers
     path = source.tendon_path(first) if kind == "tendon" and second < 0 else []
-    if len(path) != 2 or path[0][2] == 0.0 or any(what != "joint" for what, _, _ in path):
+    if not 1 <= len(path) <= 2 or path[0][2] == 0.0 or any(what != "joint" for what, _, _ in path):
         return None
-    (_, follower, own), (_, reference, other) = path
-    return follower, reference, [numbers[0] / own, -other / own]
+    if len(path) == 1:
+        return path[0][1], -1, [numbers[0] / path[0][2]]
+    (_, follower, follower_factor), (_, reference, reference_factor) = path
+    return follower, reference, [numbers[0] / follower_factor, -reference_factor / follower_factor]
 
 
 def _is_read(source: MjcfSource, equality: int, place: Location, inside: list[bool]) -> bool:
@@ -118,16 +136,18 @@ def _add_mimic(
     followers: set[int],
 ) -> None:
     """Adds an equality of two joints, and its first joint to ``followers``, the joints that follow another one."""
-    model, place = source.model, source.place("eq", equality)
+    model = source.model
+    place = source.place("eq", equality)
     follower, reference, polynomial = relation
-    if reference < 0:
-        if follower in members.joints:
-            source.report_unsupported("equality", place, "it holds one joint at a position: narrow its range instead")
-        return
-    if not _is_read(source, equality, place, [joint in members.joints for joint in (follower, reference)]):
-        return
     if not np.all(np.abs(polynomial) <= LARGEST_NUMBER):
         source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
+        return
+    if reference < 0:
+        if _is_read(source, equality, place, [follower in members.joints]):
+            message = "it holds one joint at a position, by equal limits, which are hard"
+            source.report.warning(place, message, "nothing; artix.lock_joints removes such a joint")
+        return
+    if not _is_read(source, equality, place, [joint in members.joints for joint in (follower, reference)]):
         return
     constant, slope, *higher = polynomial
     if any(higher):
@@ -145,7 +165,9 @@ def _add_mimic(
 def _add_loop_joint(
     builder: ArticulationBuilder, source: MjcfSource, members: Members, equality: int, *, weld: bool
 ) -> None:
-    model, place, data = source.model, source.place("eq", equality), source.model.eq_data[equality]
+    model = source.model
+    place = source.place("eq", equality)
+    data = model.eq_data[equality]
     if not np.all(np.abs(data) <= LARGEST_NUMBER):
         source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
         return
@@ -181,3 +203,204 @@ def _end(source: MjcfSource, members: Members, body: int, pose: np.ndarray) -> t
         return None, pose
     place = members.places[source.names.bodies[body]]
     return place.link, compose(place.pose, pose)
+
+
+# --- tendons and springs of joints ---------------------------------------------------------------
+
+
+def add_joint_springs(
+    builder: ArticulationBuilder, source: MjcfSource, members: Members, springs: Mapping[int, tuple[float, float]]
+) -> None:
+    """Adds springs of joints, given by their stiffness and reference position, as tendons along one joint each."""
+    names = Names(_name(source, tendon) for tendon in range(source.model.ntendon))
+    for joint, (stiffness, rest) in springs.items():
+        name = source.names.joints[joint]
+        alone = TendonJoint(dof=name, coefficient=1.0, recip_coefficient=1.0)
+        root = members.parent(members.link_of_joint(name))
+        builder.add_fixed_tendon(
+            FixedTendon(
+                name=names.new(f"{name}_spring"),
+                joints=[alone],
+                stiffness=stiffness,
+                rest_length=rest,
+                root_link=root,
+            )
+        )
+
+
+def add_tendons(builder: ArticulationBuilder, source: MjcfSource, members: Members) -> None:
+    """Adds the tendons between members that exert a force, and reports the others."""
+    for tendon in range(source.model.ntendon):
+        path = source.tendon_path(tendon)
+        inside = [
+            element in members.joints if kind == "joint" else int(source.model.site_bodyid[element]) in members.bodies
+            for kind, element, _ in path
+            if kind in ("joint", "site")
+        ]
+        place = source.place("tendon", tendon)
+        kinds = {kind for kind, _, _ in path}
+        if not any(inside) or (not all(inside) and not source.first_report(place)):
+            continue
+        if kinds not in ({"joint"}, {"site"}):
+            others = ", ".join(sorted(kinds - {"joint", "site"})) or "joint and site"
+            source.report_unsupported("tendon", place, f"artix does not support this element of its path: {others}")
+            continue
+        numbers = _numbers(source, tendon)
+        if numbers is None:
+            continue
+        if not all(inside):
+            source.report_unsupported("tendon", place, BEYOND)
+        elif kinds == {"joint"}:
+            _add_fixed_tendon(builder, source, members, tendon, numbers)
+        else:
+            _add_spatial_tendon(builder, source, members, tendon, numbers)
+
+
+def _name(source: MjcfSource, tendon: int) -> str:
+    return source.name("tendon", tendon) or f"tendon{tendon}"
+
+
+def _add_fixed_tendon(
+    builder: ArticulationBuilder,
+    source: MjcfSource,
+    members: Members,
+    tendon: int,
+    numbers: _Numbers,
+) -> None:
+    """Adds a tendon along joints; joints that it skips in between become members with coefficient 0."""
+    coefficient: dict[str, float] = {}
+    for _, element, factor in source.tendon_path(tendon):
+        link = members.link_of_joint(source.names.joints[element])
+        coefficient[link] = coefficient.get(link, 0.0) + factor
+    paths = [[link, *members.ancestors(link)] for link in coefficient]
+    root = next(link for link in paths[0][1:] if all(link in path[1:] for path in paths))
+    # The links between the root and the tendon's joints, parents first, without duplicates.
+    order = list(dict.fromkeys(link for path in paths for link in reversed(path[: path.index(root)])))
+    joints = []
+    for link in order:
+        joint = members.links[link].joint
+        if joint is None or len(joint.axes) != 1:
+            message = f"it passes link {link!r}, whose joint does not have exactly one degree of freedom"
+            source.report_unsupported("tendon", source.place("tendon", tendon), message)
+            return
+        parent = members.parent(link)
+        factor = coefficient.get(link, 0.0)
+        joints.append(
+            TendonJoint(
+                dof=str(joint.name),
+                coefficient=factor,
+                recip_coefficient=factor,
+                parent=-1 if parent == root else order.index(str(parent)),
+            )
+        )
+    if any(joint.parent >= 0 for joint in joints):
+        _warn_of_law(source, tendon)
+    # PhysX divides the tension among the joints of the tendon; MuJoCo applies the full tension to each.
+    gains = {gain: len(order) * getattr(numbers, gain) for gain in ("stiffness", "damping", "limit_stiffness")}
+    builder.add_fixed_tendon(
+        FixedTendon(name=_name(source, tendon), joints=joints, root_link=root, **(dataclasses.asdict(numbers) | gains))
+    )
+
+
+def _warn_of_law(source: MjcfSource, tendon: int) -> None:
+    """Warns of a tendon that pulls differently by PhysX's law, which steps follow unless told otherwise."""
+    message = "MuJoCo's tendons pull by virtual work, which for this one differs from PhysX's law, the default of steps"
+    fix = "simulate it with SolverOptions(tendon_law='virtual_work')"
+    source.report.warning(source.place("tendon", tendon), message, fix)
+
+
+def _add_spatial_tendon(
+    builder: ArticulationBuilder,
+    source: MjcfSource,
+    members: Members,
+    tendon: int,
+    numbers: _Numbers,
+) -> None:
+    """Adds a tendon with straight segments from site to site."""
+    model = source.model
+    sites = [site for _, site, _ in source.tendon_path(tendon)]
+    points = []
+    for index, site in enumerate(sites):
+        place = members.places[source.names.bodies[model.site_bodyid[site]]]
+        leaf = index == len(sites) - 1
+        points.append(
+            Attachment(
+                link=place.link,
+                position=place.pose[:3] + rotation_matrix(place.pose[3:]) @ np.asarray(model.site_pos[site]),
+                parent=index - 1,
+                rest_length=numbers.rest_length if leaf else None,
+                limits=numbers.limits if leaf else None,
+                name=source.name("site", site) or None,
+            )
+        )
+    if len(sites) > 2:
+        _warn_of_law(source, tendon)
+    builder.add_spatial_tendon(
+        SpatialTendon(
+            name=_name(source, tendon),
+            attachments=points,
+            stiffness=numbers.stiffness,
+            damping=numbers.damping,
+            limit_stiffness=numbers.limit_stiffness,
+        )
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Numbers:
+    """Spring and damper of a tendon; a spring with a deadband has limits instead of a rest length."""
+
+    stiffness: float
+    damping: float
+    limit_stiffness: float
+    rest_length: float
+    limits: tuple[float, float] | None
+
+
+def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
+    """Spring and damper of a tendon; ``None`` if it exerts no force."""
+    model = source.model
+    place = source.place("tendon", tendon)
+    for field in ("frictionloss", "armature", "stiffnesspoly", "dampingpoly", "springyield"):
+        if np.any(getattr(model, f"tendon_{field}", np.zeros(model.ntendon))[tendon]):
+            source.report_unsupported("tendon", place, f"its {field}, which tendons of artix do not have")
+    limited = bool(model.tendon_limited[tendon]) and not source.disables("LIMIT")
+    if limited and model.tendon_invweight0[tendon] < 1e-9:
+        source.report_unsupported("limit", place, "its range: no joint changes its length at qpos0")
+        limited = False
+    stiffness = 0.0 if source.disables("SPRING") else float(model.tendon_stiffness[tendon])
+    damping = 0.0 if source.disables("DAMPER") else float(model.tendon_damping[tendon])
+    if min(stiffness, damping) < 0.0:
+        source.report_unsupported("tendon", place, "its stiffness or damping is negative")
+        return None
+    if stiffness == 0.0 and damping == 0.0 and not limited:
+        source.report.note(place, "it exerts no force of its own and is not read", "nothing")
+        return None
+    low, high = map(float, model.tendon_lengthspring[tendon])
+    if low < high and stiffness:
+        if limited:
+            source.report_unsupported("limit", place, "its range, as its spring has limits of its own")
+        return _Numbers(0.0, damping, stiffness, 0.0, (low, high))
+    if not limited:
+        return _Numbers(stiffness, damping, 0.0, low, None)
+    message = "its range is kept by a spring that stretches under a load as MuJoCo's limit does"
+    source.report.warning(place, message, "nothing, unless the tendon hits its limits fast")
+    first, last = map(float, model.tendon_range[tendon])
+    return _Numbers(stiffness, damping, _limit_stiffness(source, tendon), low, (first, last))
+
+
+def _limit_stiffness(source: MjcfSource, tendon: int) -> float:
+    """The load on a tendon's limit divided by how far it gives way in MuJoCo, once the impedance is at its largest.
+
+    At rest MuJoCo's constraint with impedance d, reference stiffness k and inverse inertia A gives way by
+    ``(1 - d) A / (d^2 k)`` for each newton (its documentation, "Solver parameters").
+    """
+    model = source.model
+    impedance = float(np.clip(model.tendon_solimp_lim[tendon, 1], 1e-4, 0.9999))
+    time, ratio = map(float, model.tendon_solref_lim[tendon])
+    if time > 0.0:
+        time = time if source.disables("REFSAFE") else max(time, 2.0 * float(model.opt.timestep))
+        stiffness = 1.0 / (impedance * time * ratio) ** 2
+    else:
+        stiffness = -time / impedance**2
+    return impedance**2 * stiffness / ((1.0 - impedance) * float(model.tendon_invweight0[tendon]))

@@ -1,59 +1,27 @@
-"""Reads geoms of a compiled MJCF as shapes on links."""
+"""Reads geoms of a compiled MJCF as shapes on links: which touch the ground and each other, with what friction."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from artix.io.common.collision_meshes import MeshShape, mesh_shape, summarize_errors
-from artix.io.common.diagnostics import Location
-from artix.io.mjcf.bodies import pose_from_wxyz
-from artix.io.mjcf.source import MjcfSource, import_mujoco
+from artix.io.common.diagnostics import Location, listed
+from artix.io.common.links import Names
+from artix.io.common.meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
+from artix.io.mjcf.bodies import geom_type, pose_from_wxyz
+from artix.io.mjcf.source import MjcfSource
 from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
+from artix.model.geometry_pairs import PAIRED_TYPES
 
 if TYPE_CHECKING:
     import mujoco
 
 #: MuJoCo's types, except meshes, that artix has by the same names.
-_TYPES = ("SPHERE", "CAPSULE", "BOX", "CYLINDER")
-
-
-def geom_type(model: mujoco.MjModel, geom: int) -> str:
-    """MuJoCo's name of a geom's type, such as ``"SPHERE"``."""
-    return import_mujoco().mjtGeom(int(model.geom_type[geom])).name[7:]
-
-
-def ground_geoms(model: mujoco.MjModel) -> list[int]:
-    """The static planes and height fields, which make up the ground."""
-    static = np.flatnonzero(np.asarray(model.body_weldid)[model.geom_bodyid] == 0).tolist()
-    return [geom for geom in static if geom_type(model, geom) in ("PLANE", "HFIELD")]
-
-
-def touching_geoms(model: mujoco.MjModel) -> dict[int, float]:
-    """The geoms that may touch the ground, with their friction coefficients, which a ``<pair>`` overrides.
-
-    As in MuJoCo, two geoms may touch if ``contype`` and ``conaffinity`` match or a ``<pair>`` names them. In a model
-    without ground, these are all geoms that may touch anything.
-    """
-    ground = ground_geoms(model)
-    pairs = {}
-    for first, second, friction in zip(model.pair_geom1, model.pair_geom2, model.pair_friction, strict=True):
-        for geom, other in ((int(first), int(second)), (int(second), int(first))):
-            if geom_type(model, other) in ("PLANE", "HFIELD"):
-                pairs[geom] = float(friction[0])
-    touching = {}
-    for geom in range(model.ngeom):
-        if model.geom_bodyid[geom] == 0 or geom in ground:
-            continue
-        if geom in pairs:
-            touching[geom] = pairs[geom]
-        elif any(may_touch(model, geom, other) for other in ground) or (
-            not ground and not pairs and _collides(model, geom)
-        ):
-            touching[geom] = float(model.geom_friction[geom, 0])
-    return touching
+_READABLE_TYPES = ("SPHERE", "CAPSULE", "BOX", "CYLINDER")
 
 
 def describe_geoms(
@@ -68,40 +36,50 @@ def describe_geoms(
       paired: names of the geoms that touch others of their articulation; those of them that do not touch the ground
         become sensors.
     """
-    model, shapes = source.model, list[tuple[str | None, Geometry]]()
+    model = source.model
+    shapes = list[tuple[str | None, Geometry]]()
     first = int(model.body_geomadr[body])
     for geom in range(first, first + int(model.body_geomnum[body])):
         if geom not in touching and geom not in paired:
             continue
-        found = _shape(source, geom, touching.get(geom, float(model.geom_friction[geom, 0])))
-        if found is not None:
+        shape = _shape(source, geom, touching.get(geom, float(model.geom_friction[geom, 0])))
+        if shape is not None:
             name = paired.get(geom) or source.name("geom", geom) or None
             sensor = geom not in touching
-            shapes.append((name, dataclasses.replace(found.geometry, sensor=True) if sensor else found.geometry))
+            shapes.append((name, dataclasses.replace(shape.geometry, sensor=True) if sensor else shape.geometry))
     return shapes
 
 
-def check_geoms(source: MjcfSource, bodies: list[int], touching: dict[int, float]) -> None:
-    """Reports geoms that may touch the ground but are left out, one warning for each type, and replaced meshes."""
+def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]) -> None:
+    """Reports geoms that may touch the ground but are left out, and replaced meshes."""
     model = source.model
-    left: dict[str, list[int]] = {}
+    place = Location("<worldbody>")
+    missing: dict[str, list[str]] = {}
     errors: dict[str, float] = {}
+    others: list[str] = []
     for geom in touching:
         if model.geom_bodyid[geom] not in bodies:
             continue
-        found, name = _shape(source, geom, 0.0), source.name("body", int(model.geom_bodyid[geom]))
-        if found is None:
-            left.setdefault(geom_type(model, geom).lower(), []).append(geom)
-        elif found.error:
-            errors[name] = max(errors.get(name, 0.0), found.error)
-    if source.meshes is not None:
-        summarize_errors(source.report, Location("<worldbody>"), source.meshes, errors)
-    for kind, geoms in left.items():
-        named = ", ".join(sorted({source.name("body", int(model.geom_bodyid[geom])) for geom in geoms})[:10])
-        message = f"{len(geoms)} geoms of type {kind} are left out and touch nothing (bodies {named})"
+        shape = _shape(source, geom, 0.0)
+        name = source.names.bodies[model.geom_bodyid[geom]]
+        if shape is None:
+            missing.setdefault(geom_type(model, geom).lower(), []).append(name)
+            continue
+        others.append(name)
+        if shape.error:
+            errors[name] = max(errors.get(name, 0.0), shape.error)
+    if source.options.meshes is not None:
+        summarize_errors(source.report, place, source.options.meshes, errors)
+    bare = [name for name in dict.fromkeys(missing.get("mesh", ())) if name not in others]
+    if bare and others:
+        report_missing_meshes(source.report, place, bare, list(dict.fromkeys(others)))
+        del missing["mesh"]
+    for kind, names in missing.items():
+        which = listed(sorted({*names}))
+        message = f"{len(names)} geoms of type {kind} are left out and touch nothing (bodies {which})"
         fix = f"where contact matters, use a primitive, or a mesh of at most {MAX_HULL_POINTS} vertices"
         fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
-        source.report.warning(Location("<worldbody>"), message, fix)
+        source.report.warning(place, message, fix)
 
 
 def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
@@ -118,16 +96,28 @@ def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
     points = np.array(model.mesh_vert[first : first + count], float)
     if count <= MAX_HULL_POINTS:
         return MeshShape(Geometry.hull(points, pose=pose, friction=friction), 0.0)
-    return None if source.meshes is None else mesh_shape(points, source.meshes, pose, friction=friction)
+    return None if source.options.meshes is None else mesh_shape(points, source.options.meshes, pose, friction=friction)
 
 
 def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | None:
     """The shape of a geom that is neither a mesh nor of a type that artix lacks; else ``None``."""
     name = geom_type(model, geom)
-    if name not in _TYPES:
+    if name not in _READABLE_TYPES:
         return None
     kind = GeometryType[name]
     return Geometry(type=kind, size=tuple(model.geom_size[geom, : SIZE_NUMBERS[kind]].tolist()), **options)
+
+
+# --- friction and pairs --------------------------------------------------------------------------
+
+_PAIRED_TYPES = {kind.name for kind in PAIRED_TYPES}
+Combination: TypeAlias = Literal["max", "ground", "robot"]
+
+
+def ground_geoms(model: mujoco.MjModel) -> list[int]:
+    """The static planes and height fields, which make up the ground."""
+    static = np.flatnonzero(np.asarray(model.body_weldid)[model.geom_bodyid] == 0).tolist()
+    return [geom for geom in static if geom_type(model, geom) in ("PLANE", "HFIELD")]
 
 
 def may_touch(model: mujoco.MjModel, a: int, b: int) -> bool:
@@ -136,5 +126,248 @@ def may_touch(model: mujoco.MjModel, a: int, b: int) -> bool:
     return bool(types[a] & affinities[b] or types[b] & affinities[a])
 
 
-def _collides(model: mujoco.MjModel, geom: int) -> bool:
-    return bool(model.geom_contype[geom] or model.geom_conaffinity[geom])
+def excluded_bodies(model: mujoco.MjModel) -> set[frozenset[int]]:
+    """The pairs of bodies that ``<exclude>`` keeps apart."""
+    return {frozenset((int(both) >> 16, int(both) & 0xFFFF)) for both in np.asarray(model.exclude_signature)}
+
+
+def pair_frictions(model: mujoco.MjModel) -> dict[frozenset[int], float]:
+    """The friction of the geoms of each ``<pair>``; the mean of several, each of which has contacts of its own."""
+    every: dict[frozenset[int], list[float]] = {}
+    for pair in range(model.npair):
+        friction = float(model.pair_friction[pair, 0]) if model.pair_dim[pair] > 1 else 0.0
+        geoms = frozenset((int(model.pair_geom1[pair]), int(model.pair_geom2[pair])))
+        every.setdefault(geoms, []).append(friction)
+    return {geoms: float(np.mean(frictions)) for geoms, frictions in every.items()}
+
+
+def mixed_friction(model: mujoco.MjModel, a: int, b: int) -> float:
+    """The friction of two geoms without a ``<pair>``: that of higher ``priority``, else the larger.
+
+    The same holds for ``condim``, and contacts with a ``condim`` of 1 are frictionless.
+    """
+    ranks = [int(model.geom_priority[geom]) for geom in (a, b)]
+    winners = [geom for geom, rank in zip((a, b), ranks, strict=True) if rank == max(ranks)]
+    has_friction = max(int(model.geom_condim[geom]) for geom in winners) > 1
+    return max(float(model.geom_friction[geom, 0]) for geom in winners) if has_friction else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class GroundFriction:
+    """Which geoms touch the ground, and coefficients of both surfaces whose combination is MuJoCo's friction.
+
+    Attributes:
+      combination: how the two coefficients combine, see :class:`artix.Ground`.
+      shapes: coefficients by geom, of those that touch the ground.
+      surfaces: coefficients by geom of the ground.
+      outranks: whether a ``priority`` decides the friction of some of these contacts.
+      inexact: geoms of shapes and surfaces whose combination is not MuJoCo's friction, with both coefficients.
+      apart: geoms that MuJoCo keeps apart from some of the ground's surfaces, but not from all.
+    """
+
+    combination: Combination
+    shapes: dict[int, float]
+    surfaces: dict[int, float]
+    outranks: bool
+    inexact: dict[tuple[int, int], tuple[float, float]]
+    apart: list[int]
+
+
+def ground_friction(model: mujoco.MjModel) -> GroundFriction:
+    """Friction between the geoms of a model and its ground.
+
+    As in MuJoCo, two geoms touch if ``contype`` and ``conaffinity`` match and no ``<exclude>`` names their bodies, or
+    if a ``<pair>`` names them. In a model without ground, all geoms that touch anything would touch it.
+    """
+    ground = ground_geoms(model)
+    pairs = pair_frictions(model)
+    excluded = excluded_bodies(model)
+    frictions: dict[tuple[int, int], float] = {}
+    touching: list[int] = []
+    for geom in range(model.ngeom):
+        body = int(model.geom_bodyid[geom])
+        if body == 0 or geom in ground:
+            continue
+        mine = {}
+        for surface in ground:
+            if (both := frozenset((geom, surface))) in pairs:
+                mine[geom, surface] = pairs[both]
+            elif frozenset((body, int(model.geom_bodyid[surface]))) not in excluded and may_touch(model, geom, surface):
+                mine[geom, surface] = mixed_friction(model, geom, surface)
+        frictions |= mine
+        collides = bool(model.geom_contype[geom] or model.geom_conaffinity[geom])
+        if mine or (not ground and collides and frozenset((0, body)) not in excluded):
+            touching.append(geom)
+    moving = {pair: mu for pair, mu in frictions.items() if model.body_weldid[model.geom_bodyid[pair[0]]]}
+    combination, shapes, surfaces = _coefficients(model, touching, ground, moving or frictions)
+    inexact = {
+        pair: (wanted, read)
+        for pair, wanted in moving.items()
+        if (read := _combined(combination, shapes[pair[0]], surfaces[pair[1]])) != wanted
+    }
+    ranks = {int(model.geom_priority[geom]) for geom in [*touching, *ground]}
+    apart = [geom for geom in touching if any((geom, surface) not in frictions for surface in ground)]
+    return GroundFriction(combination, shapes, surfaces, len(ranks | {0}) > 1, inexact, apart)
+
+
+def _coefficients(
+    model: mujoco.MjModel, touching: list[int], ground: list[int], frictions: Mapping[tuple[int, int], float]
+) -> tuple[Combination, dict[int, float], dict[int, float]]:
+    """The combination and the coefficients of shapes and surfaces that come closest to the friction of all pairs.
+
+    The coefficients of the file come first, as ``max`` or, where the ground has the higher priority, as ``ground``. A
+    single surface can leave everything to the shapes. Several surfaces need the smallest friction of each.
+    """
+    shapes, surfaces = ({geom: float(model.geom_friction[geom, 0]) for geom in geoms} for geoms in (touching, ground))
+    of_shape = {a: [mu for (one, _), mu in frictions.items() if one == a] or [shapes[a]] for a in touching}
+    of_surface = {b: [mu for (_, one), mu in frictions.items() if one == b] or [surfaces[b]] for b in ground}
+    largest = {geom: max(values) for geom, values in of_shape.items()}
+    smallest = {geom: min(values) for geom, values in of_shape.items()}
+    choices: tuple[tuple[Combination, dict[int, float], dict[int, float]], ...] = (
+        ("max", shapes, surfaces),
+        ("ground", shapes, surfaces),
+        ("robot", largest, surfaces),
+        ("max", smallest, {geom: min(values) for geom, values in of_surface.items()}),
+    )
+
+    def error(choice) -> float:
+        combination, a, b = choice
+        return max(
+            (abs(_combined(combination, a[shape], b[surface]) - mu) for (shape, surface), mu in frictions.items()),
+            default=0.0,
+        )
+
+    return min(choices, key=error)  # The first of the best.
+
+
+def _combined(combination: Combination, shape: float, surface: float) -> float:
+    return {"max": max(shape, surface), "ground": surface, "robot": shape}[combination]
+
+
+def check_friction(source: MjcfSource, bodies: list[int], friction: GroundFriction) -> None:
+    """Reports what artix's contacts with the ground have otherwise than MuJoCo's."""
+    model = source.model
+    place = Location("<contact>")
+    inside = [geom for geom in friction.shapes if model.geom_bodyid[geom] in bodies]
+    inexact = {pair: values for pair, values in friction.inexact.items() if pair[0] in inside}
+    apart = [geom for geom in friction.apart if geom in inside]
+    if not inside or not np.any(np.asarray(model.body_weldid)[model.geom_bodyid[inside]]):
+        return  # Shapes on a fixed root touch nothing.
+    if friction.combination != "max" or (friction.outranks and not friction.surfaces):
+        rule = "ground" if friction.combination == "ground" else "robot"
+        whose = "the ground's friction" if rule == "ground" else "their own friction"
+        message = f"by priority, condim or <pair>, contacts of its geoms with the ground have {whose} only"
+        fix = f"use load_mjcf_ground, or another ground with friction_combination={rule!r}"
+        source.report.warning(place, message, fix)
+    if inexact:
+        (shape, surface), (wanted, read) = max(inexact.items(), key=lambda item: abs(item[1][0] - item[1][1]))
+        names = " and ".join(repr(source.name("geom", geom)) for geom in (shape, surface))
+        message = "artix has no rule that gives all of its geoms MuJoCo's friction with all surfaces of the ground: "
+        message += f"{len(inexact)} differ, {names} have {read:g} instead of {wanted:g}"
+        fix = "nothing, unless it matters; else give the ground's geoms one priority"
+        source.report.warning(place, message, fix)
+    if apart:
+        message = f"{len(apart)} geoms touch all of the ground, also where contype or <exclude> keep them from it"
+        fix = "nothing, if they do not get there; else remove that surface from the ground"
+        source.report.warning(place, message, fix)
+
+
+# --- pairs of geoms ------------------------------------------------------------------------------
+
+
+def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[int, int]]:
+    """The pairs of geoms on the given bodies that touch each other.
+
+    These are the geoms of each ``<pair>`` and, with the option ``self_contact``, all pairs that the filters of
+    the model allow. They include geoms of the world if it is the root. Pairs that are left out are reported.
+    """
+    model = source.model
+    ground = ground_geoms(model)
+    candidates = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] in bodies and geom not in ground]
+    pairs = _explicit_pairs(source, candidates)
+    filtered = [pair for pair in _filtered_pairs(source, candidates) if pair not in pairs]
+    if source.options.self_contact:
+        pairs = pairs + filtered
+    elif filtered:
+        message = f"{len(filtered)} pairs of geoms that contype, conaffinity and <exclude> allow are left out"
+        fix = "write a <pair> for those that matter, or read all with self_contact=True"
+        source.report.warning(Location("<contact>"), message, fix)
+    unsupported = [pair for pair in pairs if not all(geom_type(model, geom) in _PAIRED_TYPES for geom in pair)]
+    if unsupported:
+        kinds = sorted({geom_type(model, geom).lower() for pair in unsupported for geom in pair})
+        message = f"{len(unsupported)} pairs of geoms of one articulation are left out (types {', '.join(kinds)})"
+        fix = "where they matter, use spheres, capsules and boxes, which touch each other"
+        source.report.warning(Location("<contact>"), message, fix)
+    return [pair for pair in pairs if pair not in unsupported]
+
+
+def geom_names(source: MjcfSource, geoms: set[int]) -> dict[int, str]:
+    """Unique names of geoms: their own, or ``<body>:<k>``."""
+    model = source.model
+    file_names = {geom: source.name("geom", geom) for geom in range(model.ngeom)}
+    names = Names(name for name in file_names.values() if name)
+    unique_names = {}
+    for geom in sorted(geoms):
+        body = int(model.geom_bodyid[geom])
+        unnamed = f"{source.name('body', body)}:{geom - int(model.body_geomadr[body])}"
+        unique_names[geom] = file_names[geom] or names.new(unnamed)
+    return unique_names
+
+
+def check_pair_friction(source: MjcfSource, pairs: Sequence[tuple[int, int]], touching: Mapping[int, float]) -> None:
+    """Reports pairs whose friction is not the larger of their shapes', which contacts between links use."""
+    model = source.model
+    explicit = pair_frictions(model)
+    differ = {}
+    for pair in pairs:
+        wanted = explicit.get(frozenset(pair), mixed_friction(model, *pair))
+        read = max(touching.get(geom, float(model.geom_friction[geom, 0])) for geom in pair)
+        if wanted != read:
+            differ[pair] = (wanted, read)
+    if differ:
+        pair, (wanted, read) = next(iter(differ.items()))
+        names = " and ".join(repr(source.name("geom", geom)) for geom in pair)
+        which = f"the <pair> of {names}" if frozenset(pair) in explicit else names
+        message = f"the friction of {which}, {wanted:g}, is not the larger of its geoms', {read:g}"
+        message += f"; the same of {len(differ) - 1} other pairs" if len(differ) > 1 else ""
+        fix = "give one of the geoms this friction; contacts between links use the larger of the two"
+        source.report.warning(Location("<contact>"), message, fix)
+
+
+def _explicit_pairs(source: MjcfSource, candidates: list[int]) -> list[tuple[int, int]]:
+    model = source.model
+    pairs = zip(np.asarray(model.pair_geom1).tolist(), np.asarray(model.pair_geom2).tolist(), strict=True)
+    unique = {frozenset(pair): pair for pair in pairs}
+    return [
+        (a, b) for a, b in unique.values() if a in candidates and b in candidates and not _moves_as_one(model, a, b)
+    ]
+
+
+def _filtered_pairs(source: MjcfSource, candidates: list[int]) -> list[tuple[int, int]]:
+    """The pairs that pass MuJoCo's filters: bit masks, excluded bodies, and bodies adjacent in the tree.
+
+    Bodies adjacent to the world are not filtered.
+    """
+    model = source.model
+    excluded = excluded_bodies(model)
+    weld = model.body_weldid
+    above = [int(weld[model.body_parentid[body]]) for body in range(model.nbody)]
+    pairs = []
+    for pair in itertools.combinations(candidates, 2):
+        a, b = pair
+        bodies = int(model.geom_bodyid[a]), int(model.geom_bodyid[b])
+        first, second = (int(weld[body]) for body in bodies)
+        neighbours = first and second and (above[first] == second or above[second] == first)
+        if _moves_as_one(model, a, b) or frozenset(bodies) in excluded:
+            continue
+        if neighbours and not source.disables("FILTERPARENT"):
+            continue
+        if may_touch(model, a, b):
+            pairs.append(pair)
+    return pairs
+
+
+def _moves_as_one(model: mujoco.MjModel, a: int, b: int) -> bool:
+    """Whether two geoms are on bodies that are welded together."""
+    weld = model.body_weldid
+    return bool(weld[model.geom_bodyid[a]] == weld[model.geom_bodyid[b]])

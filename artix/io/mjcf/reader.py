@@ -1,38 +1,56 @@
-"""Reads MJCF, MuJoCo's model format, with MuJoCo's own compiler."""
+"""Reads MJCF, MuJoCo's model format, with MuJoCo's own compiler: articulations and the ground."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from artix.io.common.collision_meshes import Meshes, check_meshes
-from artix.io.common.diagnostics import Issue, Location, Place, Report
-from artix.io.common.inertias import check_inertias, chosen_repairs
-from artix.io.common.links import add_links
-from artix.io.common.names import Names
-from artix.io.common.poses import compose
+from artix.contact.ground import Ground, Surface
+from artix.contact.height_field import HeightField
+from artix.contact.plane import Plane
+from artix.io.common.diagnostics import Issue, Location, Place, Report, listed
+from artix.io.common.inertias import check_inertias
+from artix.io.common.links import Names, add_links
+from artix.io.common.meshes import Meshes
+from artix.io.common.options import ReadOptions
+from artix.io.common.poses import compose, rotation_matrix
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
-from artix.io.mjcf.actuators import joint_options
+from artix.io.mjcf.actuators import acts_on_joint, check_transmissions, joint_options, springs_beside_drives
 from artix.io.mjcf.bodies import (
+    BALL,
     WORLD,
     describe_bodies,
+    geom_type,
     has_dofs,
     is_free,
     joints_of,
     pose_from_wxyz,
     top_bodies,
 )
-from artix.io.mjcf.couplings import Members, add_equalities
-from artix.io.mjcf.geometries import check_geoms, describe_geoms, touching_geoms
-from artix.io.mjcf.pairs import geom_names, self_contact_pairs
-from artix.io.mjcf.source import SKIPPABLE, MjcfSource, compile_mjcf
-from artix.io.mjcf.tendons import add_tendons
-from artix.io.mjcf.world import check_world
+from artix.io.mjcf.couplings import (
+    Members,
+    add_equalities,
+    add_joint_springs,
+    add_tendons,
+    check_equalities,
+    held_joints,
+)
+from artix.io.mjcf.geometries import (
+    check_friction,
+    check_geoms,
+    check_pair_friction,
+    describe_geoms,
+    geom_names,
+    ground_friction,
+    ground_geoms,
+    self_contact_pairs,
+)
+from artix.io.mjcf.source import SKIPPABLE, MjcfSource, compile_mjcf, import_mujoco
 from artix.model.articulation import Articulation
 from artix.model.builder import ArticulationBuilder
 
@@ -59,29 +77,29 @@ def load_mjcf(
     chain with massless links ``<body>:<joint>``) with reference position, range, armature, damping and friction loss;
     gravity and gravity compensation; springs; actuators; joint, connect and weld equalities; tendons; the geoms of
     bodies that may touch the ground; and named sites, which become frames. Joint positions are MuJoCo's ``qpos``, see
-    :class:`~artix.MujocoCoordinates`. :func:`artix.load_mjcf_ground` reads the ground. Large meshes (see ``meshes``),
-    sensors, cameras, lights, keyframes and simulation options are skipped. docs/formats.md describes how each element
-    is read and what is refused; :func:`check_mjcf` lists all warnings.
+    :class:`~artix.MujocoCoordinates`. :func:`artix.load_mjcf_ground` reads the ground. Whatever changes the motion and
+    is left out or read otherwise is said in one :class:`~artix.DescriptionWarning` a kind; :func:`check_mjcf` lists the
+    same. Sensors, cameras, lights and simulation options are skipped. docs/formats.md describes how each element is
+    read.
 
     Args:
       path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). MuJoCo opens the files
         and meshes that it refers to.
       body: root of the articulation: ``"world"`` or a child of the world; optional if the model has only one.
-      fixed_base: ``True`` fixes a body with a free joint at its pose in the file, ``False`` frees a body that has no
-        joint; ``None`` follows the file.
-      merge_fixed_joints: whether bodies without joints become part of their parent; each stays as a named frame.
-      skip: kinds of unsupported elements to skip with a :class:`~artix.DescriptionWarning` each instead of refusing the
-        model: any of ``"actuator"``, ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``,
-        ``"spring"``, ``"tendon"``, or ``"all"``.
-      repair: ``("inertia",)`` drops the inertia of bodies without mass. MuJoCo uses such inertias, and so does this
-        reader by default, with one :class:`~artix.DescriptionWarning`. MuJoCo's compiler handles all other impossible
-        inertias, see its ``balanceinertia``.
-      strict: whether to refuse what ``repair`` would repair.
-      meshes: replacement for geoms with meshes of more than 16 vertices: a ``"hull"`` of 16 of them or the enclosing
-        ``"capsule"``; ``None`` leaves them out. :func:`check_mjcf` reports the distance of these shapes from the mesh.
-      self_contact: whether geoms of one articulation touch each other wherever ``contype``, ``conaffinity`` and
-        ``<exclude>`` allow it; otherwise only the geoms of a ``<pair>`` do.
-      dtype: floating-point type of the arrays; JAX's default when ``None``.
+      fixed_base: as for :func:`artix.load`: ``True`` fixes a body with a free joint at its pose in the file, ``False``
+        frees a body that has no joint.
+      merge_fixed_joints: as for :func:`artix.load`; these links are bodies without joints.
+      skip: kinds of elements that a strict reader leaves out with a warning instead of refusing the model: any of
+        ``"actuator"``, ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``, ``"spring"``,
+        ``"tendon"``, or ``"all"``.
+      repair: as for :func:`artix.load`: ``("inertia",)`` drops the inertia of bodies without mass. MuJoCo uses such
+        inertias, and so does this reader by default. MuJoCo's compiler handles all other impossible inertias, see its
+        ``balanceinertia``.
+      strict: whether to refuse a model that cannot be read completely, and what ``repair`` would repair.
+      meshes: as for :func:`artix.load`, of geoms with more than 16 vertices.
+      self_contact: as for :func:`artix.load`: wherever ``contype``, ``conaffinity`` and ``<exclude>`` allow it.
+        Otherwise only the geoms of a ``<pair>`` touch each other.
+      dtype: as for :func:`artix.load`.
 
     Returns:
       The articulation.
@@ -102,15 +120,27 @@ def load_mjcf(
       ...       <geom type="capsule" size="0.03" fromto="0 0 0 0 0 -1" mass="1"/>
       ...     </body>
       ...   </worldbody>
+      ...   <actuator><motor joint="hinge" ctrlrange="-5 5"/></actuator>
       ... </mujoco>'''
       >>> rod = artix.load_mjcf(model)
       >>> print(rod.topology.dof_names, rod.link_mass)
       ('hinge',) [0. 1.]
     """
-    report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
+    options = ReadOptions(
+        root=body,
+        fixed_base=fixed_base,
+        merge_fixed_joints=merge_fixed_joints,
+        skip=_skipped(skip),
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+        dtype=dtype,
+    )
+    report, source = _read(path_or_text, options)
     report.raise_errors()
     assert source is not None  # An unreadable document is an error.
-    articulation = _articulation(source, _choose(source, body), fixed_base, merge_fixed_joints, dtype)
+    articulation = _articulation(source, _choose_root(source, options.root))
     report.finish()
     assert articulation is not None
     return articulation
@@ -129,23 +159,11 @@ def load_mjcf_all(
 ) -> dict[str, Articulation]:
     """Reads every articulation of an MJCF model.
 
-    Args:
-      path_or_text: as for :func:`load_mjcf`.
-      merge_fixed_joints: as for :func:`load_mjcf`.
-      skip: as for :func:`load_mjcf`.
-      repair: as for :func:`load_mjcf`.
-      strict: as for :func:`load_mjcf`.
-      meshes: as for :func:`load_mjcf`.
-      self_contact: as for :func:`load_mjcf`.
-      dtype: as for :func:`load_mjcf`.
+    Arguments and errors are those of :func:`load_mjcf`.
 
     Returns:
       The articulations by the name of their root: ``"world"`` if anything without a free joint moves, and the bodies
-      with free joints, in the order of the file. Couplings between two of them are refused as ``"equality"`` or
-      ``"tendon"``.
-
-    Raises:
-      DescriptionError, OSError, ImportError, ValueError, TypeError: as :func:`load_mjcf`.
+      with free joints, in the order of the file. Couplings between two of them are left out.
 
     Examples:
       >>> model = '''
@@ -158,11 +176,19 @@ def load_mjcf_all(
       >>> print({name: float(one.link_mass.sum()) for name, one in artix.io.load_mjcf_all(model).items()})
       {'ball': 1.0, 'box': 2.0}
     """
-    report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
+    options = ReadOptions(
+        merge_fixed_joints=merge_fixed_joints,
+        skip=_skipped(skip),
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+        dtype=dtype,
+    )
+    report, source = _read(path_or_text, options)
     report.raise_errors()
     assert source is not None
-    roots = _roots(source)
-    read = {name: _articulation(source, root, None, merge_fixed_joints, dtype) for name, root in roots.items()}
+    read = {name: _articulation(source, root) for name, root in _roots(source).items()}
     report.finish()
     return {name: articulation for name, articulation in read.items() if articulation is not None}
 
@@ -178,22 +204,11 @@ def check_mjcf(
 ) -> list[Issue]:
     """Lists all errors and warnings of an MJCF, by line; its content never makes this raise.
 
-    Args:
-      path_or_text: as for :func:`load_mjcf`.
-      skip: kinds of elements to skip, as for :func:`load_mjcf`; they give warnings instead of errors.
-      repair: repairs to apply, as for :func:`load_mjcf`.
-      strict: as for :func:`load_mjcf`.
-      meshes: as for :func:`load_mjcf`.
-      self_contact: as for :func:`load_mjcf`.
+    Arguments and errors are those of :func:`load_mjcf`, which raises the warnings of this list and refuses a model
+    with errors. Here the content of the model never raises an error.
 
     Returns:
       The issues, none for a model without errors and warnings.
-
-    Raises:
-      OSError: the file cannot be read.
-      ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
-      ValueError: a kind to skip or a repair is unknown.
-      TypeError: ``path_or_text`` is neither a string nor a path.
 
     Examples:
       >>> model = '''
@@ -204,14 +219,22 @@ def check_mjcf(
       ...       <geom type="capsule" size="0.03" fromto="0 0 0 0 0 -1"/>
       ...     </body>
       ...   </worldbody>
+      ...   <actuator><motor joint="hinge"/></actuator>
       ... </mujoco>'''
       >>> print([issue.severity for issue in artix.io.check_mjcf(model)])
       []
     """
-    report, source = _read(path_or_text, skip, repair, strict, meshes, self_contact)
+    options = ReadOptions(
+        skip=_skipped(skip),
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+    )
+    report, source = _read(path_or_text, options)
     if source is not None:
         for root in _roots(source).values():
-            _articulation(source, root, None, False, None)
+            _articulation(source, root)
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
@@ -224,33 +247,31 @@ class _Root:
     tops: tuple[int, ...]
 
 
-def _read(
-    path_or_text: str | Path,
-    skip: Skip,
-    repair: Collection[str],
-    strict: bool,
-    meshes: Meshes | None,
-    self_contact: bool,
-) -> tuple[Report, MjcfSource | None]:
-    check_meshes(meshes)
+def _skipped(skip: Skip) -> frozenset[str]:
+    """The kinds of elements to skip.
+
+    Raises:
+      ValueError: one is unknown.
+    """
     kinds = (skip,) if isinstance(skip, str) else tuple(skip)
     unknown = [kind for kind in kinds if kind not in (*SKIPPABLE, "all")]
     if unknown:
         raise ValueError(f"nothing called {unknown[0]!r} can be skipped; choose from: {', '.join(SKIPPABLE)}, or 'all'")
-    kinds = SKIPPABLE if "all" in kinds else kinds
-    repairs = bool(chosen_repairs(repair))
-    report = Report(origin(path_or_text)[0])
-    source = compile_mjcf(path_or_text, report)
+    return frozenset(SKIPPABLE if "all" in kinds else kinds)
+
+
+def _read(path_or_text: str | Path, options: ReadOptions) -> tuple[Report, MjcfSource | None]:
+    report = Report(origin(path_or_text)[0], strict=options.strict)
+    source = compile_mjcf(path_or_text, report, options)
     if source is not None:
-        source.skip, source.repair, source.strict = frozenset(kinds), repairs, strict
-        source.meshes, source.self_contact = meshes, self_contact
         check_world(source)
     return report, source
 
 
 def _roots(source: MjcfSource) -> dict[str, _Root]:
     """The articulations of a model by name; only the static world if nothing moves."""
-    model, names = source.model, source.names
+    model = source.model
+    names = source.names
     tops = top_bodies(model)
     fixed = tuple(top for top in tops if not is_free(model, top))
     free = [_Root(names.bodies[top], top, (top,)) for top in tops if is_free(model, top)]
@@ -259,7 +280,12 @@ def _roots(source: MjcfSource) -> dict[str, _Root]:
     return {root.name: root for root in [*world, *free]}
 
 
-def _choose(source: MjcfSource, body: str | None) -> _Root:
+def _choose_root(source: MjcfSource, body: str | None) -> _Root:
+    """The articulation of this name, or the only one.
+
+    Raises:
+      ValueError: there is none of this name, or several and no name.
+    """
     roots = _roots(source)
     if body is None:
         if len(roots) > 1:
@@ -281,7 +307,11 @@ def _choose(source: MjcfSource, body: str | None) -> _Root:
 
 
 def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Root:
-    """The root with its base fixed or freed as requested."""
+    """The root with its base fixed or freed as requested.
+
+    Raises:
+      ValueError: it cannot float.
+    """
     if fixed_base is True:
         return dataclasses.replace(root, body=0)
     if fixed_base is False and root.body == 0:
@@ -294,18 +324,17 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
     return root
 
 
-def _articulation(
-    source: MjcfSource, root: _Root, fixed_base: bool | None, merge_fixed_joints: bool, dtype: Any
-) -> Articulation | None:
+def _articulation(source: MjcfSource, root: _Root) -> Articulation | None:
     """Builds one articulation; ``None`` if the report has errors."""
-    root = _with_base(source, root, fixed_base)
+    root = _with_base(source, root, source.options.fixed_base)
     gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(source.model.opt.gravity)
-    builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=_name(source, root), strict=False)
+    name = _articulation_name(source, root)
+    builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=name, strict=False)
     try:
-        _fill(builder, source, root, merge_fixed_joints)
+        _fill(builder, source, root)
         if source.report.num_errors:
             return None
-        articulation = builder.build(dtype)
+        articulation = builder.build(source.options.dtype)
         check_values(named_arrays(articulation))
         return articulation
     except ValueError as error:
@@ -313,20 +342,27 @@ def _articulation(
         return None
 
 
-def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_fixed_joints: bool) -> None:
+def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root) -> None:
     """Adds the links, frames and couplings of an articulation to a builder."""
-    model, names = source.model, source.names
+    model = source.model
+    names = source.names
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
-    touching = touching_geoms(model)
-    check_geoms(source, bodies, touching)
+    check_joints(source, options)
+    for joint, position in held_joints(source).items():
+        if joint in options:
+            options[joint]["limits"] = [(position, position)]
+    friction = ground_friction(model)
+    check_geoms(source, bodies, friction.shapes)
+    check_friction(source, bodies, friction)
     pairs = self_contact_pairs(source, bodies)
+    check_pair_friction(source, pairs, friction.shapes)
     paired = geom_names(source, {geom for pair in pairs for geom in pair})
-    shapes = {body: describe_geoms(source, body, touching, paired) for body in bodies}
+    shapes = {body: describe_geoms(source, body, friction.shapes, paired) for body in bodies}
     described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
-    links = check_inertias(described, files, source.report, repair=source.repair, strict=source.strict)
-    places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+    links = check_inertias(described, files, source.report, repair=source.options.repairs_inertia)
+    places = add_links(builder, links, merge_fixed_joints=source.options.merge_fixed_joints)
     for first, second in pairs:
         builder.add_geometry_pair(paired[first], paired[second])
     frames = Names(place for place in places)
@@ -338,9 +374,188 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root, merge_f
     members = Members(frozenset(bodies), frozenset(options), places, {link.name: link for link in links})
     add_equalities(builder, source, members)
     add_tendons(builder, source, members)
+    add_joint_springs(builder, source, members, springs_beside_drives(source, options))
 
 
-def _name(source: MjcfSource, root: _Root) -> str:
+def _articulation_name(source: MjcfSource, root: _Root) -> str:
     """The model's name if it has a single articulation, else the root's."""
     model_name = source.model.names.split(b"\0", 1)[0].decode("utf-8", "replace")
     return model_name or "articulation" if len(_roots(source)) == 1 else root.name
+
+
+# --- what an articulation does not have ----------------------------------------------------------
+
+#: Attributes of geoms and pairs that artix's contacts do not have, with the largest values that say nothing. Contacts
+#: with a ``condim`` of 1 are read as frictionless; 4 and 6 add torsional and rolling friction.
+_CONTACT_PARAMETERS = {"condim": 3, "margin": 0.0, "gap": 0.0, "adhesion": 0.0, "surfacevel": 0.0}
+
+
+def check_world(source: MjcfSource) -> None:
+    """Reports features of the whole model that an articulation cannot represent or does not need."""
+    model = source.model
+    place = Location("<mujoco>")
+    if model.opt.density > 0.0 or model.opt.viscosity > 0.0:
+        source.report_unsupported("fluid", Location("<option>"), "its density and viscosity: artix has no fluid forces")
+    if model.nflex:
+        source.report_unsupported("flex", place, f"{model.nflex} flexible bodies: artix has rigid links only")
+    if source.disables("CONTACT"):
+        message = "its <flag> disables contacts; artix reads shapes all the same"
+        source.report.warning(Location("<option>"), message, "nothing; without a ground and pairs nothing touches")
+    if np.any(model.body_plugin >= 0):
+        source.report_unsupported("flex", place, "plugins that act on bodies")
+    for body in np.flatnonzero(model.body_mocapid >= 0):
+        source.report.warning(source.place("body", int(body)), "a mocap body is read as a fixed one", "nothing")
+    check_transmissions(source)
+    check_equalities(source)
+    _check_obstacles(source)
+    _check_contact_parameters(source)
+    if model.nkey:
+        message = f"{model.nkey} keyframes are states, which an articulation does not contain"
+        source.report.note(Location("<keyframe>"), message, "convert their qpos with MujocoCoordinates")
+
+
+def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -> None:
+    """Reports joints that nothing drives, and those whose reference position is not zero.
+
+    Args:
+      source: the model.
+      options: drive, limits and armature of the joints of one articulation, as for :class:`~artix.Joint`.
+    """
+    model = source.model
+    driven = _driven_joints(source)
+    if options and not driven.intersection(options) and not any(one["drive"].stiffness for one in options.values()):
+        lacking = ["their drives have no gains"]
+        if all(np.all(np.isinf(one["max_force"])) for one in options.values()):
+            lacking += ["efforts are unlimited"]
+        if not any(one["armature"] for one in options.values()):
+            lacking += ["armature is zero"]
+        joints = "its joint" if len(options) == 1 else f"its {len(options)} joints"
+        message = f"no actuator acts on {joints}: {', '.join(lacking)}"
+        fix = "nothing for passive joints; else set articulation.drive, max_joint_force and armature"
+        source.report.warning(Location("<actuator>"), message, fix)
+    moved = [joint for joint in options if model.jnt_type[joint] != BALL and model.qpos0[model.jnt_qposadr[joint]]]
+    if moved:
+        names = listed(source.names.joints[joint] for joint in moved)
+        message = f"the neutral state, with all joints at zero, is not MuJoCo's qpos0 (ref of {names})"
+        fix = "start from MujocoCoordinates(articulation, model).state(model.qpos0, np.zeros(model.nv))"
+        source.report.warning(Location("<joint>"), message, fix)
+
+
+def _driven_joints(source: MjcfSource) -> set[int]:
+    """The joints on which actuators act, by themselves or through tendons."""
+    model = source.model
+    transmissions = import_mujoco().mjtTrn
+    driven = set[int]()
+    for actuator, target in enumerate(np.asarray(model.actuator_trnid)[:, 0].tolist()):
+        if acts_on_joint(source, actuator):
+            driven.add(target)
+        elif int(model.actuator_trntype[actuator]) == int(transmissions.mjTRN_TENDON):
+            driven |= {joint for what, joint, _ in source.tendon_path(target) if what == "joint"}
+    return driven
+
+
+def _check_obstacles(source: MjcfSource) -> None:
+    """Reports static geoms that would touch a floating articulation, but are not ground."""
+    model = source.model
+    ground = ground_geoms(model)
+    roots = np.asarray(model.body_rootid)[model.geom_bodyid]
+    floats = np.array([is_free(model, body) for body in range(model.nbody)])[roots]
+    types, affinities = (np.asarray(masks)[floats] for masks in (model.geom_contype, model.geom_conaffinity))
+    types, affinities = np.bitwise_or.reduce(types), np.bitwise_or.reduce(affinities)
+    static = np.asarray(model.body_weldid)[model.geom_bodyid] == 0
+    touching = (np.asarray(model.geom_contype) & affinities) | (np.asarray(model.geom_conaffinity) & types)
+    obstacles = [geom for geom in np.flatnonzero(static & (touching != 0)).tolist() if geom not in ground]
+    if obstacles:
+        kinds = ", ".join(sorted({geom_type(model, geom).lower() for geom in obstacles}))
+        message = f"floating articulations do not touch the {len(obstacles)} static geoms of type {kinds}"
+        fix = "nothing, unless they matter: only planes and height fields are ground"
+        source.report.warning(source.place("geom", obstacles[0]), message, fix)
+
+
+def _check_contact_parameters(source: MjcfSource) -> None:
+    """Reports attributes of geoms and pairs that change contacts and are not read."""
+    model = source.model
+    collides = (np.asarray(model.geom_contype) | np.asarray(model.geom_conaffinity)) != 0
+    collides[[*model.pair_geom1, *model.pair_geom2]] = True
+    used = []
+    for name, largest in _CONTACT_PARAMETERS.items():
+        # Some of them do not exist in earlier versions of MuJoCo.
+        of_geoms = np.asarray(getattr(model, f"geom_{name}", ()))
+        of_pairs = np.asarray(getattr(model, f"pair_{'dim' if name == 'condim' else name}", ()))
+        if (of_geoms.size and np.any(np.abs(of_geoms[collides]) > largest)) or np.any(np.abs(of_pairs) > largest):
+            used.append(name)
+    if used:
+        message = f"{', '.join(used)} of geoms and pairs: artix's contacts do not have these, and they are not read"
+        source.report.warning(Location("<contact>"), message, "nothing, unless they matter; see docs/contact.md")
+
+
+# --- ground --------------------------------------------------------------------------------------
+
+_TOLERANCE = 1e-9
+
+
+def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
+    """Reads the ground of an MJCF model: its static planes and height fields.
+
+    A plane is unbounded, whatever its size. A height field interpolates bilinearly between the heights of the file,
+    whereas MuJoCo's consists of triangles; the two agree at the grid points and along the grid lines. Friction is
+    MuJoCo's for the geoms of the same file: the larger of two coefficients, or with ``priority`` only that of the
+    ground or of the robot (``friction_combination``). ``solref`` and ``solimp`` do not define a stiffness (MuJoCo
+    scales them by the masses in contact), so surfaces are rigid.
+
+    Args:
+      path_or_text: a path, or the MJCF itself.
+      dtype: floating-point type of the arrays; JAX's default when ``None``.
+
+    Returns:
+      The ground, with one surface for each plane and height field, in world axes [m].
+
+    Raises:
+      DescriptionError: the model is refused, or a height field is not aligned with the world axes.
+      ValueError: there is no plane and no height field.
+      OSError: the file cannot be read.
+      ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
+
+    Examples:
+      >>> model = '<mujoco><worldbody><geom type="plane" size="1 1 1" friction="0.7"/></worldbody></mujoco>'
+      >>> print(artix.load_mjcf_ground(model).surfaces[0].friction)
+      0.7
+    """
+    report = Report(origin(path_or_text)[0])
+    source = compile_mjcf(path_or_text, report)
+    report.raise_errors()
+    assert source is not None
+    friction = ground_friction(source.model)
+    surfaces = [_surface(source, geom, mu, dtype) for geom, mu in friction.surfaces.items()]
+    report.raise_errors()
+    if not surfaces:
+        raise ValueError(f"{report.file}: it has no plane and no height field; artix.Ground.flat() is level ground")
+    return Ground(tuple(surfaces), friction_combination=friction.combination)
+
+
+def _surface(source: MjcfSource, geom: int, friction: float, dtype: Any) -> Surface:
+    model = source.model
+    pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
+    body = int(model.geom_bodyid[geom])
+    while body:
+        pose = compose(pose_from_wxyz(model.body_pos[body], model.body_quat[body]), pose)
+        body = int(model.body_parentid[body])
+    axes = rotation_matrix(pose[3:])
+    if geom_type(model, geom) == "PLANE":
+        return Plane.of(normal=axes[:, 2], point=pose[:3], friction=friction, dtype=dtype)
+    if np.abs(axes - np.eye(3)).max() > _TOLERANCE:
+        message = "the height field is not aligned with the world axes"
+        source.report.error(
+            source.place("geom", geom), message, "write its heights along x and y, without euler or quat"
+        )
+    field = int(model.geom_dataid[geom])
+    rows, columns = int(model.hfield_nrow[field]), int(model.hfield_ncol[field])
+    first, size = int(model.hfield_adr[field]), model.hfield_size[field]
+    heights = np.array(model.hfield_data[first : first + rows * columns], float).reshape(rows, columns).T * size[2]
+    return HeightField.of(
+        heights,
+        spacing=2.0 * size[:2] / (np.array(heights.shape) - 1),
+        origin=pose[:3] - [size[0], size[1], 0.0],
+        friction=friction,
+        dtype=dtype,
+    )

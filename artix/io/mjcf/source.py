@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.collision_meshes import Meshes
 from artix.io.common.diagnostics import Location, Report
-from artix.io.common.names import Names
+from artix.io.common.links import Names
+from artix.io.common.options import DEFAULT_OPTIONS, ReadOptions
 from artix.io.common.xml_tree import LARGEST_NUMBER, Element, is_text, origin, read_xml
 
 if TYPE_CHECKING:
     import mujoco
 
-#: Kinds of unsupported elements that the reader skips on request.
+#: Kinds of unsupported elements, which a strict reader leaves out on request only.
 SKIPPABLE = ("actuator", "equality", "flex", "fluid", "free_joint", "limit", "spring", "tendon")
 
 #: Attributes by which a few bytes of XML make MuJoCo allocate arbitrary memory, and the largest values allowed.
@@ -63,12 +63,13 @@ class MjcfNames:
     @classmethod
     def of(cls, model: mujoco.MjModel) -> MjcfNames:
         """Names of the elements of a model; unnamed ones are ``body3``, ``body3_joint``, ``body3_joint_2``, ..."""
-        given = [model.body(k).name for k in range(model.nbody)]
-        unused = Names(given)
-        bodies = [name or unused.new(f"body{k}") for k, name in enumerate(given)]
-        given = [model.joint(k).name for k in range(model.njnt)]
-        unused = Names(given)
-        joints = [name or unused.new(f"{bodies[model.jnt_bodyid[k]]}_joint") for k, name in enumerate(given)]
+        of_bodies = [model.body(k).name for k in range(model.nbody)]
+        unused = Names(of_bodies)
+        bodies = [name or unused.new(f"body{k}") for k, name in enumerate(of_bodies)]
+        of_joints = [model.joint(k).name for k in range(model.njnt)]
+        unused = Names(of_joints)
+        links = [bodies[body] for body in model.jnt_bodyid]
+        joints = [name or unused.new(f"{link}_joint") for name, link in zip(of_joints, links, strict=True)]
         return cls(tuple(bodies), tuple(joints))
 
 
@@ -80,22 +81,14 @@ class MjcfSource:
       model: MuJoCo's compiled model.
       elements: the places of named elements by kind (``"body"``, ``"jnt"``, ...) and name.
       report: receives the issues.
-      skip: kinds of unsupported elements to skip, out of :data:`SKIPPABLE`.
-      repair: whether to repair impossible inertias.
-      strict: whether to refuse them.
-      meshes: replacement for large meshes of geoms; ``None`` leaves them out.
-      self_contact: whether all geoms of one articulation that pass the model's filters touch each other.
+      options: of the reader; ``skip`` is out of :data:`SKIPPABLE`.
       reported: places of couplings beyond one articulation, which each of their articulations would report.
     """
 
     model: mujoco.MjModel
     elements: dict[tuple[str, str], Location]
     report: Report
-    skip: frozenset[str] = frozenset()
-    repair: bool = False
-    strict: bool = False
-    meshes: Meshes | None = None
-    self_contact: bool = False
+    options: ReadOptions
     reported: set[Location] = dataclasses.field(default_factory=set)
 
     @functools.cached_property
@@ -105,19 +98,21 @@ class MjcfSource:
 
     def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
         """The elements of a tendon's path: kind (``"joint"``, ``"site"``, ``"pulley"``, ...), number, parameter."""
-        model, wraps = self.model, import_mujoco().mjtWrap
+        model = self.model
+        wraps = import_mujoco().mjtWrap
         first = int(model.tendon_adr[tendon])
         return [
             (wraps(int(model.wrap_type[at])).name[7:].lower(), int(model.wrap_objid[at]), float(model.wrap_prm[at]))
             for at in range(first, first + int(model.tendon_num[tendon]))
         ]
 
-    def report_unsupported(self, kind: str, place: Location, message: str) -> None:
-        """Reports an unsupported element: a warning if its kind is to be skipped, else an error."""
-        if kind in self.skip:
-            self.report.left_out(place, message, "nothing, unless the articulation needs it")
-        else:
+    def report_unsupported(self, kind: str, place: Location, message: str, *, left_out: bool = True) -> None:
+        """Reports what is left out or read otherwise: an error if the reader is strict and does not skip its kind."""
+        if self.options.strict and kind not in self.options.skip:
             self.report.error(place, message, f"change it, or read the rest with skip=({kind!r},)")
+            return
+        report = self.report.left_out if left_out else self.report.warning
+        report(place, message, "nothing, unless the articulation needs it; strict=True refuses it")
 
     def first_report(self, place: Location) -> bool:
         """Whether the coupling at a place has not been reported by another articulation; it counts as reported then."""
@@ -160,15 +155,16 @@ def import_mujoco() -> Any:
     return mujoco
 
 
-def compile_mjcf(path_or_text: str | Path, report: Report) -> MjcfSource | None:
+def compile_mjcf(path_or_text: str | Path, report: Report, options: ReadOptions = DEFAULT_OPTIONS) -> MjcfSource | None:
     """Checks the XML of an MJCF and of the files that it includes, then compiles it.
 
     Args:
       path_or_text: a path, or the MJCF itself; see :func:`~artix.io.common.xml_tree.is_text`.
       report: receives the issues; MuJoCo's warnings become warnings.
+      options: of the reader, kept with the model.
 
     Returns:
-      The model, for a reader without options; ``None`` if there was an error.
+      The model; ``None`` if there was an error.
 
     Raises:
       OSError: the file cannot be read.
@@ -191,7 +187,7 @@ def compile_mjcf(path_or_text: str | Path, report: Report) -> MjcfSource | None:
     model = _compile(mujoco, path_or_text, report)
     if model is None:
         return None
-    source = MjcfSource(model, elements, report)
+    source = MjcfSource(model, elements, report, options)
     _check_numbers(source)
     return None if report.num_errors else source
 
@@ -237,8 +233,9 @@ def _check_sizes(root: Element, file: str | None, report: Report) -> None:
     for element in _walk(root):
         copies = repeated[id(element)]
         for attribute, value in element.attributes.items():
-            own = MEMORY_ATTRIBUTES_OF.get(element.tag, ())
-            limit = LARGEST_COUNT if attribute.startswith(own) and own else MEMORY_ATTRIBUTES.get(attribute)
+            prefixes = MEMORY_ATTRIBUTES_OF.get(element.tag, ())
+            is_count = bool(prefixes) and attribute.startswith(prefixes)
+            limit = LARGEST_COUNT if is_count else MEMORY_ATTRIBUTES.get(attribute)
             largest = max(
                 (abs(float(number)) for number in re.findall(r"\d+(?:\.\d*)?(?:[eE]\+?\d+)?", value)), default=0.0
             )
@@ -257,7 +254,8 @@ def _check_sizes(root: Element, file: str | None, report: Report) -> None:
 
 def _compile(mujoco: Any, path_or_text: str | Path, report: Report) -> mujoco.MjModel | None:
     """Runs MuJoCo's compiler and reports its warnings, which it would otherwise write to a log file."""
-    place, warned = Location("<mujoco>"), list[str]()
+    place = Location("<mujoco>")
+    warned = list[str]()
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(warned.append)
     try:

@@ -14,7 +14,7 @@ from artix.io.mjcf.source import MjcfNames
 from artix.math import spatial
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state, check_vector, static_topology
+from artix.model.checks import check_state, check_vector
 from artix.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ class MujocoCoordinates:
     """
 
     def __init__(self, articulation: Articulation, model: mujoco.MjModel) -> None:
-        topology = static_topology(
-            articulation, "MujocoCoordinates needs an articulation with a static topology, not one of a fleet"
-        )
+        topology = articulation.topology
         if not hasattr(model, "jnt_type"):
             raise TypeError(
                 f"model: expected a mujoco.MjModel, found {type(model).__name__}; "
@@ -110,10 +108,10 @@ class MujocoCoordinates:
           ValueError: an array has another shape, or a quaternion in ``qpos`` is zero. JAX's arrays are not searched for
             the latter, which gives NaN.
         """
-        given = qpos
+        argument = qpos
         qpos, qvel = self._arrays(qpos, qvel)
-        if not isinstance(given, jax.Array):
-            self._check_quaternions(np.asarray(given))
+        if not isinstance(argument, jax.Array):
+            self._check_quaternions(np.asarray(argument))
         return _state(self._places, self.articulation.link_com_pose, qpos, qvel)
 
     def qpos_qvel(self, state: State, qpos: Array, qvel: Array | None = None) -> tuple[Array, Array]:

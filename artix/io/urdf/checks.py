@@ -6,9 +6,8 @@ from collections.abc import Collection
 
 import numpy as np
 
-from artix.io.common.collision_meshes import report_missing_meshes
-from artix.io.common.diagnostics import Report
-from artix.io.common.names import listed
+from artix.io.common.diagnostics import Report, listed
+from artix.io.common.meshes import report_missing_meshes
 from artix.io.common.xml_tree import Element
 from artix.io.urdf.parser import COMPOSITE_TYPES, MOVING_TYPES, UrdfJoint, UrdfMimic, UrdfRobot
 
@@ -34,21 +33,21 @@ _KNOWN = {
 
 def check_unread(robot: Element, report: Report) -> None:
     """Warns of elements and attributes that URDF does not define or artix does not read, all in one warning."""
-    found: dict[str, list[Element]] = {}
+    unread: dict[str, list[Element]] = {}
     pending = [robot]
     for element in pending:
         attributes, children = _KNOWN[element.tag]
         for name in element.attributes:
             if name not in attributes and not name.startswith("xmlns"):
-                found.setdefault(f"attribute {name!r} of <{element.tag}>", []).append(element)
+                unread.setdefault(f"attribute {name!r} of <{element.tag}>", []).append(element)
         for child in element.children:
             if child.tag not in children:
-                found.setdefault(f"<{child.tag}> in <{element.tag}>", []).append(child)
+                unread.setdefault(f"<{child.tag}> in <{element.tag}>", []).append(child)
             elif child.tag in _KNOWN:
                 pending.append(child)
-    if found:
-        first = min((elements[0] for elements in found.values()), key=lambda element: element.line)
-        counts = [f"{what} ({len(of)} times)" if len(of) > 1 else what for what, of in found.items()]
+    if unread:
+        first = min((elements[0] for elements in unread.values()), key=lambda element: element.line)
+        counts = [f"{what} ({len(of)} times)" if len(of) > 1 else what for what, of in unread.items()]
         report.warning(
             first, f"not read: {listed(counts)}", "correct what is misspelt; else nothing, unless it matters"
         )

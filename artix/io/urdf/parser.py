@@ -1,4 +1,7 @@
-"""Parses the XML of a URDF into plain records, reporting every mistake with its line."""
+"""Parses the XML of a URDF into plain records, reporting every mistake with its line.
+
+Malformed shapes cause only a warning, because dynamics does not need them.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from artix.io.common.collision_meshes import Meshes, summarize_errors
-from artix.io.common.diagnostics import Report
-from artix.io.common.mesh_files import Packages
-from artix.io.common.poses import IDENTITY
+from artix.io.common.diagnostics import Location, Report
+from artix.io.common.meshes import Meshes, MeshShape, Packages, find_file, mesh_shape, read_vertices, summarize_errors
+from artix.io.common.options import ReadOptions
+from artix.io.common.poses import IDENTITY, quaternion_from_rpy
 from artix.io.common.xml_tree import Element, origin, read_child, read_name, read_number, read_numbers, read_xml
-from artix.io.urdf.collisions import MeshFolder, has_mesh, read_collisions, read_origin
 from artix.model.geometry import Geometry
 
 #: Joints with one degree of freedom.
@@ -94,12 +96,7 @@ class UrdfRobot:
         return (len(self.links), len(self.joints)) == tuple(map(len, elements))
 
 
-def parse_urdf(
-    path_or_text: str | Path,
-    report: Report,
-    meshes: Meshes | None,
-    packages: Packages | None = None,
-) -> UrdfRobot | None:
+def parse_urdf(path_or_text: str | Path, report: Report, options: ReadOptions) -> UrdfRobot | None:
     """Reads links and joints one by one.
 
     :mod:`artix.io.urdf.checks` checks that they are consistent, :mod:`artix.io.common.inertias` checks the inertias.
@@ -107,8 +104,7 @@ def parse_urdf(
     Args:
       path_or_text: a path, or the URDF itself.
       report: receives the issues.
-      meshes: replacement for collision meshes; ``None`` leaves them out.
-      packages: folders of ROS packages by name, for the files of meshes.
+      options: of the reader.
 
     Returns:
       The robot, ``None`` if the document is not a URDF. Values that could not be read are placeholders.
@@ -116,16 +112,16 @@ def parse_urdf(
     element = read_xml(path_or_text, report)
     if element is None or not _is_urdf(element, report):
         return None
-    folder = MeshFolder(origin(path_or_text)[1], meshes, packages)
+    folder = MeshFolder(origin(path_or_text)[1], options.meshes, options.packages)
     links: dict[str, UrdfLink] = {}
     for child in element.all("link"):
         name = _unique_name(child, links, report)
         if name is not None:
             link = _link(name, child, report)
-            lost = meshes is None and has_mesh(child)
+            lost = options.meshes is None and has_mesh(child)
             links[name] = dataclasses.replace(link, geometries=read_collisions(child, report, folder), lost=lost)
-    if meshes is not None:
-        summarize_errors(report, element, meshes, folder.errors)
+    if options.meshes is not None:
+        summarize_errors(report, element, options.meshes, folder.errors)
     joints: dict[str, UrdfJoint] = {}
     for child in element.all("joint"):
         name = _unique_name(child, joints, report)
@@ -175,7 +171,7 @@ def _unique_name(element: Element, known: dict, report: Report) -> str | None:
     return name
 
 
-# --- links --------------------------------------------------------------------------------------------------------
+# --- links ---------------------------------------------------------------------------------------
 
 
 def _link(name: str, element: Element, report: Report) -> UrdfLink:
@@ -203,12 +199,13 @@ def _lacks(inertial: Element, tag: str, attributes: tuple[str, ...], reading: st
     if present and not missing:
         return False
     what = f"the attribute {missing[0]!r} is missing" if missing else f"it has no <{tag}>"
-    place, wanted = (present[0] if missing else inertial), " ".join(f'{name}="..."' for name in attributes)
+    place = present[0] if missing else inertial
+    wanted = " ".join(f'{name}="..."' for name in attributes)
     report.changed(place, f"{what}: {reading}, as Pinocchio does", f"write <{tag} {wanted}/>")
     return True
 
 
-# --- joints -------------------------------------------------------------------------------------------------------
+# --- joints --------------------------------------------------------------------------------------
 
 
 def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
@@ -242,7 +239,8 @@ def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
 
 
 def _joint_type(element: Element, report: Report) -> str:
-    kind, known = element.attributes.get("type"), ("fixed", *MOVING_TYPES, *COMPOSITE_TYPES)
+    kind = element.attributes.get("type")
+    known = ("fixed", *MOVING_TYPES, *COMPOSITE_TYPES)
     if kind is not None and kind in known:
         return kind
     message = "the joint has no type" if kind is None else f"unknown joint type {kind[:60]!r}"
@@ -325,3 +323,112 @@ def _mimic(element: Element, report: Report) -> UrdfMimic | None:
         return None
     multiplier = read_number(report, mimic, "multiplier", 1.0)
     return UrdfMimic(mimic, reference, multiplier, read_number(report, mimic, "offset", 0.0))
+
+
+# --- shapes --------------------------------------------------------------------------------------
+
+KINDS = ("sphere", "capsule", "box", "cylinder", "mesh")
+
+
+@dataclasses.dataclass
+class MeshFolder:
+    """Where the meshes of a description are, and how to replace them.
+
+    Attributes:
+      base: the folder that paths are relative to.
+      meshes: the replacement; ``None`` leaves meshes out.
+      packages: folders of ROS packages by name.
+      errors: :attr:`~artix.io.common.meshes.MeshShape.error` by link name.
+    """
+
+    base: Path
+    meshes: Meshes | None
+    packages: Packages | None = None
+    errors: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+def read_collisions(link: Element, report: Report, folder: MeshFolder) -> tuple[tuple[str | None, Geometry], ...]:
+    """The shapes of a link with their names, ``None`` for unnamed ones.
+
+    Args:
+      link: the ``<link>``.
+      report: receives a warning for each malformed shape, and an error for each unreadable mesh.
+      folder: where meshes are and how to replace them.
+    """
+    shapes: list[tuple[str | None, Geometry]] = []
+    for element in link.all("collision"):
+        trial = Report(report.file)
+        shape = read_shape(element, trial)
+        if trial.num_errors:
+            for issue in trial.errors:
+                report.changed(element, f"left out: {issue.message}", issue.fix)
+        else:
+            for issue in trial.issues:
+                report.changed(Location(issue.element, issue.line), issue.message, issue.fix)
+        if shape is None and not trial.num_errors and folder.meshes is not None:
+            replacement = _mesh(element, report, folder, folder.meshes)
+            name = link.attributes.get("name", "")
+            if replacement is not None:
+                folder.errors[name] = max(folder.errors.get(name, 0.0), replacement.error)
+                shape = replacement.geometry
+        if shape is not None and not trial.num_errors:
+            shapes.append((element.attributes.get("name", "").strip() or None, shape))
+    return tuple(shapes)
+
+
+def _mesh(collision: Element, report: Report, folder: MeshFolder, meshes: Meshes) -> MeshShape | None:
+    """The shape that replaces the mesh of a ``<collision>``; ``None``, and an error, if the mesh cannot be read."""
+    (geometry,) = collision.all("geometry")
+    (element,) = geometry.all("mesh")
+    name = element.attributes.get("filename", "")
+    fix = "correct the file, or leave meshes out (meshes=None)"
+    path = find_file(name, folder.base, packages=folder.packages) if name else None
+    if path is None:
+        fix = "paths are relative to the folder of the URDF; package:// is searched above it and in ROS_PACKAGE_PATH, "
+        fix += "and packages={name: folder} says where a package is"
+        report.error(element, f"there is no file {name!r}", f"{fix}; or leave meshes out (meshes=None)")
+        return None
+    scale = read_numbers(report, element, "scale", (1.0, 1.0, 1.0))
+    try:
+        points = read_vertices(path) * np.asarray(scale)
+        return mesh_shape(points, meshes, read_origin(collision, report))
+    except ValueError as error:
+        report.error(element, str(error), fix)
+        return None
+
+
+def has_mesh(link: Element) -> bool:
+    """Whether a ``<collision>`` of a link is a mesh."""
+    return any(geometry.all("mesh") for collision in link.all("collision") for geometry in collision.all("geometry"))
+
+
+def read_shape(collision: Element, report: Report) -> Geometry | None:
+    """The shape of a ``<collision>`` or ``<visual>``; ``None`` for a mesh or after an error."""
+    geometry = read_child(report, collision, "geometry", required=True)
+    shapes = [child for child in geometry.children if child.tag in KINDS] if geometry is not None else []
+    if geometry is None or len(shapes) != 1:
+        report.error(collision, f"its <geometry> must be one of {', '.join(KINDS)}", "write exactly one")
+        return None
+    (shape,) = shapes
+    if shape.tag == "mesh":
+        return None
+    pose = read_origin(collision, report)
+    if shape.tag == "box":
+        size = tuple(0.5 * edge for edge in read_numbers(report, shape, "size", (0.0, 0.0, 0.0), required=True))
+    elif shape.tag == "sphere":
+        size = (read_number(report, shape, "radius", 0.0, required=True),)
+    else:
+        radius, length = (read_number(report, shape, key, 0.0, required=True) for key in ("radius", "length"))
+        size = (radius, 0.5 * length)
+    if min(size) < 0.0:
+        report.error(shape, "a size is negative", "drop the sign")
+        return None
+    return Geometry(type=shape.tag, size=size, pose=pose)  # type: ignore[arg-type]
+
+
+def read_origin(element: Element, report: Report) -> np.ndarray:
+    """The pose given by an element's ``<origin>``, shape [7]; the identity if it has none."""
+    origin = read_child(report, element, "origin")
+    position = read_numbers(report, origin, "xyz", (0.0, 0.0, 0.0))
+    angles = read_numbers(report, origin, "rpy", (0.0, 0.0, 0.0))
+    return np.concatenate([position, quaternion_from_rpy(*angles)])

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from artix.io.common.collision_meshes import Meshes, check_meshes
 from artix.io.common.diagnostics import Issue, Place, Report
-from artix.io.common.inertias import check_inertias, chosen_repairs
+from artix.io.common.inertias import check_inertias
 from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, add_links, joint_frame
-from artix.io.common.mesh_files import Packages
+from artix.io.common.meshes import Meshes, Packages
+from artix.io.common.options import ReadOptions
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
 from artix.io.common.xml_tree import origin
 from artix.io.urdf.checks import (
@@ -56,8 +56,8 @@ def load_urdf(
     """Reads a robot from a URDF.
 
     The reader supports links, joints with limits, damping and friction, mimic joints, the shapes of ``<collision>``
-    and, on request, its meshes. ``continuous`` joints become ``REVOLUTE``, whose angle wraps; ``revolute`` joints
-    become ``REVOLUTE_UNWRAPPED``; ``planar`` and ``floating`` joints become the joint sequences of
+    and, on request, its meshes. ``continuous`` joints become ``REVOLUTE``, which may be wheels; ``revolute``
+    joints become ``REVOLUTE_UNWRAPPED``; ``planar`` and ``floating`` joints become the joint sequences of
     :class:`~artix.CompositeJoint`. ``<visual>``, materials, safety controllers, calibrations, transmissions and
     extensions of simulators are skipped. URDF has no contact friction, so the ground's friction applies. Links are
     numbered breadth-first and degrees of freedom in the order of their links, so address joints by name
@@ -65,24 +65,17 @@ def load_urdf(
 
     Args:
       path_or_text: a path, or the URDF itself (a string whose first visible character is ``<``).
-      fixed_base: whether the root is fixed to the world; ``None`` fixes it if and only if the root link is called
-        ``world``, which is URDF's convention for a fixed base.
-      merge_fixed_joints: whether links on fixed joints become part of their parent; each stays as a named frame.
-      repair: names of repairs to apply to invalid numbers, each with a :class:`~artix.DescriptionWarning`.
-        ``"inertia"`` raises principal moments just enough to make an inertia physically possible, and drops the inertia
-        of links without mass; ``"mimic"`` frees joints that mimic a missing or fixed joint or themselves. Without
-        ``"inertia"``, physically impossible inertias are used as given, with one warning for all links, and negative
-        moments are refused.
-      strict: whether to refuse what is otherwise read with a warning that says how: physically impossible inertias, an
-        ``<inertial>`` without ``<mass>`` or ``<inertia>``, missing or exchanged limits of position, limits of effort
-        and velocity that are zero, a second element where there may be one, malformed shapes.
-      meshes: replacement for the meshes of ``<collision>``: a ``"hull"`` of at most 16 of their vertices, or the
-        enclosing ``"capsule"``; ``None`` leaves them out. The files are read with trimesh (extra ``meshes``).
-        :func:`check_urdf` reports the distance of these shapes from the mesh.
-      packages: folders of ROS packages by name, for meshes ``package://NAME/...``. Others are searched for above the
-        file and in ``ROS_PACKAGE_PATH``.
+      fixed_base: as for :func:`artix.load`; ``None`` fixes the root if and only if its link is called ``world``, which
+        is URDF's convention for a fixed base.
+      merge_fixed_joints: as for :func:`artix.load`.
+      repair: as for :func:`artix.load`; ``"mimic"`` frees joints that mimic a missing or fixed joint or themselves.
+      strict: as for :func:`artix.load`: also an ``<inertial>`` without ``<mass>`` or ``<inertia>``, missing or
+        exchanged limits of position, limits of effort and velocity that are zero, a second element where there may be
+        one, and malformed shapes.
+      meshes: as for :func:`artix.load`. The files are read with trimesh (extra ``meshes``).
+      packages: as for :func:`artix.load`. Others are searched for above the file and in ``ROS_PACKAGE_PATH``.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
-      dtype: floating-point type of the arrays; JAX's default when ``None``.
+      dtype: as for :func:`artix.load`.
 
     Returns:
       The articulation.
@@ -109,21 +102,31 @@ def load_urdf(
       >>> print(rod.topology.fixed_base, rod.topology.dof_names)
       True ('hinge',)
     """
-    report, robot, order, mimics = _read(path_or_text, repair, strict, meshes, packages, fixed_base)
+    options = ReadOptions(
+        fixed_base=fixed_base,
+        merge_fixed_joints=merge_fixed_joints,
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        packages=packages,
+        dtype=dtype,
+        known_repairs=REPAIRS,
+    )
+    report, robot, order, mimics = _read(path_or_text, options)
     report.finish()
     assert robot is not None  # An unreadable document is an error.
     builder = ArticulationBuilder(
-        fixed_base=_is_fixed(order, fixed_base),
+        fixed_base=_is_fixed(order, options.fixed_base),
         gravity=gravity,
         name=robot.name,
         strict=False,
     )
     inbound = {joint.child: joint for joint in robot.joints.values()}
     links = [description for name in order for description in _descriptions(robot, name, inbound.get(name))]
-    add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+    add_links(builder, links, merge_fixed_joints=options.merge_fixed_joints)
     for follower, mimic in mimics.items():
         builder.add_mimic(follower, mimic.joint, gear_ratio=-mimic.multiplier, offset=-mimic.offset)
-    return builder.build(dtype)
+    return builder.build(options.dtype)
 
 
 def check_urdf(
@@ -137,23 +140,11 @@ def check_urdf(
 ) -> list[Issue]:
     """Lists all errors, warnings and notes of a URDF, by line; its content never makes this raise.
 
-    The errors are those for which :func:`load_urdf` refuses it, the warnings those that :func:`load_urdf` raises.
-
-    Args:
-      path_or_text: as for :func:`load_urdf`.
-      repair: repairs to apply, as for :func:`load_urdf`; they give warnings instead of errors.
-      strict: as for :func:`load_urdf`.
-      meshes: as for :func:`load_urdf`.
-      packages: as for :func:`load_urdf`.
-      fixed_base: as for :func:`load_urdf`.
+    Arguments and errors are those of :func:`load_urdf`, which raises the warnings of this list and refuses a URDF
+    with errors. Here the content of the URDF never raises an error.
 
     Returns:
       The issues, one warning or note for each kind; none for a description without any.
-
-    Raises:
-      OSError: the file cannot be read.
-      ValueError: a repair is unknown.
-      TypeError: ``path_or_text`` is neither a string nor a path.
 
     Examples:
       >>> text = '''
@@ -165,7 +156,15 @@ def check_urdf(
       >>> print([(issue.line, issue.element) for issue in artix.io.check_urdf(text) if issue.severity == "error"])
       [(5, '<joint name="hinge">')]
     """
-    report, *_ = _read(path_or_text, repair, strict, meshes, packages, fixed_base)
+    options = ReadOptions(
+        fixed_base=fixed_base,
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        packages=packages,
+        known_repairs=REPAIRS,
+    )
+    report, *_ = _read(path_or_text, options)
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
@@ -173,30 +172,21 @@ def check_urdf(
 _Reading = tuple[Report, UrdfRobot | None, list[str], dict[str, UrdfMimic]]
 
 
-def _read(
-    path_or_text: str | Path,
-    repair: Collection[str],
-    strict: bool,
-    meshes: Meshes | None,
-    packages: Packages | None,
-    fixed_base: bool | None,
-) -> _Reading:
-    check_meshes(meshes)
-    repair = chosen_repairs(repair, REPAIRS)
-    report = Report(origin(path_or_text)[0], strict=strict)
-    robot = parse_urdf(path_or_text, report, meshes, packages)
+def _read(path_or_text: str | Path, options: ReadOptions) -> _Reading:
+    report = Report(origin(path_or_text)[0], strict=options.strict)
+    robot = parse_urdf(path_or_text, report, options)
     if robot is None:
         return report, None, [], {}
     check_unread(robot.element, report)
     places: dict[str, Place] = {link.name: link.inertial or link.element for link in robot.links.values()}
-    links = check_inertias(list(robot.links.values()), places, report, repair="inertia" in repair, strict=strict)
+    links = check_inertias(list(robot.links.values()), places, report, repair=options.repairs_inertia)
     robot = dataclasses.replace(robot, links={link.name: link for link in links})
     order = check_tree(robot, report)
-    mimics = check_mimics(robot, report, repair)
+    mimics = check_mimics(robot, report, options.repair)
     if not report.num_errors:
         check_masses(robot, order, report)
         check_composites(robot, order, report)
-        check_meshes_left_out(robot, order, report, fixed_base=_is_fixed(order, fixed_base))
+        check_meshes_left_out(robot, order, report, fixed_base=_is_fixed(order, options.fixed_base))
     return report, robot, order, mimics
 
 
@@ -206,7 +196,9 @@ def _is_fixed(order: list[str], fixed_base: bool | None) -> bool:
 
 def _descriptions(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> list[LinkDescription]:
     """The link, preceded by the massless links of a joint with several degrees of freedom."""
-    link, parent, joints = robot.links[name], None if joint is None else joint.parent, list[Joint | None]([None])
+    link = robot.links[name]
+    parent = None if joint is None else joint.parent
+    joints = list[Joint | None]([None])
     if joint is not None:
         joints = [*_composite(joint).named_joints(name)] if joint.type in COMPOSITE_TYPES else [_joint(joint)]
     between = []

@@ -10,7 +10,7 @@ import numpy as np
 from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import Issue
 from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
-from artix.io.common.xml_writer import XmlWriter, number, numbers
+from artix.io.common.xml_tree import XmlWriter
 from artix.io.urdf.reader import WORLD_LINK
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
@@ -39,7 +39,7 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
 
     Raises:
       DescriptionError: URDF has no such joint (helical, or spherical with several axes), or XML does not allow a name.
-      TypeError, ValueError: the articulation is padded or batched, or a builder would refuse one of its numbers.
+      TypeError, ValueError: the articulation is batched, or a builder would refuse one of its numbers.
       OSError: the file cannot be written.
 
     Examples:
@@ -105,20 +105,21 @@ class _Writer(XmlWriter):
             self.warn("base", message, f"read it with fixed_base={topology.fixed_base}")
 
     def _link(self, link: int) -> list[str]:
-        name, mass = quoteattr(self.topology.link_names[link]), float(self.articulation.link_mass[link])
+        name = quoteattr(self.topology.link_names[link])
+        mass = float(self.articulation.link_mass[link])
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         geometries = self.topology.geometries
         shapes = [line for index, shape in enumerate(geometries) if shape.link == link for line in self._shape(index)]
         if mass == 0.0 and not np.any(inertia):
             return [f"  <link name={name}>", *shapes, "  </link>"] if shapes else [f"  <link name={name}/>"]
         entries = zip(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True)
-        moments = " ".join(f'{key}="{number(value)}"' for key, value in entries)
+        moments = " ".join(f'{key}="{self.number(value)}"' for key, value in entries)
         pose = compose(inverse(self.written_frame[link]), self.pose("link_com_pose", link))
         return [
             f"  <link name={name}>",
             "    <inertial>",
-            f"      {_origin(pose)}",
-            f'      <mass value="{number(mass)}"/>',
+            f"      {self._origin(pose)}",
+            f'      <mass value="{self.number(mass)}"/>',
             f"      <inertia {moments}/>",
             "    </inertial>",
             *shapes,
@@ -127,22 +128,23 @@ class _Writer(XmlWriter):
 
     def _shape(self, index: int) -> list[str]:
         """A ``<collision>``; nothing if URDF has no such shape."""
-        shape, arrays = self.topology.geometries[index], self.articulation.geometry
+        shape = self.topology.geometries[index]
+        arrays = self.articulation.geometry
         if shape.sensor or shape.type is GeometryType.HULL:
             return []
         size = np.asarray(arrays.size[index], float)
         if shape.type is GeometryType.BOX:
-            attributes = f'size="{numbers(2.0 * size)}"'
+            attributes = f'size="{self.numbers(2.0 * size)}"'
         elif shape.type is GeometryType.SPHERE:
-            attributes = f'radius="{number(size[0])}"'
+            attributes = f'radius="{self.number(size[0])}"'
         else:
-            attributes = f'radius="{number(size[0])}" length="{number(2.0 * size[1])}"'
+            attributes = f'radius="{self.number(size[0])}" length="{self.number(2.0 * size[1])}"'
         if shape.type is GeometryType.CAPSULE:
             self.warn(f"geometry {shape.name!r}", "not every URDF reader supports <capsule>", "nothing")
         pose = compose(inverse(self.written_frame[shape.link]), np.asarray(arrays.pose[index], float))
         return [
             f"    <collision name={quoteattr(shape.name)}>",
-            f"      {_origin(pose)}",
+            f"      {self._origin(pose)}",
             f"      <geometry><{shape.type.value} {attributes}/></geometry>",
             "    </collision>",
         ]
@@ -152,12 +154,13 @@ class _Writer(XmlWriter):
         parent, child = topology.parent[link], self.pose("joint_child_pose", link)
         at_zero = compose(self.pose("joint_parent_pose", link), inverse(child))
         origin = compose(compose(inverse(self.written_frame[parent]), at_zero), self.written_frame[link])
-        kind, details = "fixed", list[str]()
+        kind = "fixed"
+        details = list[str]()
         if topology.joint_axes[link]:
             kind, details = self._moving(link, _axis(topology, link, child))
         return [
             f'  <joint name={quoteattr(topology.joint_names[link - 1])} type="{kind}">',
-            f"    {_origin(origin)}",
+            f"    {self._origin(origin)}",
             f"    <parent link={quoteattr(topology.link_names[parent])}/>",
             f"    <child link={quoteattr(topology.link_names[link])}/>",
             *details,
@@ -166,29 +169,32 @@ class _Writer(XmlWriter):
 
     def _moving(self, link: int, axis: np.ndarray) -> tuple[str, list[str]]:
         """URDF's type of a joint with one degree of freedom, and its child elements."""
-        robot, name = self.articulation, self.topology.joint_names[link - 1]
+        robot = self.articulation
+        name = self.topology.joint_names[link - 1]
         dof = self.topology.dofs(name).start
         friction = float(robot.friction.viscous[dof]), float(robot.friction.static[dof])
-        lines = [f'    <axis xyz="{numbers(axis)}"/>']
+        lines = [f'    <axis xyz="{self.numbers(axis)}"/>']
         kind, limit = self._limit(link, dof)
         if limit:
             lines.append(f"    <limit {limit}/>")
         if any(friction):
-            lines.append(f'    <dynamics damping="{number(friction[0])}" friction="{number(friction[1])}"/>')
+            lines.append(f'    <dynamics damping="{self.number(friction[0])}" friction="{self.number(friction[1])}"/>')
         for index, (follower, reference) in enumerate(self.topology.mimic_dofs):
             if follower == dof:
                 multiplier, offset = -float(robot.mimic.gear_ratio[index]), -float(robot.mimic.offset[index])
                 followed = quoteattr(self.topology.joint_names[self.topology.dof_link[reference] - 1])
-                factors = f'multiplier="{number(multiplier)}" offset="{number(offset)}"'
+                factors = f'multiplier="{self.number(multiplier)}" offset="{self.number(offset)}"'
                 lines.append(f"    <mimic joint={followed} {factors}/>")
         return kind, lines
 
     def _limit(self, link: int, dof: int) -> tuple[str, str]:
         """The type of a joint and the attributes of its ``<limit>``."""
-        robot, element = self.articulation, f"joint {self.topology.joint_names[link - 1]!r}"
+        robot = self.articulation
+        element = f"joint {self.topology.joint_names[link - 1]!r}"
         low, high = float(robot.joint_lower_limit[dof]), float(robot.joint_upper_limit[dof])
         bounds = {"effort": float(robot.max_joint_force[dof]), "velocity": float(robot.max_joint_velocity[dof])}
-        kind, limited = _kind(self.topology, link), np.isfinite(low) or np.isfinite(high)
+        kind = _kind(self.topology, link)
+        limited = np.isfinite(low) or np.isfinite(high)
         joint_type = self.topology.joint_types[link]
         if limited and not (np.isfinite(low) and np.isfinite(high)):
             message = "URDF has no joints with a limit on one side only; written as unlimited"
@@ -210,7 +216,11 @@ class _Writer(XmlWriter):
             if missing:
                 what = " and ".join(missing)
                 self.warn(element, f"URDF requires a limit of {what}; written as {_UNLIMITED:g}", "give it one")
-        return kind, " ".join(f'{key}="{number(value)}"' for key, value in limit.items())
+        return kind, " ".join(f'{key}="{self.number(value)}"' for key, value in limit.items())
+
+    def _origin(self, pose: np.ndarray) -> str:
+        rpy = self.numbers(rpy_from_quaternion(pose[3:]))
+        return f'<origin xyz="{self.numbers(pose[:3])}" rpy="{rpy}"/>'
 
     def _frame(self, frame: int, name: str) -> list[str]:
         link = self.topology.frame_links[frame]
@@ -220,7 +230,7 @@ class _Writer(XmlWriter):
         return [
             f"  <link name={quoteattr(name)}/>",
             f'  <joint name={joint} type="fixed">',
-            f"    {_origin(pose)}",
+            f"    {self._origin(pose)}",
             f"    <parent link={quoteattr(self.topology.link_names[link])}/>",
             f"    <child link={quoteattr(name)}/>",
             "  </joint>",
@@ -246,7 +256,3 @@ def _unused(name: str, taken: tuple[str, ...]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def _origin(pose: np.ndarray) -> str:
-    return f'<origin xyz="{numbers(pose[:3])}" rpy="{numbers(rpy_from_quaternion(pose[3:]))}"/>'

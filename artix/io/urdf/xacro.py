@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from artix.io.common.diagnostics import DescriptionError, Issue
-from artix.io.common.mesh_files import Packages, find_package
+from artix.io.common.meshes import Packages, find_package
 from artix.io.common.xml_tree import ExpandedText
 from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.model.articulation import Articulation

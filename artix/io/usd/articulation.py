@@ -1,24 +1,26 @@
-"""One articulation of a stage: its tree, the names and descriptions of its links, and gravity."""
+"""One articulation of a stage: its tree, the names and descriptions of its links and joints, and gravity."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
 import posixpath
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from artix.io.common.links import LinkDescription
+from artix.io.common.meshes import report_missing_meshes
 from artix.io.common.poses import IDENTITY, rotation_matrix
-from artix.io.usd.colliders import collider_shapes
-from artix.io.usd.joint_features import make_joint
-from artix.io.usd.joints import KINDS, UsdJoint, enclosing, is_supported, read_joint
+from artix.io.usd import mujoco
+from artix.io.usd.colliders import collider_shapes, is_mesh, physics_material
+from artix.io.usd.joints import KINDS, UsdAxis, UsdJoint, enclosing, is_between, is_supported, read_joint
 from artix.io.usd.mass import mass_properties
-from artix.io.usd.stacks import is_between
-from artix.io.usd.stage import UsdPrim, UsdScene
+from artix.io.usd.stage import DEGREE, AxisUnits, UsdPrim, UsdScene
 from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
-from artix.io.usd.units import DEGREE
+from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
+from artix.model.joints import Joint
 
 #: Name of the root link that represents the world if the first joint to the world can move.
 WORLD_LINK = "world"
@@ -49,6 +51,7 @@ class UsdArticulation:
       tree: its links and joints.
       names: link names by the paths of their bodies; the key ``None`` is the world, if that is a link.
       colliders: the colliders of each body, by path.
+      actuators: MuJoCo's actuators of each joint, by path.
       shapes: the colliders of each body that become shapes of its link, by path; filled by :meth:`links`.
     """
 
@@ -57,6 +60,7 @@ class UsdArticulation:
     tree: UsdTree
     names: dict[str | None, str]
     colliders: dict[str, list[UsdPrim]]
+    actuators: dict[str, list[UsdPrim]] = dataclasses.field(default_factory=dict)
     shapes: dict[str, list[UsdPrim]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -78,11 +82,25 @@ class UsdArticulation:
             links.append(self._link(self.tree.root, None, None))
         for parent, joint, child in self.tree.edges:
             links.append(self._link(child, parent, joint))
+        if self.scene.meshes is None and not self.tree.fixed_base:
+            self._note_meshes()
         return links
+
+    def _note_meshes(self) -> None:
+        """Reports links of a floating robot that lost all their shapes because they are meshes."""
+        bare = [
+            self.names[path]
+            for path, colliders in self.colliders.items()
+            if not self.shapes[path] and any(is_mesh(prim) for prim in colliders)
+        ]
+        kept = [self.names[path] for path, shapes in self.shapes.items() if shapes]
+        report_missing_meshes(self.scene.report, self.root, bare, kept)
 
     def _link(self, path: str, parent: str | None, joint: UsdJoint | None) -> LinkDescription:
         name, parent_name = self.names[path], None if joint is None else self.names[parent]
-        inbound = make_joint(joint, parent) if joint is not None and is_supported(joint) else None
+        inbound = None
+        if joint is not None and is_supported(joint):
+            inbound = make_joint(joint, parent, self.actuators.get(joint.prim.path, ()))
         if is_between(path):
             return LinkDescription(name, parent_name, inbound, 0.0, IDENTITY, np.zeros((3, 3)))
         body = self.scene.prims[path]
@@ -129,6 +147,10 @@ class UsdArticulation:
         if len(owned) > 1:
             message = f"there are {len(owned)} scenes; gravity is taken from this one"
             self.scene.report.warning(scene, message, "name one in physics:simulationOwner of the root body")
+        mujoco.note_scene(scene)
+        off = scene.has("MjcSceneAPI") and not scene.read_bool("mjc:flag:gravity", True)
+        if off or (scene.has("NewtonSceneAPI") and not scene.read_bool("newton:gravityEnabled", True)):
+            return 0.0 * down
         magnitude = scene.read_number("physics:gravityMagnitude", -np.inf, infinite=True)
         direction = scene.read_array("physics:gravityDirection", 3)
         size = magnitude * self.scene.units.length if magnitude >= 0.0 else EARTH_GRAVITY
@@ -141,12 +163,29 @@ class UsdArticulation:
         return size * in_world / np.linalg.norm(in_world)
 
     def note_unread(self) -> None:
-        """Reports properties of the prims that the reader does not use."""
+        """Reports properties of the prims that the reader does not use, at once for all prims of a kind."""
         joints = [joint.prim for _, joint, _ in self.tree.edges] + [joint.prim for joint in self.tree.loops]
-        for prim in {prim.path: prim for prim in [self.root, *self._bodies(), *joints]}.values():
-            names = prim.unread()
-            if names:
-                self.scene.report.warning(prim, f"not read: {', '.join(names)}", "nothing, if they do not matter")
+        for prims in ([self.root], self._bodies(), joints):
+            self._note_unread({prim.path: prim for prim in prims}, "")
+        shapes = [prim for prims in self.shapes.values() for prim in prims]
+        materials = [material for prim in shapes if (material := physics_material(self.scene, prim)) is not None]
+        for prims in (shapes, materials):
+            self._note_unread({prim.path: prim for prim in prims}, "mjc:")
+
+    def _note_unread(self, prims: dict[str, UsdPrim], space: str) -> None:
+        """Reports unread properties in a namespace: those that affect the motion as left out, others as notes."""
+        settings: dict[str, list[UsdPrim]] = {}
+        others: dict[str, list[UsdPrim]] = {}
+        for prim in prims.values():
+            for name in prim.unread():
+                if name.startswith(space):
+                    names = others if mujoco.affects_motion(prim, name) else settings
+                    names.setdefault(name, []).append(prim)
+        for prim in {prim.path: prim for unread in settings.values() for prim in unread}.values():
+            message = f"not read: {', '.join(sorted(settings))}"
+            self.scene.report.note(prim, message, "nothing, if they do not matter")
+        for prim in {prim.path: prim for unread in others.values() for prim in unread}.values():
+            self.scene.left_out(prim, ", ".join(sorted(others)), "nothing, if they do not matter")
 
     def _bodies(self) -> list[UsdPrim]:
         return [self.scene.prims[path] for path in self.tree.bodies]
@@ -154,7 +193,7 @@ class UsdArticulation:
 
 def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None) -> UsdArticulation | None:
     """Finds the articulation with the given root, or the only one; ``None``, and an error, if there is none."""
-    bodies, static = _rigid_bodies(scene)
+    bodies, kinematic = _rigid_bodies(scene)
     joints = [joint for prim in scene.prims.values() if (joint := read_joint(scene, prim, bodies)) is not None]
     prim = find_root(scene, root)
     tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
@@ -162,40 +201,57 @@ def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None
         return None
     _note_other_joints(scene, tree)
     names = _names(scene, tree)
-    colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *static})
-    return UsdArticulation(scene, prim, tree, names, colliders)
+    colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *kinematic})
+    joint_paths = {joint.prim.path for _, joint, _ in tree.edges}
+    mujoco.note_tendons(scene, joint_paths, tree.bodies)
+    actuators = mujoco.joint_actuators(scene, joint_paths, tree.bodies)
+    return UsdArticulation(scene, prim, tree, names, colliders, actuators)
 
 
 def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
-    """The dynamic bodies by path, and the paths of disabled and kinematic ones."""
-    moving, static = {}, []
+    """The dynamic bodies by path, and the paths of kinematic ones; a disabled body is none."""
+    moving = {}
+    kinematic = []
     for path, prim in scene.prims.items():
-        if prim.has("PhysicsRigidBodyAPI"):
-            enabled = prim.read_bool("physics:rigidBodyEnabled", True)
-            kinematic = prim.read_bool("physics:kinematicEnabled", False)
-            if enabled and not kinematic:
-                moving[path] = prim
+        if prim.has("PhysicsRigidBodyAPI") and prim.read_bool("physics:rigidBodyEnabled", True):
+            if prim.read_bool("physics:kinematicEnabled", False):
+                kinematic.append(path)
             else:
-                static.append(path)
-    return moving, static
+                moving[path] = prim
+    return moving, kinematic
 
 
 def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
-    """Reports prims that act on the articulation but are not read: joints of other types, gears, actuators, forces."""
-    bodies, joints = set(tree.bodies), {joint.prim.path for _, joint, _ in tree.edges}
+    """Reports prims that act on the articulation but are not read: other and disabled joints, actuators, forces."""
+    bodies = set(tree.bodies)
+    joints = {joint.prim.path for _, joint, _ in tree.edges}
     for prim in scene.prims.values():
+        if str(prim.prim.GetTypeName()) in KINDS and not prim.read_bool("physics:jointEnabled", True):
+            _note_disabled_joint(scene, prim, bodies)
         for schema in filter(prim.has, _FORCES):
             if enclosing(prim.path, bodies) and prim.read_bool(_FORCES[schema], True):
                 message = f"its {schema} acts on the articulation and is not supported"
-                scene.report.left_out(prim, message, "nothing, unless it matters; wrenches are part of artix.Control")
+                scene.left_out(prim, message, "nothing, unless it matters; wrenches are part of artix.Control")
         kind = str(prim.prim.GetTypeName())
-        if kind in KINDS or kind == "" or prim.path in bodies:
+        if kind in (*KINDS, mujoco.ACTUATOR, mujoco.TENDON, "") or prim.path in bodies:
             continue
         ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
         targets = {str(path) for relation in prim.prim.GetRelationships() for path in relation.GetTargets()}
         if any(enclosing(end, bodies) for end in ends) or targets & joints:
             message = f"a prim of type {kind} acts on the articulation and is not supported"
-            scene.report.left_out(prim, message, "use joints, drives, mimic joints and tendons")
+            scene.left_out(prim, message, "use joints, drives, mimic joints and tendons")
+
+
+def _note_disabled_joint(scene: UsdScene, prim: UsdPrim, bodies: set[str]) -> None:
+    """Reports a disabled joint of the articulation."""
+    ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
+    inside = [enclosing(end, bodies) is not None for end in ends]
+    if not any(inside):
+        return
+    message = "the joint is disabled and not read"
+    if not all(inside):
+        message += "; bodies that only it connects are no part of the articulation, as in PhysX"
+    prim.left_out("physics:jointEnabled", message, "enable it, or nothing if it should do nothing")
 
 
 def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
@@ -223,3 +279,121 @@ def _disambiguate(prims: list[UsdPrim]) -> None:
         shared = posixpath.commonpath([posixpath.dirname(prim.path) for prim in prims])
         for prim in ambiguous:
             prim.name = posixpath.relpath(prim.path, shared)
+
+
+# --- joints with their limits, friction and drives -----------------------------------------------
+
+
+def make_joint(joint: UsdJoint, parent: str | None, actuators: Sequence[UsdPrim] = ()) -> Joint:
+    """Builds a joint from its parent body to its child, and reports mistakes in it.
+
+    Args:
+      joint: the joint.
+      parent: path of the parent's body, ``None`` for the world.
+      actuators: the prims of MuJoCo's actuators on the joint.
+    """
+    first, second = joint.frames(parent)
+    axes = [_axis_options(joint, axis, joint.sign(parent), actuators) for axis in joint.axes]
+    options: dict[str, Any] = {key: [axis[key] for axis in axes] for key in axes[0]} if axes else {}
+    return Joint(
+        type=joint.type,
+        axes=tuple(axis.axis for axis in joint.axes),
+        name=joint.prim.name,
+        parent_pose=first,
+        child_pose=second,
+        **options,
+    )
+
+
+def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float, actuators: Sequence[UsdPrim]) -> dict[str, Any]:
+    """The options of a :class:`~artix.Joint` for one of its axes."""
+    units = joint.scene.units.axis(axis.angular)
+    offset = mujoco.reference(joint, axis)
+    low, high = sorted(sign * (limit * units.position - offset) for limit in axis.limits)
+    drive, envelope = _drive(joint.prim, axis.instance, units, sign)
+    options = {
+        "limits": (low, high),
+        "drive": drive,
+        "envelope": envelope,
+        **_resistance(joint.prim, axis.instance, units),
+    }
+    return mujoco.axis_options(joint, axis, sign, options, actuators)
+
+
+def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any]:
+    """Armature, velocity limit and friction from PhysX's schema for axes or joints, or from Newton's for joints."""
+    if prim.read_number("physxJoint:jointFriction"):
+        message = "friction relative to the joint's constraint force is not supported"
+        prim.left_out("physxJoint:jointFriction", message, "author the friction efforts of PhysxJointAxisAPI")
+    if instance in prim.instances("PhysxJointAxisAPI"):
+        space = f"physxJointAxis:{instance}"
+    elif prim.has("NewtonJointAPI") and not prim.has("PhysxJointAPI"):
+        return _newton_resistance(prim, units)
+    else:
+        space = "physxJoint"
+
+    def number(name: str, fallback: float = 0.0, **options: Any) -> float:
+        return prim.read_number(f"{space}:{name}", fallback, low=0.0, **options)
+
+    static, dynamic = (number(f"{kind}FrictionEffort") * units.effort for kind in ("static", "dynamic"))
+    if dynamic > static:
+        prim.error(f"{space}:dynamicFrictionEffort", "exceeds staticFrictionEffort", "lower it, or raise the other")
+        dynamic = static
+    viscous = number("viscousFrictionCoefficient") * units.stiffness
+    return {
+        "armature": number("armature") * units.inertia,
+        "max_velocity": number("maxJointVelocity", np.inf, infinite=True) * units.position,
+        "friction": JointFriction(static=static, dynamic=dynamic, viscous=viscous),
+    }
+
+
+def _newton_resistance(prim: UsdPrim, units: AxisUnits) -> dict[str, Any]:
+    friction = prim.read_number("newton:friction", low=0.0) * units.effort
+    viscous = prim.read_number("newton:damping", low=0.0) * units.stiffness
+    fastest = prim.read_number("newton:velocityLimit", np.inf, low=0.0, infinite=True)
+    return {
+        "armature": prim.read_number("newton:armature", low=0.0) * units.inertia,
+        "max_velocity": fastest * units.position,
+        "friction": JointFriction(static=friction, dynamic=friction, viscous=viscous),
+    }
+
+
+def _drive(prim: UsdPrim, instance: str, units: AxisUnits, sign: float) -> tuple[Drive | None, DriveEnvelope | None]:
+    """The drive of an axis, and the performance envelope that replaces its effort limit."""
+    if instance not in prim.instances("PhysicsDriveAPI"):
+        return None, None
+    space = f"drive:{instance}:physics"
+    acceleration = prim.read_token(f"{space}:type", "force", ("force", "acceleration")) == "acceleration"
+    gain = units.acceleration if acceleration else units.stiffness
+    effort = prim.read_number(f"{space}:maxForce", np.inf, low=0.0, infinite=True) * units.effort
+    envelope = _envelope(prim, instance, units, effort)
+    drive = Drive(
+        stiffness=prim.read_number(f"{space}:stiffness", low=0.0) * gain,
+        damping=prim.read_number(f"{space}:damping", low=0.0) * gain,
+        max_force=effort if envelope is None else np.inf,
+        acceleration=acceleration,
+        target=prim.read_number(f"{space}:targetPosition") * units.position * sign,
+        target_velocity=prim.read_number(f"{space}:targetVelocity") * units.position * sign,
+    )
+    return drive, envelope
+
+
+def _envelope(prim: UsdPrim, instance: str, units: AxisUnits, effort: float) -> DriveEnvelope | None:
+    if instance not in prim.instances("PhysxDrivePerformanceEnvelopeAPI"):
+        return None
+    space = f"physxDrivePerformanceEnvelope:{instance}"
+    if not np.isfinite(effort):
+        message, fix = (
+            "an envelope needs an effort limit; it is not read",
+            f"author drive:{instance}:physics:maxForce",
+        )
+        prim.left_out(space, message, fix)
+        return None
+    fastest = prim.read_number(f"{space}:maxActuatorVelocity", np.inf, low=0.0, infinite=True)
+    resistance = prim.read_number(f"{space}:velocityDependentResistance", low=0.0)
+    return DriveEnvelope(
+        max_effort=effort,
+        max_actuator_velocity=fastest * units.position,
+        velocity_dependent_resistance=resistance * units.stiffness,
+        speed_effort_gradient=prim.read_number(f"{space}:speedEffortGradient", low=0.0) * units.gradient,
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from artix.io.common.diagnostics import Location, Report
-from artix.io.common.names import Names
+from artix.io.common.links import Names
 from artix.io.usd.stage import NAME_KEY, import_pxr
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
@@ -33,7 +33,9 @@ class Author:
 
     def __init__(self, topology: Topology, arrays: Articulation, state: State | None, report: Report) -> None:
         pxr = import_pxr()
-        self.topology, self.arrays, self.state = topology, arrays, state
+        self.topology = topology
+        self.arrays = arrays
+        self.state = state
         self.bodies: list[Usd.Prim] = []
         self.joints: list[Usd.Prim] = []
         self.stage = pxr.Usd.Stage.CreateInMemory()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from artix.io.common.collision_meshes import mesh_shape, summarize_errors
 from artix.io.common.diagnostics import Report
+from artix.io.common.meshes import mesh_shape, summarize_errors
 from artix.io.common.poses import IDENTITY, compose, translation
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
 from artix.model.geometry import MAX_HULL_POINTS, Geometry, GeometryType
@@ -37,7 +37,8 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     for collider in colliders:
         # A faulty collider is not a reason to refuse the articulation.
         trial = copy.copy(scene)
-        trial.report, trial._transforms = Report(scene.report.file), {}
+        trial.report = Report(scene.report.file)
+        trial._transforms = {}
         shape = read_shape(trial, UsdPrim(collider.prim, trial.report), body)
         problem = trial.report.errors[0].message if trial.report.num_errors else None
         if shape is None or problem is not None:
@@ -45,7 +46,9 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
             message = problem or f"a collider of type {kind} is not supported"
             fix = f"where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of {MAX_HULL_POINTS} points"
             fix += ", or read it with meshes='hull' or 'capsule'" if kind == "Mesh" else ""
-            scene.report.warning(collider, f"touches nothing: {message}", fix)
+            # There are many meshes, and whether they matter depends on the robot: the links have a warning together.
+            tell = scene.report.note if problem is None and kind == "Mesh" else scene.report.changed
+            tell(collider, f"touches nothing: {message}", fix)
             continue
         scene.report.include(trial.report)
         shapes.append((collider, shape))
@@ -57,6 +60,9 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
     pose = scene.relative_pose(collider.path, body.path)
     scale, kind = np.abs(scene.scale(collider.path)), str(collider.prim.GetTypeName())
     material: dict[str, Any] = {**_material(scene, collider), "sensor": collider.has(TRIGGER_SCHEMA)}
+    # Against a ground of MuJoCo's default condim 3, a shape of condim 1 has its friction.
+    if collider.has("MjcCollisionAPI") and collider.read_number("mjc:condim", 3.0) > 3.0:
+        collider.left_out("mjc:condim", "contacts have no torsional and rolling friction", "use condim 3")
     if kind == "Mesh":
         return _mesh(scene, collider, scale, pose, material)
     if kind == "Cube":
@@ -64,21 +70,54 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
     if kind == "Sphere":
         radius = length_of(collider, "radius", 1.0) * float(scale.max())
         return Geometry(type=GeometryType.SPHERE, size=(radius,), pose=pose, **material)
-    if kind not in ("Capsule", "Cylinder"):
+    size = axial_size(collider, scale)
+    if size is None or kind == "Cone":
         return None
-    axis, radius, height = axial_size(collider, scale)
-    along_axis = pose if axis == 2 else compose(pose, np.array([*IDENTITY[:3], *_Z_TO[axis]]))
-    make = Geometry.capsule if kind == "Capsule" else Geometry.cylinder
-    return make(radius, 0.5 * height, pose=along_axis, **material)
+    if size.radii[0] != size.radii[1]:
+        collider.error("radiusTop", "its ends have different radii", "give both the same radius")
+        return None
+    along_axis = pose if size.axis == 2 else compose(pose, np.array([*IDENTITY[:3], *_Z_TO[size.axis]]))
+    make = Geometry.capsule if size.is_capsule else Geometry.cylinder
+    return make(size.radii[0], 0.5 * size.height, pose=along_axis, **material)
 
 
-def axial_size(collider: UsdPrim, scale: np.ndarray, low: float = 0.0) -> tuple[int, float, float]:
-    """The axis, radius and height [m] of a capsule, cylinder or cone; authored lengths below ``low`` are mistakes."""
-    is_capsule = str(collider.prim.GetTypeName()) == "Capsule"
+class AxialSize(NamedTuple):
+    """The size of a capsule, cylinder or cone.
+
+    Attributes:
+      is_capsule: whether it is a capsule.
+      axis: the coordinate axis, 0 to 2.
+      radii: radii at the lower and at the upper end of the axis [m].
+      height: length without the caps of a capsule [m].
+    """
+
+    is_capsule: bool
+    axis: int
+    radii: tuple[float, float]
+    height: float
+
+
+#: Defaults of radius and height, and the names of the radii at the lower and at the upper end; a cone has none there.
+_AXIAL: dict[str, tuple[float, float, str, str | None]] = {
+    "Capsule": (0.5, 1.0, "radius", "radius"),
+    "Capsule_1": (0.5, 1.0, "radiusBottom", "radiusTop"),
+    "Cylinder": (1.0, 2.0, "radius", "radius"),
+    "Cylinder_1": (1.0, 2.0, "radiusBottom", "radiusTop"),
+    "Cone": (1.0, 2.0, "radius", None),
+}
+
+
+def axial_size(collider: UsdPrim, scale: np.ndarray, low: float = 0.0) -> AxialSize | None:
+    """The size of a capsule, cylinder or cone, ``None`` for other types; lengths below ``low`` are mistakes."""
+    kind = str(collider.prim.GetTypeName())
+    if kind not in _AXIAL:
+        return None
+    radius, height, *names = _AXIAL[kind]
     axis = "XYZ".index(collider.read_token("axis", "Z", ("X", "Y", "Z")))
-    radius = length_of(collider, "radius", 0.5 if is_capsule else 1.0, low)
-    height = length_of(collider, "height", 1.0 if is_capsule else 2.0, low)
-    return axis, radius * float(np.delete(scale, axis).max()), height * float(scale[axis])
+    across = float(np.delete(scale, axis).max())
+    bottom, top = (0.0 if name is None else across * length_of(collider, name, radius, low) for name in names)
+    height = length_of(collider, "height", height, low) * float(scale[axis])
+    return AxialSize(kind.startswith("Capsule"), axis, (bottom, top), height)
 
 
 def length_of(collider: UsdPrim, name: str, fallback: float, low: float = 0.0) -> float:
@@ -107,15 +146,22 @@ def _mesh(
         return Geometry.hull(points[np.sort(first)], pose=pose, **material)
     if scene.meshes is None:
         return None
-    found = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
-    summarize_errors(scene.report, collider, scene.meshes, {collider.name: found.error})
-    return found.geometry
+    replacement = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
+    summarize_errors(scene.report, collider, scene.meshes, {collider.name: replacement.error})
+    return replacement.geometry
+
+
+def is_mesh(collider: UsdPrim) -> bool:
+    """Whether a collider is an enabled mesh."""
+    enabled = collider.read_bool("physics:collisionEnabled", True)
+    return enabled and str(collider.prim.GetTypeName()) == "Mesh"
 
 
 def physics_material(scene: UsdScene, collider: UsdPrim) -> UsdPrim | None:
     """The physics material bound to a collider."""
     bound, _ = import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
-    return UsdPrim(bound.GetPrim(), scene.report) if bound else None
+    prim = UsdPrim(bound.GetPrim(), scene.report) if bound else None
+    return prim if prim is not None and prim.has("PhysicsMaterialAPI") else None
 
 
 def _material(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:

@@ -1,4 +1,9 @@
-"""Reads mass properties of a rigid body from its ``PhysicsMassAPI``; missing ones follow from its colliders."""
+"""Mass properties of rigid bodies from ``PhysicsMassAPI`` and colliders, by the rules of UsdPhysics.
+
+The rules are those of ``UsdPhysics.RigidBodyAPI.ComputeMassProperties``. We do not call it: it computes in float32,
+takes moments of inertia below 1e-5 for missing, and leaves the axes of a body without ``physics:principalAxes``
+uninitialized where it needs no collider. There we do what the schema says and PhysX's own reader does.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from artix.io.common.poses import IDENTITY, combine_inertias, compose, translation
+from artix.io.common.poses import (
+    IDENTITY,
+    combine_inertias,
+    compose,
+    point_inertia,
+    quaternion_from_matrix,
+    rotation_matrix,
+    translation,
+)
 from artix.io.usd import shapes
 from artix.io.usd.colliders import axial_size, length_of, physics_material
 from artix.io.usd.stage import UsdPrim, UsdScene
@@ -14,8 +27,8 @@ from artix.io.usd.stage import UsdPrim, UsdScene
 #: Density if none is authored [kg/m^3], as UsdPhysics specifies.
 DEFAULT_DENSITY = 1000.0
 
-#: Key of a prim's custom data by which ``save_usd`` marks a body's zero mass or moments of inertia as intended. In
-#: USD's own attributes, zero means that the value is to be computed.
+#: Key of a prim's custom data by which ``save_usd`` marks a body's zero mass or moments of inertia
+#: as intended. In USD's own attributes, zero means that the value is to be computed.
 ZERO_KEY = "artix:zero"
 
 #: PhysX gives a body without colliders the inertia of a ball of this radius [m].
@@ -24,13 +37,16 @@ PHYSX_RADIUS = 0.1
 #: Smaller lengths of a shape that adds mass are mistakes.
 _LEAST = 1e-12
 
+_SCHEMA = "PhysicsMassAPI"
+_NAMES = ("mass", "density", "centerOfMass", "diagonalInertia", "principalAxes")
+
 
 class MassProperties(NamedTuple):
-    """Mass properties of a body.
+    """Mass properties of a body or of a collider.
 
     Attributes:
       mass: mass [kg].
-      com_pose: mass frame in the body's frame, shape [7].
+      com_pose: mass frame in the frame of the prim, shape [7].
       inertia: inertia about the origin of the mass frame, in its axes [kg m^2], shape [3, 3].
     """
 
@@ -38,67 +54,157 @@ class MassProperties(NamedTuple):
     com_pose: np.ndarray
     inertia: np.ndarray
 
+    def moved_to(self, center: np.ndarray) -> MassProperties:
+        """The same mass about another centre: the inertia grows by the parallel axis theorem."""
+        turn = rotation_matrix(self.com_pose[3:])
+        arm = turn.T @ (center - self.com_pose[:3])
+        pose = np.concatenate([center, self.com_pose[3:]])
+        return MassProperties(self.mass, pose, self.inertia + point_inertia(self.mass, arm))
+
+    def scaled_to(self, mass: float) -> MassProperties:
+        """The same distribution of another mass."""
+        return self._replace(mass=mass, inertia=self.inertia * (mass / self.mass))
+
+    @property
+    def turned_inertia(self) -> np.ndarray:
+        """The inertia in the axes of the prim, shape [3, 3]."""
+        turn = rotation_matrix(self.com_pose[3:])
+        return turn @ self.inertia @ turn.T
+
+
+class _Authored(NamedTuple):
+    """The attributes of a ``PhysicsMassAPI`` in SI units; zero or ``None`` where nothing is authored.
+
+    Attributes:
+      mass: mass [kg].
+      density: density [kg/m^3].
+      center: centre of mass in the frame of the prim [m], shape [3].
+      moments: principal moments of inertia [kg m^2], shape [3].
+      axes: orientation of the principal axes, quaternion xyzw.
+    """
+
+    mass: float = 0.0
+    density: float = 0.0
+    center: np.ndarray | None = None
+    moments: np.ndarray | None = None
+    axes: np.ndarray | None = None
+
 
 def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) -> MassProperties:
-    """Reads the mass properties of a body.
+    """The mass properties of a body.
 
-    Authored quantities are used as given. The others follow from the colliders: the mass of each is its own, or its
-    volume times the first authored density out of its own ``PhysicsMassAPI``, the body's and its material's, or
-    1000 kg/m^3. An authored mass scales the inertia of the colliders. An authored inertia without
-    ``physics:principalAxes`` is in the body's axes.
+    Mass, centre and inertia are those of the body's ``PhysicsMassAPI``. Where one is missing, it follows from the
+    colliders, whose sum is scaled to the authored mass and moved to the authored centre, and so are principal axes
+    without moments, or moments without axes. ``newton:inertia`` replaces moments and axes.
 
     Args:
       scene: the stage.
       body: the prim of the body.
       colliders: the prims of its colliders.
     """
-    unit = scene.units
-    mass = body.read_number("physics:mass", low=0.0) * unit.mass
-    center = body.read_array("physics:centerOfMass", 3, infinite=True)
-    diagonal = body.read_array("physics:diagonalInertia", 3)
-    axes = body.read_quaternion("physics:principalAxes")
-    center = None if center is None or not np.isfinite(center).all() else scene.point(body.path, center)
+    authored = _authored(scene, body)
     if body.prim.GetCustomDataByKey(ZERO_KEY) is True:
-        position = np.zeros(3) if center is None else center
-        rotation = IDENTITY[3:] if axes is None else axes
-        inertia = np.diag(np.zeros(3) if diagonal is None else diagonal) * unit.inertia
-        return MassProperties(mass, np.concatenate([position, rotation]), inertia)
-    if diagonal is not None and not np.any(diagonal):
-        diagonal = None
-    full_inertia = _newton_inertia(body)
-    density = body.read_number("physics:density", low=0.0)
-    if mass == 0.0 or (diagonal is None and full_inertia is None) or (center is None and colliders):
-        computed = _from_colliders(scene, body, colliders, density)
+        return _as_given(authored)
+    full_inertia = _newton_inertia(scene, body)
+    if authored.mass and authored.center is not None and (authored.moments is not None or full_inertia is not None):
+        total = None
     else:
-        computed = MassProperties(0.0, IDENTITY, np.zeros((3, 3)))
-    if mass == 0.0:
-        mass = computed.mass or _assumed_mass(body)
-    position = computed.com_pose[:3] if center is None else center
+        total = _from_colliders(scene, body, colliders, authored.density)
+    mass = authored.mass or (total.mass if total else _assumed_mass(body))
+    if total is not None:
+        total = total.scaled_to(mass)
+        total = total if authored.center is None else total.moved_to(authored.center)
+    center = total.com_pose[:3] if total else np.zeros(3) if authored.center is None else authored.center
     if full_inertia is not None:
-        return MassProperties(mass, translation(position), full_inertia * unit.inertia)
-    if diagonal is not None:
-        rotation = IDENTITY[3:] if axes is None else axes
-        return MassProperties(mass, np.concatenate([position, rotation]), np.diag(diagonal) * unit.inertia)
-    if axes is not None:
-        body.left_out(
-            "physics:principalAxes", "there is no physics:diagonalInertia in these axes", "author both or neither"
-        )
-    if computed.mass > 0.0:
-        inertia, rotation = computed.inertia * (mass / computed.mass), computed.com_pose[3:]
-    else:
-        inertia, rotation = _assumed_inertia(body, mass), IDENTITY[3:]
-    return MassProperties(mass, np.concatenate([position, rotation]), inertia)
+        return MassProperties(mass, translation(center), full_inertia)
+    if authored.moments is None and total is None:
+        return MassProperties(mass, translation(center), _assumed_inertia(body, mass))
+    if total is not None and authored.moments is None and authored.axes is None:
+        return total
+    return _paired(body, authored, mass, center, total)
 
 
-def _newton_inertia(body: UsdPrim) -> np.ndarray | None:
-    """The full inertia of ``NewtonMassAPI`` in the body's axes, which replaces the principal one, or ``None``."""
+def _as_given(authored: _Authored) -> MassProperties:
+    """What is authored, whether zero or not."""
+    position = np.zeros(3) if authored.center is None else authored.center
+    rotation = IDENTITY[3:] if authored.axes is None else authored.axes
+    moments = np.zeros(3) if authored.moments is None else authored.moments
+    return MassProperties(authored.mass, np.concatenate([position, rotation]), np.diag(moments))
+
+
+def _paired(
+    prim: UsdPrim, authored: _Authored, mass: float, center: np.ndarray, total: MassProperties | None
+) -> MassProperties:
+    """Authored moments or axes, with those of the colliders for the other."""
+    moments, axes = authored.moments, authored.axes
+    if total is not None and (moments is None or axes is None):
+        tensor = total.turned_inertia
+        turn = _nearest_principal_axes(tensor)
+        if moments is None:
+            moments = np.diag(turn.T @ tensor @ turn)
+            message = "there is no physics:diagonalInertia in these axes; the moments of the colliders are used"
+            prim.left_out("physics:principalAxes", message, "author both or neither")
+        elif not np.array_equal(turn, np.eye(3)):
+            axes = quaternion_from_matrix(turn)
+            message = "there are no physics:principalAxes; the axes of the colliders' inertia are used, as in PhysX"
+            prim.left_out("physics:diagonalInertia", message, "author both or neither")
+    assert moments is not None
+    rotation = IDENTITY[3:] if axes is None else axes
+    return MassProperties(mass, np.concatenate([center, rotation]), np.diag(moments))
+
+
+def _nearest_principal_axes(inertia: np.ndarray) -> np.ndarray:
+    """The principal axes of an inertia that are paired with authored moments, as the columns of a rotation matrix.
+
+    Jacobi's classical method, with the order and the signs of UsdPhysics and PhysX: they decide which axis comes first.
+    """
+    turn = np.eye(3)
+    for _ in range(50):
+        turned = turn.T @ inertia @ turn
+        sizes = np.abs([turned[1, 2], turned[2, 0], turned[0, 1]])
+        axis = 0 if sizes[0] > max(sizes[1:]) else 1 if sizes[1] > sizes[2] else 2
+        if sizes[axis] <= 1e-12 * np.abs(np.diag(turned)).max():
+            break  # What remains is rounding.
+        first, second = (axis + 1) % 3, (axis + 2) % 3
+        cotangent = (turned[first, first] - turned[second, second]) / (2.0 * turned[first, second])
+        angle = 0.5 * np.arctan(1.0 / cotangent) if cotangent else 0.25 * np.pi
+        half = np.append(np.sin(0.5 * angle) * np.eye(3)[axis], np.cos(0.5 * angle))
+        turn = turn @ rotation_matrix(half)
+    return turn
+
+
+def _authored(scene: UsdScene, prim: UsdPrim) -> _Authored:
+    """Reads the ``PhysicsMassAPI`` of a prim; its attributes have no meaning where it is not applied."""
+    if not prim.has(_SCHEMA):
+        for name in _NAMES:
+            if prim.read(f"physics:{name}") is not None:
+                prim.left_out(f"physics:{name}", f"the {_SCHEMA} is not applied", f"apply the {_SCHEMA}")
+        return _Authored()
+    unit = scene.units
+    center = prim.read_array("physics:centerOfMass", 3, infinite=True)
+    moments = prim.read_array("physics:diagonalInertia", 3)
+    return _Authored(
+        mass=prim.read_number("physics:mass", low=0.0) * unit.mass,
+        density=_read_density(scene, prim),
+        center=None if center is None or not np.isfinite(center).all() else scene.point(prim.path, center),
+        moments=None if moments is None or not np.any(moments) else moments * unit.inertia,
+        axes=prim.read_quaternion("physics:principalAxes"),
+    )
+
+
+def _read_density(scene: UsdScene, prim: UsdPrim) -> float:
+    return prim.read_number("physics:density", low=0.0) * scene.units.mass / scene.units.length**3
+
+
+def _newton_inertia(scene: UsdScene, body: UsdPrim) -> np.ndarray | None:
+    """The full inertia of ``NewtonMassAPI`` in the body's axes [kg m^2], or ``None``."""
     value = body.read("newton:inertia") if body.has("NewtonMassAPI") else None
     if value is None or len(np.atleast_1d(value)) == 0:
         return None
     numbers = body.read_array("newton:inertia", 6)
     if numbers is None:
         return None
-    xx, yy, zz, xy, xz, yz = numbers
+    xx, yy, zz, xy, xz, yz = numbers * scene.units.inertia
     return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
@@ -113,30 +219,46 @@ def _assumed_inertia(body: UsdPrim, mass: float) -> np.ndarray:
     return 0.4 * mass * PHYSX_RADIUS**2 * np.eye(3)
 
 
-def _from_colliders(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], density: float) -> MassProperties:
-    """The combined mass properties of the colliders."""
+def _from_colliders(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], density: float) -> MassProperties | None:
+    """The mass properties of all colliders together in the body's frame; ``None`` if they have no mass."""
     parts = []
     for collider in colliders:
-        solid = _solid(scene, collider)
-        if solid is None:
-            continue
-        has_own_mass = collider.path != body.path  # On the body's prim, physics:mass is the mass of the body.
-        mass = collider.read_number("physics:mass", low=0.0) * scene.units.mass if has_own_mass else 0.0
-        if mass == 0.0:
-            mass = solid.volume * _density(scene, collider, density)
-        pose = scene.relative_pose(collider.path, body.path)
-        frame = compose(pose, translation(solid.center))
-        parts.append((mass, frame, solid.inertia * (mass / solid.volume)))
-    return MassProperties(*combine_inertias(parts))
+        part = _collider_mass(scene, collider, density)
+        if part is not None:
+            pose = compose(scene.relative_pose(collider.path, body.path), part.com_pose)
+            parts.append((part.mass, pose, part.inertia))
+    total = MassProperties(*combine_inertias(parts))
+    return total if total.mass > 0.0 else None
 
 
-def _density(scene: UsdScene, collider: UsdPrim, body_density: float) -> float:
-    """Density of a collider [kg/m^3]."""
-    density = collider.read_number("physics:density", low=0.0) or body_density
-    material = physics_material(scene, collider) if density == 0.0 else None
-    if material is not None:
-        density = material.read_number("physics:density", low=0.0)
-    return density * scene.units.mass / scene.units.length**3 if density else DEFAULT_DENSITY
+def _collider_mass(scene: UsdScene, collider: UsdPrim, body_density: float) -> MassProperties | None:
+    """The mass properties of a collider in its frame; ``None`` if it has no volume.
+
+    Its mass is authored, or its volume times the first density authored in its own ``PhysicsMassAPI``, the body's, or
+    its material, or 1000 kg/m^3.
+    """
+    solid = _solid(scene, collider)
+    if solid is None:
+        return None
+    authored = _authored(scene, collider)
+    shell = collider.read_bool("mjc:shellinertia", False) or collider.read_token("mjc:inertia", "") == "shell"
+    if shell or collider.read_token("newton:massModel", "solid") == "shell":
+        scene.left_out(collider, "its mass is that of a solid, not of a shell", "author mass and inertia")
+    mass = authored.mass or solid.volume * (authored.density or body_density or _material_density(scene, collider))
+    shape = MassProperties(mass, translation(solid.center), solid.inertia * (mass / solid.volume))
+    axes = IDENTITY[3:] if authored.axes is None else authored.axes
+    if authored.moments is not None:
+        center = solid.center if authored.center is None else authored.center
+        return MassProperties(mass, np.concatenate([center, axes]), np.diag(authored.moments))
+    # Axes without moments turn the inertia of the shape.
+    shape = shape._replace(inertia=rotation_matrix(axes) @ shape.inertia @ rotation_matrix(axes).T)
+    return shape if authored.center is None else shape.moved_to(authored.center)
+
+
+def _material_density(scene: UsdScene, collider: UsdPrim) -> float:
+    """Density of a collider by its material [kg/m^3]."""
+    material = physics_material(scene, collider)
+    return (_read_density(scene, material) if material is not None else 0.0) or DEFAULT_DENSITY
 
 
 def _solid(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
@@ -149,12 +271,13 @@ def _solid(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
         return shapes.box(length_of(collider, "size", 2.0, _LEAST) * scale)
     if kind == "Sphere":
         return shapes.sphere(length_of(collider, "radius", 1.0, _LEAST) * float(scale.max()))
-    if kind in ("Capsule", "Cylinder", "Cone"):
-        axis, radius, height = axial_size(collider, scale, _LEAST)
-        make = {"Capsule": shapes.capsule, "Cylinder": shapes.cylinder, "Cone": shapes.cone}[kind]
-        return make(radius, height, axis)
+    size = axial_size(collider, scale, _LEAST)
+    if size is not None:
+        make = shapes.capsule if size.is_capsule else shapes.cylinder
+        return make(size.radii, size.height, size.axis)
     message = f"a collider of type {kind or 'none'!r} does not add mass"
-    scene.report.left_out(collider, message, "use a Cube, Sphere, Capsule, Cylinder, Cone or Mesh, or author the mass")
+    fix = "use a Cube, Sphere, Capsule, Cylinder, Cone or Mesh, or author the mass"
+    scene.left_out(collider, message, fix)
     return None
 
 
@@ -183,7 +306,7 @@ def _mesh(scene: UsdScene, collider: UsdPrim) -> shapes.Solid | None:
         triangles = shapes.triangulate(counts, weld.ravel()[indices])
         solid = shapes.polyhedron(points, triangles) or shapes.convex_hull(points)
     if solid is None or not solid.volume > 0.0:
-        scene.report.left_out(collider, "the mesh has no volume and does not add mass", "author the mass of the body")
+        scene.left_out(collider, "the mesh has no volume and does not add mass", "author the mass of the body")
         return None
     return solid
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from artix.io.common.collision_meshes import Meshes, check_meshes
 from artix.io.common.diagnostics import Issue, Location, Report
-from artix.io.common.inertias import check_inertias, chosen_repairs
+from artix.io.common.inertias import check_inertias
 from artix.io.common.links import LinkDescription, LinkPlace, add_links
-from artix.io.common.poses import compose
+from artix.io.common.meshes import Meshes
+from artix.io.common.options import ReadOptions
+from artix.io.common.poses import compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation, read_articulation
-from artix.io.usd.couplings import loop_joints, mimic_joints
-from artix.io.usd.pairs import self_contact_pairs
-from artix.io.usd.stage import UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
-from artix.io.usd.state import read_state
-from artix.io.usd.tendons import fixed_tendons, spatial_tendons
+from artix.io.usd.colliders import TRIGGER_SCHEMA
+from artix.io.usd.couplings import fixed_tendons, loop_joints, mimic_joints, spatial_tendons
+from artix.io.usd.joints import UsdJoint, is_between
+from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
+from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.builder import ArticulationBuilder
+from artix.model.geometry_pairs import PAIRED_TYPES
 
 
 def load_usd(
@@ -42,8 +46,9 @@ def load_usd(
     The reader supports the schemas of UsdPhysics and PhysX for rigid bodies, mass properties (authored, or computed
     from colliders), joints of all types, limits, drives, friction, mimic joints, tendons and loop joints. It follows
     PhysX's rules for the choice of the root body, the joint that fixes it, and the order of links. Units are converted
-    to SI and radians, with z up. Properties that affect motion but are not supported raise a
-    :class:`~artix.DescriptionWarning`; :func:`check_usd` lists these and all other properties that were not read.
+    to SI and radians, with z up. What affects the motion and is not supported raises a
+    :class:`~artix.DescriptionWarning`, one of a kind. :func:`check_usd` lists these and, as notes, what else was not
+    read.
 
     A joint whose ``physics:body1`` is the parent has PhysX's coordinates, whose sign is opposite to USD's. A property
     that is not authored has PhysX's default if its schema is applied, and no effect otherwise.
@@ -53,19 +58,15 @@ def load_usd(
       root: path of the prim to use as the root of the articulation: a body, a joint to the world (which fixes the base)
         or a prim above the bodies. Without a joint to the world the base floats. ``None`` chooses the only prim with
         the ``PhysicsArticulationRootAPI``.
-      fixed_base: whether the root is fixed to the world, through its joint to the world if it has one; ``None`` follows
-        the stage.
-      merge_fixed_joints: whether links on fixed joints become part of their parent; each stays as a named frame.
-      repair: ``("inertia",)`` raises principal moments just enough to make an inertia physically possible, each time
-        with a :class:`~artix.DescriptionWarning`. Without it, impossible inertias are used as given, as in PhysX, with
-        one warning for all links, and negative moments are refused.
-      strict: whether to refuse all physically impossible inertias.
-      meshes: replacement for colliders with meshes of more than 16 points: a ``"hull"`` of 16 of them or the enclosing
-        ``"capsule"``; ``None`` leaves them out. :func:`check_usd` reports the distance of these shapes from the mesh.
+      fixed_base: as for :func:`artix.load`; a base is fixed through its joint to the world if it has one.
+      merge_fixed_joints: as for :func:`artix.load`.
+      repair: as for :func:`artix.load`. PhysX uses impossible inertias, too.
+      strict: as for :func:`artix.load`.
+      meshes: as for :func:`artix.load`, of colliders with more than 16 points.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the stage's scene when ``None``.
-      self_contact: whether shapes of links that no joint connects touch each other wherever the stage allows it, by
-        ``enabledSelfCollisions`` of the articulation, filtered pairs and collision groups.
-      dtype: floating-point type of the arrays; JAX's default when ``None``.
+      self_contact: as for :func:`artix.load`, for shapes of links that no joint connects: wherever
+        ``enabledSelfCollisions`` of the articulation, filtered pairs and collision groups allow it.
+      dtype: as for :func:`artix.load`.
 
     Returns:
       The articulation.
@@ -85,8 +86,18 @@ def load_usd(
       >>> print(pendulum.topology.dof_names, pendulum.link_mass)
       ('shoulder', 'elbow') [0. 1. 1.]
     """
-    options = (root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, self_contact, dtype)
-    return _load(path_or_text_or_stage, *options)[0]
+    options = ReadOptions(
+        root=root,
+        fixed_base=fixed_base,
+        merge_fixed_joints=merge_fixed_joints,
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+        gravity=gravity,
+        dtype=dtype,
+    )
+    return _load(path_or_text_or_stage, options)[0]
 
 
 def load_usd_with_state(
@@ -121,8 +132,18 @@ def load_usd_with_state(
       >>> print(state.joint_position)
       [ 0.5 -0.2]
     """
-    options = (root, fixed_base, merge_fixed_joints, repair, strict, meshes, gravity, self_contact, dtype)
-    return _load(path_or_text_or_stage, *options)
+    options = ReadOptions(
+        root=root,
+        fixed_base=fixed_base,
+        merge_fixed_joints=merge_fixed_joints,
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+        gravity=gravity,
+        dtype=dtype,
+    )
+    return _load(path_or_text_or_stage, options)
 
 
 def check_usd(
@@ -137,23 +158,11 @@ def check_usd(
 ) -> list[Issue]:
     """Lists all errors and warnings of an articulation in USD, errors first; its content never makes this raise.
 
-    Args:
-      path_or_text_or_stage: as for :func:`load_usd`.
-      root: as for :func:`load_usd`.
-      fixed_base: as for :func:`load_usd`.
-      repair: repairs to apply, as for :func:`load_usd`.
-      strict: as for :func:`load_usd`.
-      meshes: as for :func:`load_usd`.
-      self_contact: as for :func:`load_usd`.
+    Arguments and errors are those of :func:`load_usd`, which raises the warnings of this list and refuses a stage
+    with errors. Here the content of the stage never raises an error.
 
     Returns:
       The issues, none for a stage without errors and warnings.
-
-    Raises:
-      OSError: the file cannot be read.
-      ValueError: a repair is unknown.
-      TypeError: ``path_or_text_or_stage`` is neither a path, USD text nor a stage.
-      ModuleNotFoundError: ``usd-core`` is not installed.
 
     Examples:
       >>> import pathlib, tempfile
@@ -162,45 +171,41 @@ def check_usd(
       >>> print([issue.severity for issue in artix.io.check_usd(path) if issue.severity == "error"])
       []
     """
-    report, _ = _read(path_or_text_or_stage, root, fixed_base, False, repair, strict, meshes, None, self_contact, None)
+    options = ReadOptions(
+        root=root,
+        fixed_base=fixed_base,
+        repair=repair,
+        strict=strict,
+        meshes=meshes,
+        self_contact=self_contact,
+    )
+    report, _ = _read(path_or_text_or_stage, options)
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
-def _load(source: Any, *arguments: Any) -> tuple[Articulation, State]:
-    report, reading = _read(source, *arguments)
+def _load(source: Any, options: ReadOptions) -> tuple[Articulation, State]:
+    report, reading = _read(source, options)
     report.finish(stacklevel=4)
     assert reading is not None  # Otherwise there are errors.
     return reading
 
 
-def _read(
-    source: Any,
-    root: str | None,
-    fixed_base: bool | None,
-    merge_fixed_joints: bool,
-    repair: Collection[str],
-    strict: bool,
-    meshes: Meshes | None,
-    gravity: npt.ArrayLike | None,
-    self_contact: bool,
-    dtype: Any,
-) -> tuple[Report, tuple[Articulation, State] | None]:
+def _read(source: Any, options: ReadOptions) -> tuple[Report, tuple[Articulation, State] | None]:
     """The report, and the articulation with its state if there are no errors."""
-    check_meshes(meshes)
-    repairs = bool(chosen_repairs(repair))
     is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
-    report = Report(os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>")
+    file = os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>"
+    report = Report(file, strict=options.strict)
     stage = open_stage(source, report)
     if stage is None:
         return report, None
     reading = None
     try:
-        description = read_articulation(UsdScene(stage, report, meshes), root, fixed_base)
+        description = read_articulation(UsdScene(stage, report, options.meshes), options.root, options.fixed_base)
         if description is not None:
             links = description.links()
             places = {description.names[path]: description.scene.prims[path] for path in description.tree.bodies}
-            links = check_inertias(links, places, report, repair=repairs, strict=strict)
-            articulation = _build(report, description, links, merge_fixed_joints, gravity, self_contact, dtype)
+            links = check_inertias(links, places, report, repair=options.repairs_inertia)
+            articulation = _build(report, description, links, options)
             if articulation is not None:
                 reading = articulation, read_state(description, articulation)
                 description.note_unread()
@@ -213,10 +218,7 @@ def _build(
     report: Report,
     description: UsdArticulation,
     links: list[LinkDescription],
-    merge_fixed_joints: bool,
-    gravity: npt.ArrayLike | None,
-    self_contact: bool,
-    dtype: Any,
+    options: ReadOptions,
 ) -> Articulation | None:
     """Builds the articulation; ``None`` if the report has errors."""
     stage_gravity = description.gravity()
@@ -224,16 +226,16 @@ def _build(
         return None
     builder = ArticulationBuilder(
         fixed_base=description.tree.fixed_base,
-        gravity=stage_gravity if gravity is None else gravity,
+        gravity=stage_gravity if options.gravity is None else options.gravity,
         name=description.name,
         strict=False,
     )
     try:
-        places = add_links(builder, links, merge_fixed_joints=merge_fixed_joints)
+        places = add_links(builder, links, merge_fixed_joints=options.merge_fixed_joints)
         _add_couplings(builder, description, places)
-        for pair in self_contact_pairs(description, places, self_contact):
+        for pair in self_contact_pairs(description, places, options.self_contact):
             builder.add_geometry_pair(*pair)
-        return None if report.num_errors else builder.build(dtype)
+        return None if report.num_errors else builder.build(options.dtype)
     except ValueError as error:  # The builder's message names the link or joint.
         report.error(Location(description.root.label), str(error), "correct the prim of this name")
         return None
@@ -256,3 +258,170 @@ def _add_couplings(builder: ArticulationBuilder, description: UsdArticulation, p
         builder.add_spatial_tendon(spatial)
     for joint in loop_joints(description, places, names):
         builder.add_loop_joint(joint)
+
+
+# --- pairs of shapes, by the filters of PhysX ----------------------------------------------------
+
+#: Types of prims whose shapes support contact with each other.
+_KINDS = tuple({"sphere": "Sphere", "capsule": "Capsule", "box": "Cube"}[kind.value] for kind in PAIRED_TYPES)
+
+
+def self_contact_pairs(
+    description: UsdArticulation, places: Mapping[str, LinkPlace], self_contact: bool
+) -> list[tuple[str, str]]:
+    """The names of shapes that touch each other.
+
+    These are all pairs on links that no joint connects, unless the articulation's ``enabledSelfCollisions`` is off, or
+    filtered pairs or collision groups exclude them. Triggers touch nothing. Without ``self_contact``, the pairs are
+    reported and left out.
+    """
+    root = description.scene.prims[description.root.path]
+    if not root.read_bool("physxArticulation:enabledSelfCollisions", True):
+        return []
+    named = [
+        (body, prim, name)
+        for body, prims in description.shapes.items()
+        for prim, name in zip(prims, places[description.names[body]].geometries, strict=True)
+        if str(prim.prim.GetTypeName()).removesuffix("_1") in _KINDS and not prim.has(TRIGGER_SCHEMA)
+    ]
+    joined = {frozenset((parent, child)) for parent, _, child in description.tree.edges}
+    filtered, grouped = _filtered_pairs(description), _collision_groups(description)
+    pairs = [
+        (first[2], second[2])
+        for first, second in itertools.combinations(named, 2)
+        if places[description.names[first[0]]].number != places[description.names[second[0]]].number
+        and frozenset((first[0], second[0])) not in joined
+        and not any(frozenset(pair) in filtered for pair in itertools.product(_lineage(first), _lineage(second)))
+        and grouped(first[1], second[1])
+    ]
+    if pairs and not self_contact:
+        message = f"{len(pairs)} pairs of its shapes that touch each other in PhysX are left out"
+        fix = "choose those that matter with artix.select_geometry_pairs, or read all with self_contact=True"
+        description.scene.report.warning(root, message, fix)
+        return []
+    return pairs
+
+
+def _lineage(shape: tuple[str, UsdPrim, str]) -> tuple[str, str]:
+    """The paths by which a shape can be filtered: its own and its body's."""
+    return shape[1].path, shape[0]
+
+
+def _filtered_pairs(description: UsdArticulation) -> set[frozenset[str]]:
+    """Pairs of paths of bodies or shapes that ``PhysicsFilteredPairsAPI`` excludes."""
+    filtered = set()
+    for path, prim in description.scene.prims.items():
+        relation = prim.prim.GetRelationship("physics:filteredPairs")
+        if relation and prim.has("PhysicsFilteredPairsAPI"):
+            filtered |= {frozenset((path, str(target))) for target in relation.GetTargets()}
+    return filtered
+
+
+def _collision_groups(description: UsdArticulation) -> Callable[[UsdPrim, UsdPrim], bool]:
+    """A function that tells whether the collision groups of two colliders allow contact."""
+    physics = import_pxr().UsdPhysics
+    stage = description.root.prim.GetStage()
+    groups = [physics.CollisionGroup(prim) for prim in stage.Traverse() if prim.IsA(physics.CollisionGroup)]
+    if not groups:
+        return lambda a, b: True
+    table = physics.CollisionGroup.ComputeCollisionGroupTable(stage)
+    members = [(group.GetPath(), group.GetCollidersCollectionAPI().ComputeMembershipQuery()) for group in groups]
+
+    def groups_of(prim: UsdPrim) -> list:
+        return [path for path, query in members if query.IsPathIncluded(prim.prim.GetPath())]
+
+    def allowed(a: UsdPrim, b: UsdPrim) -> bool:
+        pairs = itertools.product(groups_of(a), groups_of(b))
+        return all(table.IsCollisionEnabled(*pair) for pair in pairs)
+
+    return allowed
+
+
+# --- state ---------------------------------------------------------------------------------------
+
+#: Largest tolerated distance of a body from the pose given by its joint's state [m; chord of unit quaternions].
+PLACE_TOLERANCE = 1e-3
+
+
+def read_state(description: UsdArticulation, articulation: Articulation) -> State:
+    """Reads the state of an articulation; warns if poses of bodies contradict the positions of their joints."""
+    position, velocity = (dict.fromkeys(articulation.topology.dof_names, 0.0) for _ in range(2))
+    misplaced = []
+    for parent, joint, child in description.tree.edges:
+        local = _joint_state(description, joint, parent, position, velocity)
+        if not is_between(child) and not is_between(parent or ""):
+            error = _place_error(description, joint, parent, child, local)
+            if max(error) > PLACE_TOLERANCE:
+                misplaced.append((error, joint, child))
+    _note_misplaced(description, misplaced)
+    vectors = [_root_pose(description), _root_velocity(description), [*position.values()], [*velocity.values()]]
+    return State(*(device_array(vector, articulation.dtype) for vector in vectors))
+
+
+def _joint_state(
+    description: UsdArticulation,
+    joint: UsdJoint,
+    parent: str | None,
+    position: dict[str, float],
+    velocity: dict[str, float],
+) -> np.ndarray:
+    """Stores a joint's state under the names of its degrees of freedom; returns the joint motion ``J(q)`` as a pose."""
+    sign = joint.sign(parent)
+    applied = joint.prim.instances("PhysicsJointStateAPI")
+    for axis in joint.axes:
+        if axis.instance not in applied:
+            continue
+        unit = sign * description.scene.units.axis(axis.angular).position
+        space = f"state:{axis.instance}:physics"
+        name = joint.dof(axis)
+        position[name] = joint.prim.read_number(f"{space}:position") * unit
+        velocity[name] = joint.prim.read_number(f"{space}:velocity") * unit
+    return joint_motion([axis.axis for axis in joint.axes], [position[joint.dof(axis)] for axis in joint.axes])
+
+
+def _place_error(
+    description: UsdArticulation, joint: UsdJoint, parent: str | None, child: str, motion: np.ndarray
+) -> tuple[float, float]:
+    """How far a body is from the pose given by its joint's state [m; chord of unit quaternions]."""
+    scene = description.scene
+    first, second = joint.frames(parent)
+    parent_frame = first if parent is None else compose(scene.pose(parent), first)
+    expected = compose(compose(parent_frame, motion), inverse(second))
+    actual = scene.pose(child)
+    distance = float(np.linalg.norm(expected[:3] - actual[:3]))
+    return distance, min(float(np.linalg.norm(expected[3:] - sign * actual[3:])) for sign in (1.0, -1.0))
+
+
+def _note_misplaced(description: UsdArticulation, misplaced: list[tuple[tuple[float, float], UsdJoint, str]]) -> None:
+    """Reports the bodies that are not where their joints put them, in one warning that shows the worst."""
+    if not misplaced:
+        return
+    (distance, chord), joint, child = max(misplaced, key=lambda entry: max(entry[0]))
+    turn = 4.0 * np.arcsin(min(1.0, 0.5 * chord)) / DEGREE
+    others = f" ({len(misplaced)} bodies differ, this one the most)" if len(misplaced) > 1 else ""
+    message = (
+        f"body <{child}> is {distance:.3g} m and {turn:.3g} degrees from the pose given by the joint's frames and "
+        f"state{others}; the articulation follows the joint, as in PhysX"
+    )
+    fix = "nothing, or author PhysicsJointStateAPI or the body's transform"
+    description.scene.report.warning(joint.prim, message, fix)
+
+
+def _root_pose(description: UsdArticulation) -> np.ndarray:
+    path = description.tree.root
+    return description.scene.pose(path) if path is not None else np.array([0.0, 0, 0, 0, 0, 0, 1])
+
+
+def _root_velocity(description: UsdArticulation) -> np.ndarray:
+    """Velocity of the root's centre of mass and its angular velocity, in world axes; zero for a fixed base."""
+    path = description.tree.root
+    if path is None or description.tree.fixed_base:
+        return np.zeros(6)
+    scene = description.scene
+    prim = scene.prims[path]
+    above = path.rpartition("/")[0] or "/"
+    linear, angular = (prim.read_array(f"physics:{name}", 3) for name in ("velocity", "angularVelocity"))
+    rotation = rotation_matrix(scene.pose(above)[3:])
+    linear = np.zeros(3) if linear is None else rotation @ scene.point(above, linear)
+    angular = np.zeros(3) if angular is None else rotation @ angular * DEGREE
+    return np.concatenate([linear, angular])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,29 +29,73 @@ def sphere(radius: float) -> Solid:
     return Solid(volume, np.zeros(3), 0.4 * volume * radius**2 * np.eye(3))
 
 
-def cylinder(radius: float, height: float, axis: int) -> Solid:
-    """A cylinder centred at the origin, along a coordinate axis."""
-    volume = np.pi * radius**2 * height
-    across = volume * (radius**2 / 4.0 + height**2 / 12.0)
-    return Solid(volume, np.zeros(3), _about_axis(0.5 * volume * radius**2, across, axis))
+def cylinder(radii: tuple[float, float], height: float, axis: int) -> Solid:
+    """A cylinder centred at the origin, along a coordinate axis; a cone or its frustum if its radii differ.
+
+    Args:
+      radii: radii at the lower and at the upper end of the axis [m].
+      height: length [m].
+      axis: the coordinate axis, 0 to 2.
+    """
+    return _revolution([_cone_piece(radii, (-0.5 * height, 0.5 * height))], axis)
 
 
-def capsule(radius: float, height: float, axis: int) -> Solid:
-    """A cylinder of the given height with a hemisphere on each end, centred at the origin, along a coordinate axis."""
-    middle, ends = cylinder(radius, height, axis), sphere(radius)
-    # The centroid of a hemisphere is 3/8 r from its flat side; ends.inertia is about the centre of the full ball.
-    offset = ends.volume * (height**2 / 4.0 + 3.0 / 8.0 * radius * height)
-    added = _about_axis(0.0, offset, axis)
-    return Solid(middle.volume + ends.volume, np.zeros(3), middle.inertia + ends.inertia + added)
+def capsule(radii: tuple[float, float], height: float, axis: int) -> Solid:
+    """The convex hull of two balls whose centres are ``height`` apart, centred at the origin, along a coordinate axis.
+
+    Args:
+      radii: radii of the ball at the lower and at the upper end of the axis [m].
+      height: distance of their centres [m].
+      axis: the coordinate axis, 0 to 2.
+    """
+    ends = np.array([-0.5 * height, 0.5 * height])
+    if abs(radii[1] - radii[0]) >= height:  # One ball contains the other.
+        center = ends[np.argmax(radii)] * np.eye(3)[axis]
+        return sphere(max(radii))._replace(center=center)
+    # The cone touches both balls on circles that lie off their centres by the sine of its angle.
+    sine = (radii[0] - radii[1]) / height
+    circles = ends + sine * np.asarray(radii)
+    cosine = np.sqrt(1.0 - sine**2)
+    pieces = [
+        _Piece(ends[0] - radii[0], circles[0], lambda z: radii[0] ** 2 - (z - ends[0]) ** 2),
+        _cone_piece((radii[0] * cosine, radii[1] * cosine), (circles[0], circles[1])),
+        _Piece(circles[1], ends[1] + radii[1], lambda z: radii[1] ** 2 - (z - ends[1]) ** 2),
+    ]
+    return _revolution(pieces, axis)
 
 
-def cone(radius: float, height: float, axis: int) -> Solid:
-    """A cone along a coordinate axis, with the apex at ``height / 2`` and the base at ``-height / 2``."""
-    volume = np.pi * radius**2 * height / 3.0
-    center = np.zeros(3)
-    center[axis] = -height / 4.0
-    across = volume * (0.15 * radius**2 + 0.0375 * height**2)
-    return Solid(volume, center, _about_axis(0.3 * volume * radius**2, across, axis))
+class _Piece(NamedTuple):
+    """A piece of a solid of revolution: its ends on the axis, and the squared radius as a quadratic function."""
+
+    low: float
+    high: float
+    squared_radius: Callable[[np.ndarray], np.ndarray]
+
+
+def _cone_piece(radii: tuple[float, float], ends: tuple[float, float]) -> _Piece:
+    """A frustum of a cone between two ends."""
+    return _Piece(*ends, lambda z: np.interp(z, ends, radii) ** 2)
+
+
+def _revolution(pieces: list[_Piece], axis: int) -> Solid:
+    """A solid of revolution about a coordinate axis.
+
+    The moments of a disc are polynomials of at most fourth degree, which three Gauss points integrate exactly.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(3)
+    volume = first = along = across = 0.0
+    for piece in pieces:
+        z = 0.5 * (piece.low + piece.high) + 0.5 * (piece.high - piece.low) * nodes
+        square = piece.squared_radius(z)
+        area = 0.5 * np.pi * (piece.high - piece.low) * weights * square
+        volume += area.sum()
+        first += area @ z
+        along += area @ (0.5 * square)
+        across += area @ (0.25 * square + z**2)
+    center = first / volume
+    moments = np.full(3, across - volume * center**2)
+    moments[axis] = along
+    return Solid(float(volume), center * np.eye(3)[axis], np.diag(moments))
 
 
 def polyhedron(points: np.ndarray, triangles: np.ndarray) -> Solid | None:
@@ -121,9 +166,3 @@ def _is_closed(triangles: np.ndarray) -> bool:
     direction = np.where(edges[:, 0] < edges[:, 1], 1, -1)
     _, group = np.unique(np.sort(edges, axis=1), axis=0, return_inverse=True)
     return len(edges) > 0 and not np.any(np.bincount(group.ravel(), weights=direction))
-
-
-def _about_axis(along: float, across: float, axis: int) -> np.ndarray:
-    diagonal = np.full(3, across)
-    diagonal[axis] = along
-    return np.diag(diagonal)

@@ -1,7 +1,12 @@
-"""Opens a USD stage and reads values, applied schemas and poses of its prims; reports mistakes with their prim."""
+"""Opens a USD stage and reads values, applied schemas and poses of its prims, in SI units and radians.
+
+Mistakes are reported with their prim.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import re
 from pathlib import Path
@@ -9,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.collision_meshes import Meshes
-from artix.io.common.diagnostics import Location, Report
+from artix.io.common.diagnostics import Location, Place, Report
+from artix.io.common.meshes import Meshes
 from artix.io.common.poses import IDENTITY, compose, inverse, rotation_matrix
-from artix.io.usd.units import StageUnits
 
 if TYPE_CHECKING:
     from pxr import Usd
@@ -71,14 +75,20 @@ def open_stage(source: Any, report: Report) -> Usd.Stage | None:
 
 def note_usd_error(report: Report, error: Exception) -> None:
     """Reports an error raised by USD, with its line if USD gives one."""
+    message = first_usd_error(error)
+    place = re.search(r":(\d+):\d+: |on line (\d+)", message)
+    where = Location("stage", int(place[1] or place[2]) if place else 1)
+    report.error(where, f"not readable as USD: {message}", "correct the file; usdchecker helps")
+
+
+def first_usd_error(error: Exception) -> str:
+    """The first of the errors that an exception of USD lists, without the place in USD's own source."""
     try:
         message = " ".join(str(error).split())
     except UnicodeDecodeError:  # The message quotes the file.
-        message = "text that is not UTF-8"
-    place = re.search(r":(\d+):\d+: |on line (\d+)", message)
-    reason = message.partition(" : ")[2] or message
-    where = Location("stage", int(place[1] or place[2]) if place else 1)
-    report.error(where, f"not readable as USD: {reason[:300]}", "correct the file; usdchecker helps")
+        return "text that is not UTF-8"
+    first = (message.partition(" : ")[2] or message).partition(" Error in ")[0]
+    return first.strip("' ")[:300]
 
 
 class UsdPrim:
@@ -201,7 +211,7 @@ class UsdPrim:
 
     def left_out(self, name: str, message: str, fix: str) -> None:
         """Reports a property that an articulation cannot represent."""
-        self._report.left_out(Location(f"<{self.path}.{name}>"), message, fix)
+        self._report.changed(Location(f"<{self.path}.{name}>"), f"left out: {message}", fix)
 
     def unread(self) -> list[str]:
         """The authored physical properties that have not been read."""
@@ -231,7 +241,9 @@ class UsdScene:
 
     def __init__(self, stage: Usd.Stage, report: Report, meshes: Meshes | None = None) -> None:
         pxr = import_pxr()
-        self.stage, self.report, self.meshes = stage, report, meshes
+        self.stage = stage
+        self.report = report
+        self.meshes = meshes
         self.units = self._units()
         up_is_y = pxr.UsdGeom.GetStageUpAxis(stage) == pxr.UsdGeom.Tokens.y
         turn = np.array([np.sin(np.pi / 4), 0.0, 0.0, np.cos(np.pi / 4)]) if up_is_y else IDENTITY[3:]
@@ -245,9 +257,13 @@ class UsdScene:
             self.prims[str(prim.GetPath())] = UsdPrim(prim, report)
         for error in stage.GetCompositionErrors():
             message = " ".join(str(error).split())[:300]
-            report.left_out(
+            self.left_out(
                 Location("stage"), f"part of the stage cannot be composed: {message}", "correct the reference"
             )
+
+    def left_out(self, place: Place, message: str, fix: str) -> None:
+        """Reports a prim that an articulation cannot represent: a warning, or an error if the reader is strict."""
+        self.report.changed(place, f"left out: {message}", fix)
 
     def _units(self) -> StageUnits:
         pxr = import_pxr()
@@ -308,3 +324,66 @@ class UsdScene:
             return fallback
         quaternion = import_pxr().Gf.Matrix3d(*rotation.T.ravel()).ExtractRotation().GetQuat()
         return np.array([*array[3, :3], *quaternion.GetImaginary(), quaternion.GetReal()]), scale
+
+
+# --- units ---------------------------------------------------------------------------------------
+
+DEGREE = math.pi / 180.0
+
+
+@dataclasses.dataclass(frozen=True)
+class AxisUnits:
+    """SI values of a stage's units for one joint axis.
+
+    Attributes:
+      position: unit of positions and, per second, of velocities [rad or m].
+      effort: unit of torques or forces [N m or N].
+      inertia: unit of armature [kg m^2 or kg].
+      acceleration: unit of the stiffness of acceleration drives: acceleration per position [1/s^2].
+      lever: unit of the ratio of this axis's effort to a force [m or 1].
+    """
+
+    position: float
+    effort: float
+    inertia: float
+    acceleration: float
+    lever: float
+
+    @property
+    def stiffness(self) -> float:
+        """Unit of stiffness and, times a second, of damping and viscous friction."""
+        return self.effort / self.position
+
+    @property
+    def gradient(self) -> float:
+        """Unit of velocity per effort."""
+        return self.position / self.effort
+
+
+@dataclasses.dataclass(frozen=True)
+class StageUnits:
+    """SI values of a stage's units; time is in seconds.
+
+    Attributes:
+      length: ``metersPerUnit`` [m].
+      mass: ``kilogramsPerUnit`` [kg].
+    """
+
+    length: float = 1.0
+    mass: float = 1.0
+
+    @property
+    def inertia(self) -> float:
+        """Unit of rotational inertias [kg m^2]."""
+        return self.mass * self.length**2
+
+    @property
+    def force(self) -> float:
+        """Unit of forces [N]."""
+        return self.mass * self.length
+
+    def axis(self, angular: bool) -> AxisUnits:
+        """The units of a rotational or a translational joint axis."""
+        if angular:
+            return AxisUnits(DEGREE, self.inertia, self.inertia, 1.0 / DEGREE, self.length)
+        return AxisUnits(self.length, self.force, self.mass, 1.0, 1.0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from artix.io.common.diagnostics import Location
-from artix.io.common.names import listed
-from artix.io.usd.joints import UsdJoint, enclosing
-from artix.io.usd.stacks import Edge, expand_stacks, is_between, is_stackable
+import numpy as np
+
+from artix.io.common.diagnostics import Location, listed
+from artix.io.usd.joints import Edge, UsdJoint, enclosing, expand_stacks, is_between, is_stackable
 from artix.io.usd.stage import UsdPrim, UsdScene
 
 ROOT_SCHEMA = "PhysicsArticulationRootAPI"
@@ -67,8 +67,9 @@ def find_tree(
     Args:
       scene: the stage.
       root: a body, which becomes the root and floats unless a joint attaches it to the world; a joint to the world,
-        which fixes its body; or a prim above the bodies, below which a joint to the world fixes the base, and without
-        one, the centre of the graph becomes a floating root.
+        which fixes its body; or a prim above the bodies, below which a joint to the world fixes the base. A joint to
+        the world that leaves all six axes free makes its body a floating root; without any joint to the world, the
+        centre of the graph is one.
       bodies: the moving bodies by path.
       joints: all joints.
       fixed_base: whether to fix the root, through its joint to the world if it has one; ``None`` follows these rules.
@@ -76,7 +77,8 @@ def find_tree(
     Returns:
       The tree; ``None``, and an error in the report, if there is none.
     """
-    graph = _Graph(joints)
+    free = [joint for joint in joints if joint.is_free]
+    graph = _Graph([joint for joint in joints if not joint.is_free])
     named = next((joint for joint in joints if joint.prim is root), None)
     base: UsdJoint | None = None
     if named is not None:
@@ -84,7 +86,8 @@ def find_tree(
             message = "the root of the articulation is a joint, but not one to the world"
             scene.report.error(root, message, f"apply {ROOT_SCHEMA} to a body, or clear one of the joint's bodies")
             return None
-        base, start = named, named.other(None)
+        base = None if named.is_free else named
+        start = named.other(None)
         component = graph.component(start)
     elif root.path in bodies:
         # PhysX keeps such a root floating and its joint to the world outside the articulation; the robot is attached
@@ -96,12 +99,26 @@ def find_tree(
             return None
         component = island
         base = graph.base_joint(component)
-        start = graph.centre(component) if base is None else base.other(None)
+        floating = next((joint for joint in free if joint.other(None) in component), None)
+        fixing = floating if base is None else base
+        start = graph.centre(component) if fixing is None else fixing.other(None)
     assert start is not None
+    for joint in free:
+        if joint.other(None) in component:
+            _note_free_joint(joint)
     if fixed_base is False:
         base = None
     adds_mobility = root.has("NewtonArticulationRootAPI") and root.read_bool("newton:jointsAddMobility", False)
     return _Growth(scene, graph, start, base, adds_mobility).tree(component, fixed_base)
+
+
+def _note_free_joint(joint: UsdJoint) -> None:
+    """Reports what a joint of six free axes would do: it only says that its body floats."""
+    joint.note_missing()
+    if any(np.isfinite(axis.limits).any() for axis in joint.axes):
+        joint.prim.left_out("limits", "a floating base has no limits", "nothing, or make a chain of joints")
+    if joint.prim.instances("PhysicsDriveAPI"):
+        joint.prim.left_out("drives", "a floating base has no drives", "nothing, or make a chain of joints")
 
 
 def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], graph: _Graph) -> list[str] | None:
@@ -211,7 +228,10 @@ class _Growth:
     """
 
     def __init__(self, scene: UsdScene, graph: _Graph, start: str, base: UsdJoint | None, adds_mobility: bool) -> None:
-        self.scene, self.graph, self.start, self.base = scene, graph, start, base
+        self.scene = scene
+        self.graph = graph
+        self.start = start
+        self.base = base
         self.adds_mobility = adds_mobility
         self.on_world = base is not None and base.kind != "fixed"
         self.edges: list[Edge] = [(None, base, start)] if base is not None and self.on_world else []
@@ -281,7 +301,7 @@ class _Growth:
                 inside.append(joint)
             else:
                 message = "an excluded joint to a body outside the articulation is not supported"
-                self.scene.report.left_out(joint.prim, message, "load both articulations and couple them yourself")
+                self.scene.left_out(joint.prim, message, "load both articulations and couple them yourself")
         return inside
 
 

@@ -1,40 +1,43 @@
-"""Writes USD with the UsdPhysics and PhysX schemas."""
+"""Writes USD with the UsdPhysics and PhysX schemas: links, and their shapes as colliders."""
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import Issue, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, principal_axes
-from artix.io.common.unsupported import writable_topology
+from artix.io.common.values import shortest, writable_topology
 from artix.io.usd.articulation import FRAME_KEY
 from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, set_pose, vector
-from artix.io.usd.collider_writer import write_colliders
-from artix.io.usd.coupling_writer import (
+from artix.io.usd.colliders import TRIGGER_SCHEMA
+from artix.io.usd.joint_writer import (
     write_fixed_tendons,
+    write_joint,
     write_loop_joints,
     write_mimic_joints,
     write_spatial_tendons,
 )
-from artix.io.usd.joint_writer import write_joint
 from artix.io.usd.joints import KINDS
 from artix.io.usd.mass import ZERO_KEY
-from artix.io.usd.stage import import_pxr
+from artix.io.usd.stage import DEGREE, first_usd_error, import_pxr
 from artix.io.usd.tree import ROOT_SCHEMA
-from artix.io.usd.units import DEGREE
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
+from artix.model.geometry import GeometryStructure, GeometryType
 from artix.model.joints import JointType
 from artix.model.topology import Topology
 
 if TYPE_CHECKING:
-    from pxr import Usd
+    from pxr import Sdf, Usd
 
 SUFFIXES = (".usd", ".usda", ".usdc", ".usdz")
 
@@ -56,8 +59,8 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
     Raises:
       ValueError: the suffix is not one of these, a joint is helical, the articulation is a batch, a builder would
         refuse one of its numbers, or the state has other shapes or numbers that are not finite.
-      TypeError: the articulation is padded; save the members of a fleet instead. Or the state has another dtype.
-      OSError: the file cannot be written.
+      TypeError: the state has another dtype.
+      OSError: the file cannot be written; a file that was there before stays as it was.
       ModuleNotFoundError: ``usd-core`` is not installed.
 
     Examples:
@@ -80,28 +83,47 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
         raise ValueError(f"USD has no helical joints, such as {', '.join(screws)}; write an .npz archive instead")
     report = Report(os.fspath(path))
     stage = _author_stage(topology, articulation, state, report)
-    _export(stage, Path(path), suffix)
+    _export(stage, Path(path))
     return report.issues
 
 
-def _export(stage: Usd.Stage, path: Path, suffix: str) -> None:
+def _export(stage: Usd.Stage, path: Path) -> None:
+    """Writes a stage to a file, or raises ``OSError`` and leaves the file as it was."""
     pxr = import_pxr()
-    with path.open("wb"):  # An unwritable path is an OSError, as for every other format.
-        pass
-    if suffix != ".usdz":
-        stage.GetRootLayer().Export(os.fspath(path))
-        return
-    from pxr import UsdUtils
+    try:
+        write_atomically(path, lambda part: _write_layer(stage.GetRootLayer(), part, path.stem))
+    except pxr.Tf.ErrorException as error:  # Its message has thousands of lines, all alike.
+        raise OSError(errno.EIO, first_usd_error(error), os.fspath(path)) from None
 
-    with tempfile.TemporaryDirectory() as folder:
-        inner = os.path.join(folder, f"{path.stem}.usdc")
-        stage.GetRootLayer().Export(inner)
-        UsdUtils.CreateNewUsdzPackage(pxr.Sdf.AssetPath(inner), os.fspath(path))
+
+def _write_layer(layer: Sdf.Layer, path: Path, stem: str) -> None:
+    """Writes a layer to a file of its own, or to a package that calls it by the given stem."""
+    if path.suffix.lower() != ".usdz":
+        written = layer.Export(os.fspath(path))
+    else:
+        from pxr import Sdf, UsdUtils
+
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            inner = os.path.join(folder, f"{stem}.usdc")
+            written = layer.Export(inner)
+            written = written and UsdUtils.CreateNewUsdzPackage(Sdf.AssetPath(inner), os.fspath(path))
+        written = written and _is_whole(path)
+    if not written:
+        raise OSError(errno.EIO, "USD reports a failure without a reason; is the disk full?")
+
+
+def _is_whole(package: Path) -> bool:
+    """Whether all of a package has been written: USD reports success where the disk has no room for its end."""
+    try:
+        with zipfile.ZipFile(package) as file:
+            return file.testzip() is None
+    except zipfile.BadZipFile:
+        return False
 
 
 def _author_stage(topology: Topology, articulation: Articulation, state: State | None, report: Report) -> Usd.Stage:
     """Writes the articulation to a stage in memory."""
-    arrays, values = jax.tree.map(lambda leaf: np.asarray(leaf, float), (articulation, state))
+    arrays, values = jax.tree.map(shortest, (articulation, state))
     poses = _link_poses(topology, arrays, values)
     out = Author(topology, arrays, values, report)
     _write_gravity(out)
@@ -160,7 +182,8 @@ def _write_root(out: Author, pose: np.ndarray) -> None:
 
 def _write_body(out: Author, link: int, pose: np.ndarray) -> Usd.Prim:
     """Writes a rigid body with its mass properties and PhysX's damping and velocity limits."""
-    arrays, body = out.arrays, out.define("Xform", out.topology.link_names[link])
+    arrays = out.arrays
+    body = out.define("Xform", out.topology.link_names[link])
     for schema in ("PhysicsRigidBodyAPI", "PhysicsMassAPI", "PhysxRigidBodyAPI"):
         body.AddAppliedSchema(schema)
     set_pose(body, pose)
@@ -201,3 +224,94 @@ def _note_order(out: Author) -> None:
         if siblings != sorted(siblings):
             message = f"the joints of link {topology.link_names[parent]!r} will be read sorted by type and name"
             out.report_unsupported(out.top, message, "address links and joints by name")
+
+
+# --- shapes --------------------------------------------------------------------------------------
+
+_KINDS = {
+    GeometryType.SPHERE: "Sphere",
+    GeometryType.CAPSULE: "Capsule",
+    GeometryType.BOX: "Cube",
+    GeometryType.CYLINDER: "Cylinder",
+    GeometryType.HULL: "Mesh",
+}
+
+
+def write_colliders(out: Author) -> None:
+    """Writes every shape below the prim of its link, sensors as PhysX triggers, and filters for contact pairs."""
+    shapes = out.arrays.geometry
+    first = 0
+    materials: dict[tuple[float, ...], Usd.Prim] = {}
+    prims: dict[str, Usd.Prim] = {}
+    for k, shape in enumerate(out.topology.geometries):
+        prims[shape.name] = prim = out.define(_KINDS[shape.type], shape.name, out.bodies[shape.link])
+        prim.AddAppliedSchema("PhysicsCollisionAPI")
+        if shape.sensor:
+            prim.AddAppliedSchema(TRIGGER_SCHEMA)
+        pose, size = np.asarray(shapes.pose[k]), np.asarray(shapes.size[k])
+        set_pose(prim, pose)
+        _write_size(out, prim, shape, size, np.asarray(shapes.point[first : first + shape.num_points]))
+        first += shape.num_points
+        numbers = tuple(float(values[k]) for values in (shapes.friction, shapes.restitution))
+        numbers += tuple(float(values[k]) for values in (shapes.stiffness, shapes.damping))
+        if numbers != (0.0, 0.0, np.inf, 0.0):
+            if numbers not in materials:
+                materials[numbers] = _write_material(out, numbers)
+            shade = import_pxr().UsdShade
+            shade.MaterialBindingAPI.Apply(prim).Bind(
+                shade.Material(materials[numbers]), shade.Tokens.weakerThanDescendants, "physics"
+            )
+    _write_pairs(out, prims)
+
+
+def _write_pairs(out: Author, prims: dict[str, Usd.Prim]) -> None:
+    """Enables self-collision if there are pairs, and filters all other pairs."""
+    topology = out.topology
+    author(out.owner, "bool", "physxArticulation:enabledSelfCollisions", bool(topology.geometry_pairs))
+    if not topology.geometry_pairs:
+        return
+    touching = {frozenset(pair) for pair in topology.geometry_pairs}
+    paired = {name for pair in topology.geometry_pairs for name in pair}
+    for shape in topology.geometries:
+        if shape.sensor and shape.name in paired:
+            message = "a sensor is written as a trigger, which does not touch other links either"
+            out.report_unsupported(prims[shape.name], message)
+    for k, a in enumerate(topology.geometries):
+        apart = [b.name for b in topology.geometries[k + 1 :] if frozenset((a.name, b.name)) not in touching]
+        if apart:
+            prims[a.name].AddAppliedSchema("PhysicsFilteredPairsAPI")
+            relation = prims[a.name].CreateRelationship("physics:filteredPairs", False)
+            relation.SetTargets([prims[name].GetPath() for name in apart])
+
+
+def _write_size(out: Author, prim: Usd.Prim, shape: GeometryStructure, size: np.ndarray, points: np.ndarray) -> None:
+    if shape.type is GeometryType.BOX:
+        author(prim, "double", "size", 2.0)
+        pxr = import_pxr()
+        scale = pxr.UsdGeom.Xformable(prim).AddScaleOp(pxr.UsdGeom.XformOp.PrecisionDouble)
+        scale.Set(pxr.Gf.Vec3d(*map(float, size)))
+    elif shape.type is GeometryType.HULL:
+        author(prim, "point3f[]", "points", [vector(point) for point in points])
+        author(prim, "int[]", "faceVertexCounts", [])
+        author(prim, "int[]", "faceVertexIndices", [])
+        prim.AddAppliedSchema("PhysicsMeshCollisionAPI")
+        author(prim, "token", "physics:approximation", "convexHull", uniform=True)
+        if size[0]:
+            out.report_unsupported(prim, "the rounding radius of a hull is dropped")
+    else:
+        author(prim, "double", "radius", float(size[0]))
+        if shape.type is not GeometryType.SPHERE:
+            author(prim, "double", "height", 2.0 * float(size[1]))
+            author(prim, "token", "axis", "Z", uniform=True)
+
+
+def _write_material(out: Author, numbers: tuple[float, ...]) -> Usd.Prim:
+    """A physics material with the given friction, restitution, stiffness (``inf`` if rigid) and damping."""
+    friction, restitution, stiffness, damping = numbers
+    prim = out.define("Material", "physics_material")
+    prim.AddAppliedSchema("PhysicsMaterialAPI")
+    author_floats(prim, "physics", staticFriction=friction, dynamicFriction=friction, restitution=restitution)
+    if np.isfinite(stiffness):
+        prim.AddAppliedSchema("PhysxMaterialAPI")
+        author_floats(prim, "physxMaterial", compliantContactStiffness=stiffness, compliantContactDamping=damping)
+    return prim

@@ -13,7 +13,6 @@ from artix.math.arrays import device_array
 from artix.model.articulation import Articulation
 from artix.model.scene import Scene
 from artix.model.states import neutral_state
-from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -71,8 +70,7 @@ class ContactMemory(struct.PyTreeNode):
 def pairs_of(articulation: Articulation | Scene) -> ShapePairs:
     """The pairs of shapes that can touch each other."""
     if not isinstance(articulation, Scene):
-        tree = articulation.topology
-        return ShapePairs.of([tree] if isinstance(tree, Topology) else [])
+        return ShapePairs.of([articulation.topology])
     names = articulation.geometry_names
     across = [(names.index(a), names.index(b)) for a, b in articulation.pairs]
     return ShapePairs.of(articulation.topologies, across)

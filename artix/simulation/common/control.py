@@ -13,9 +13,8 @@ from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial, struct
 from artix.math.arrays import is_known
 from artix.model.articulation import Articulation
-from artix.model.checks import check_type, check_vector
-from artix.model.padded_topology import Tree
-from artix.simulation.common.joint_drift import drift_by_body
+from artix.model.checks import check_finite, check_type, check_vector
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -64,18 +63,34 @@ def check_control(articulation: Articulation, control: Control, called: str = "c
             check_vector(f"{called}.{name}", value, shape, articulation.dtype, meaning)
 
 
+def check_known_control(control: Control | None, called: str = "control") -> None:
+    """Raises ``ValueError`` if a control, or controls for each step, are known and have a number that is not finite.
+
+    A joint force may be infinite, which asks for the largest one.
+    """
+    if isinstance(control, Control):
+        check_finite(f"{called}.joint_force", control.joint_force, infinite=True)
+        for name in ("drive_target", "drive_target_velocity", "external_force"):
+            check_finite(f"{called}.{name}", getattr(control, name))
+
+
 def warn_of_missing_gains(articulation: Articulation, control: Control | None) -> None:
     """Warns of targets for drives that exert no force, like those of robots from URDF, unless the gains are traced."""
     targets = None if not isinstance(control, Control) else (control.drive_target, control.drive_target_velocity)
     if targets is None or all(target is None for target in targets) or not isinstance(articulation, Articulation):
         return
-    gains = articulation.drive.stiffness, articulation.drive.damping
-    if articulation.topology.num_dofs and is_known(*gains) and not any(np.any(np.asarray(gain)) for gain in gains):
+    if articulation.topology.num_dofs and lacks_gains(articulation):
         warnings.warn(
             "the targets in control have no effect, as all drives have stiffness 0 and damping 0 (a URDF has no "
             "gains); set them with articulation.replace(drive=articulation.drive.replace(stiffness=..., damping=...))",
             stacklevel=4,
         )
+
+
+def lacks_gains(articulation: Articulation) -> bool:
+    """Whether it is known that no drive exerts a force."""
+    gains = articulation.drive.stiffness, articulation.drive.damping
+    return is_known(*gains) and not any(np.any(np.asarray(gain)) for gain in gains)
 
 
 class Commands(NamedTuple):
@@ -101,21 +116,25 @@ def commands_of(articulation: Articulation, control: Control) -> Commands:
     )
 
 
-def position_error(topology: Tree, position: Array, target: Array, drift: Array | None = None) -> Array:
-    """Target minus position, [n]; for spherical joints with several axes, twice the vector part of the rotation left.
+def position_error(topology: Topology, position: Array, target: Array, turn: Array | None = None) -> Array:
+    """Target minus position, [n].
 
-    A ``drift`` [L, 3] of the joint frames is part of the rotation, not of its target.
+    The position of a spherical joint is a rotation, which does not count turns, so that its error
+    is the shortest way: with one axis the angle left, and with several axes twice the vector part of
+    the rotation left. A ``turn`` of the joint frames, quaternions [4, B-1], is part of the rotation,
+    not of its target.
     """
     error = target - position
     if not topology.has_spherical:
         return error
     wanted, now = (spatial.quaternion_exp(by_body(topology, x)) for x in (target, position))
-    if drift is not None:
-        now = spatial.quaternion_product(drift_by_body(topology, drift), now)
+    if turn is not None:
+        now = spatial.quaternion_product(turn, now)
     product = spatial.quaternion_product(spatial.conjugate(wanted), now)
     product = jnp.where(product[3] < 0, -product, product)
-    several = jnp.asarray(topology.dof_is_one_of_several)
-    return jnp.where(several, where_spherical(topology, -2 * product[:3], error), error)
+    several, spherical = jnp.asarray(topology.dof_is_one_of_several), jnp.asarray(topology.dof_is_spherical)
+    left = jnp.where(spherical, error - 2 * jnp.pi * jnp.round(error / (2 * jnp.pi)), error)
+    return jnp.where(several, where_spherical(topology, -2 * product[:3], error), left)
 
 
 def room(limit: Array, position: Array, sign: int) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from artix.math.compiled import compiled
 from artix.model.joint_features import DriveEnvelopes, Drives
-from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.sweep import Budget
 
 Array = jax.Array
 
@@ -30,13 +30,13 @@ class DriveRow(NamedTuple):
     """The commanded force that shares the envelope."""
 
 
-def within_limit(row: DriveRow, impulse: Array, sweep: Sweep) -> Array:
+def within_limit(row: DriveRow, impulse: Array, sweep: Budget) -> Array:
     """Clips an accumulated impulse to the drive's limit. An envelope, if there is one, replaces the limit."""
     limited, bound = _limit(row, sweep)
     return jnp.where(limited, jnp.clip(impulse, -bound, bound), impulse)
 
 
-def exceeds_bounds(row: DriveRow, impulse: Array, velocity: Array, sweep: Sweep) -> Array:
+def exceeds_bounds(row: DriveRow, impulse: Array, velocity: Array, sweep: Budget) -> Array:
     """Whether a drive's accumulated impulse is beyond its limit or, at this velocity, beyond its motor's envelope."""
     limited, bound = _limit(row, sweep)
     exceeds = limited & (jnp.abs(impulse) > bound)
@@ -47,13 +47,13 @@ def exceeds_bounds(row: DriveRow, impulse: Array, velocity: Array, sweep: Sweep)
     return exceeds | jnp.isfinite(envelope.max_effort) & (strong | fast)
 
 
-def _limit(row: DriveRow, sweep: Sweep) -> tuple[Array, Array]:
+def _limit(row: DriveRow, sweep: Budget) -> tuple[Array, Array]:
     """Whether there is a limit, and the largest impulse within it."""
     limited = jnp.isfinite(row.drive.max_force) & ~jnp.isfinite(row.envelope.max_effort)
     return limited, jnp.where(limited, row.drive.max_force, 0) * (sweep.dt if sweep.drive_limits_are_forces else 1)
 
 
-def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity: Array, sweep: Sweep) -> Array:
+def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity: Array, sweep: Budget) -> Array:
     """Cuts an accumulated impulse back until drive and commanded force together fit the motor's envelope.
 
     With the total impulse I and the velocity ``v(I)`` that it leaves, ``|I| <= (max_effort -

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from artix.dynamics.inertia import inertia_rates, momentum_of_motion, reference_inertias
 from artix.dynamics.momentum import about
 from artix.kinematics.bodies import Inertias
-from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents, has_all_displacements
+from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents
 from artix.kinematics.solve import (
     Motion,
     body_velocities,
@@ -24,7 +24,7 @@ from artix.kinematics.solve import (
 from artix.math import spatial
 from artix.math.tangents import directional_derivative
 from artix.model.articulation import Articulation, State
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -101,8 +101,6 @@ def _with_magnitude(vector: Array, other: Array) -> Array:
 
 def mass_and_momentum(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
     """Mass moments (one item) and momentum [6, 1] of all bodies, about the root's centre of mass in world axes."""
-    if not has_all_displacements(articulation.topology):
-        return _mass_and_momentum(articulation, state)
     return _mass_and_momentum_with_jvp(articulation, state)
 
 
@@ -148,7 +146,7 @@ def _mass_and_momentum_jvp(primals, tangents):
 
 
 def _displaced(
-    tree: Tree, inertias: Inertias, motions: Motion, velocity: Motion, qd: Array, moved: Motion
+    tree: Topology, inertias: Inertias, motions: Motion, velocity: Motion, qd: Array, moved: Motion
 ) -> tuple[Inertias, Array]:
     """Changes of the bodies' mass moments and of the total momentum for displacements of bodies and DOFs."""
     d_inertias, still = inertia_rates(inertias, moved), Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity))
@@ -164,43 +162,3 @@ def _carried(inertias: Inertias, velocity: Motion) -> Array:
 def _total(x: Array) -> Array:
     """The sum over bodies, with an axis of length one."""
     return jnp.sum(x, axis=-1, keepdims=True)
-
-
-def momentum_of(mass: Array, inertia: Array, center: Array, motion: Array) -> Momentum:
-    """The momentum of links: masses [L], inertias [L, 3, 3], centres [L, 3] and velocities [L, 6]."""
-    linear = jnp.sum(mass[:, None] * motion[:, :3], axis=0)
-    total = jnp.sum(mass)
-    arm = center - jnp.sum(mass[:, None] * center, axis=0)[None] / total
-    relative = motion[:, :3] - linear[None] / total
-    # Not a matrix product, because products of many small matrices are slow.
-    spin = jnp.sum(inertia * motion[:, None, 3:], axis=2)
-    return Momentum(linear, jnp.sum(spin + mass[:, None] * jnp.cross(arm, relative), axis=0))
-
-
-def restore_momentum(
-    mass: Array, inertia: Array, center: Array, motion: Array, target: Momentum, *, magnitude_only: bool
-) -> Array:
-    """Adds one rigid-body motion to all links so that they have a given momentum.
-
-    Args:
-      mass: masses of the links [kg], [L].
-      inertia: inertias about their centres of mass in world axes [kg m^2], [L, 3, 3].
-      center: centres of mass [m], [L, 3].
-      motion: velocities of the links, [L, 6].
-      target: the desired momentum.
-      magnitude_only: whether to correct only the magnitude of the angular momentum, as PhysX does.
-
-    Returns:
-      The corrected velocities, [L, 6].
-    """
-    total = jnp.sum(mass)
-    arm = center - jnp.sum(mass[:, None] * center, axis=0)[None] / total
-    square = jnp.sum(arm**2, axis=1)[:, None, None] * jnp.eye(3, dtype=arm.dtype)[None]
-    composite = jnp.sum(inertia + mass[:, None, None] * (square - arm[:, :, None] * arm[:, None, :]), axis=0)
-    angular = momentum_of(mass, inertia, center, motion).angular
-    turn = turn_to_momentum(
-        composite[:, :, None], angular[:, None], target.angular[:, None], magnitude_only=magnitude_only
-    )[:, 0]
-    turned = motion + jnp.concatenate([jnp.cross(turn[None], arm), jnp.broadcast_to(turn[None], arm.shape)], axis=1)
-    shift = (target.linear - jnp.sum(mass[:, None] * turned[:, :3], axis=0)) / total
-    return turned + jnp.concatenate([shift, jnp.zeros_like(shift)])[None]

@@ -1,4 +1,4 @@
-"""The impulses of spatial tendons, by PhysX's law."""
+"""The paths of spatial tendons: their lengths, their gradients, and the ends on which they pull by PhysX's law."""
 
 from __future__ import annotations
 
@@ -14,34 +14,12 @@ from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.tendons import SpatialTendonStructure
 from artix.model.topology import Topology
-from artix.simulation.common.step_start import HIGHEST, StepStart, onto_links, point_row, static_topology
-from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.step_start import HIGHEST, StepStart, onto_links, point_row
 
 Array = jax.Array
 
 
-class SpatialTendonRow(NamedTuple):
-    """One path from a root to a leaf (or all, with a leading axis [S])."""
-
-    stiffness: Array
-    damping: Array
-    limit_stiffness: Array
-    rest_length: Array
-    lower_limit: Array
-    upper_limit: Array
-    free_rate: Array
-    """Rate at which the ends of the path shorten it, before any impulse."""
-    direction: Array
-    """Derivative of that rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
-    effect: Array
-    """Change of the generalised velocity per unit impulse, [nv]."""
-    response: Array
-    """Velocity per impulse."""
-    wrench: Array
-    """Wrenches on the links for a unit impulse, [L, 6]."""
-
-
-class _Paths(NamedTuple):
+class TendonPaths(NamedTuple):
     """The attachments of all tendons as one list, and the paths through them."""
 
     link: np.ndarray
@@ -53,7 +31,8 @@ class _Paths(NamedTuple):
     on_path: np.ndarray
 
 
-def _paths(tendons: tuple[SpatialTendonStructure, ...]) -> _Paths:
+def tendon_paths(tendons: tuple[SpatialTendonStructure, ...]) -> TendonPaths:
+    """The attachments and paths of these tendons."""
     link: list[int] = []
     parent: list[int] = []
     ends: list[tuple[int, int, int, int]] = []
@@ -68,7 +47,7 @@ def _paths(tendons: tuple[SpatialTendonStructure, ...]) -> _Paths:
         parent += [start + max(above, 0) for above in structure.parents]
     on_path = np.array([[point in path for point in range(len(link))] for path in members])
     tendon, leaf, root, first = np.array(ends).T
-    return _Paths(np.array(link), np.array(parent), tendon, leaf, root, first, on_path)
+    return TendonPaths(np.array(link), np.array(parent), tendon, leaf, root, first, on_path)
 
 
 def _points(articulation: Articulation, link: np.ndarray, frame: Placement) -> Array:
@@ -89,7 +68,7 @@ def _segments(points: Array, parent: np.ndarray) -> tuple[Array, Array]:
 
 def path_lengths(articulation: Articulation, topology: Topology, frame: Placement) -> Array:
     """Lengths [S] of all paths for these link frames."""
-    paths, numbers = _paths(topology.spatial_tendons), articulation.spatial_tendons
+    paths, numbers = tendon_paths(topology.spatial_tendons), articulation.spatial_tendons
     length, _ = _segments(_points(articulation, paths.link, frame), paths.parent)
     on_path = jnp.asarray(paths.on_path, length.dtype)
     total = matmul(on_path, numbers.coefficient * length)
@@ -98,13 +77,13 @@ def path_lengths(articulation: Articulation, topology: Topology, frame: Placemen
 
 def path_ends(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
     """The tendon and the leaf attachment of each path, [S] each."""
-    paths = _paths(topology.spatial_tendons)
+    paths = tendon_paths(topology.spatial_tendons)
     return paths.tendon, paths.leaf
 
 
 def path_gradients(articulation: Articulation, at_start: StepStart) -> Array:
     """Derivatives of the paths' lengths by the link motions, [S, L, 6]; also the wrenches of a unit push."""
-    paths = _paths(static_topology(at_start).spatial_tendons)
+    paths = tendon_paths(at_start.topology.spatial_tendons)
     points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
     above, own = (
@@ -117,7 +96,7 @@ def path_gradients(articulation: Articulation, at_start: StepStart) -> Array:
 
 def end_wrenches(articulation: Articulation, at_start: StepStart) -> Array:
     """The wrenches [S, L, 6] of unit tensions, by PhysX's law: on the leaf to its parent, on the root to its child."""
-    paths = _paths(static_topology(at_start).spatial_tendons)
+    paths = tendon_paths(at_start.topology.spatial_tendons)
     points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
     leaf, root = (
@@ -133,53 +112,3 @@ def beyond_limits(length: Array, lower: Array, upper: Array) -> Array:
     under = jnp.where(has_lower, length - jnp.where(has_lower, lower, 0), 0)
     over = jnp.where(has_upper, length - jnp.where(has_upper, upper, 0), 0)
     return jnp.minimum(under, 0) + jnp.maximum(over, 0)
-
-
-def spatial_tendon_rows(articulation: Articulation, at_start: StepStart, motion: Array) -> SpatialTendonRow:
-    """The rows of all paths; ``motion`` [L, 6] are the links' velocities before any impulse."""
-    numbers = articulation.spatial_tendons
-    paths = _paths(static_topology(at_start).spatial_tendons)
-    wrench = end_wrenches(articulation, at_start)
-    direction = jnp.einsum("slk,lkv->sv", wrench, at_start.jacobian, precision=HIGHEST)
-    effect = matmul(direction, at_start.inverse_mass)
-    return SpatialTendonRow(
-        stiffness=numbers.stiffness[paths.tendon],
-        damping=numbers.damping[paths.tendon],
-        limit_stiffness=numbers.limit_stiffness[paths.tendon],
-        rest_length=numbers.rest_length[paths.leaf],
-        lower_limit=numbers.lower_limit[paths.leaf],
-        upper_limit=numbers.upper_limit[paths.leaf],
-        free_rate=jnp.sum(wrench * motion[None], axis=(1, 2)),
-        direction=direction,
-        effect=effect,
-        response=jnp.sum(direction * effect, axis=1),
-        wrench=wrench,
-    )
-
-
-def spatial_tendon_impulses(
-    row: SpatialTendonRow, spring: Array, limit: Array, rate: Array, length: Array, sweep: Sweep
-) -> tuple[Array, Array]:
-    """The accumulated impulses of one path's spring and damper, and of its limits, after one more sweep.
-
-    They pull the leaf towards its parent and the root towards its child. Attachments in between feel nothing. In
-    continuous time the force is ``stiffness (length - rest_length) - damping rate + limit_stiffness excess``.
-
-    Args:
-      row: the path.
-      spring: impulse of spring and damper so far.
-      limit: impulse of the limits so far.
-      rate: rate at which the ends of the path shorten it.
-      length: length of the path now.
-      sweep: the sweep.
-    """
-    h = sweep.h
-    gain = h * (h * row.stiffness + row.damping)
-    share = 1 / (1 + gain * row.response)
-    limit_share = 1 / (1 + h * (h * row.limit_stiffness + row.damping) * row.response)
-    beyond = beyond_limits(length, row.lower_limit, row.upper_limit)
-    pull = h * row.stiffness * (length - row.rest_length) - gain * rate
-    keep, keep_limit = (1, 1) if sweep.temporal else (1 - share, 1 - limit_share)
-    spring = keep * spring + share * pull
-    limit = keep_limit * limit + h * row.limit_stiffness * limit_share * beyond
-    return spring, limit

@@ -15,11 +15,10 @@ import jax.numpy as jnp
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.tendons import FixedTendons, SpatialTendons
-from artix.model.topology import Topology
 from artix.simulation.common.fixed_tendons import tendon_joint_wrenches, tendon_joints
 from artix.simulation.common.mimic import mimic_directions, mimic_errors
 from artix.simulation.common.spatial_tendons import beyond_limits, end_wrenches, path_ends, path_gradients, path_lengths
-from artix.simulation.common.step_start import HIGHEST, StepStart, static_topology
+from artix.simulation.common.step_start import HIGHEST, StepStart
 
 Array = jax.Array
 
@@ -52,8 +51,6 @@ def coupling_springs(
     found = []
     if len(topology.mimic_dofs):
         found.append(mimic_springs(articulation, at_start, joint_position))
-    if not isinstance(topology, Topology):
-        return found
     if topology.fixed_tendons:
         found.append(fixed_tendon_springs(articulation, at_start, joint_position, virtual_work=virtual_work))
     if topology.spatial_tendons:
@@ -72,7 +69,7 @@ def mimic_springs(articulation: Articulation, at_start: StepStart, joint_positio
     mimic = articulation.mimic
     direction = mimic_directions(mimic, at_start.topology)
     response = jnp.sum(matmul(direction, at_start.inverse_mass) * direction, axis=1)
-    inertia = jnp.where(response > 0, 1 / jnp.where(response > 0, response, 1), 0)  # Padded joints move nothing.
+    inertia = 1 / response
     return Springs(
         stiffness=mimic.natural_frequency**2 * inertia,
         damping=2 * mimic.damping_ratio * mimic.natural_frequency * inertia,
@@ -91,7 +88,7 @@ def fixed_tendon_springs(
     the rate of the length is that of the links along the same axes. With virtual work, the joint's effort is
     ``coefficient_i / K`` of the tension, and the rate is the true one.
     """
-    numbers, topology = articulation.fixed_tendons, static_topology(at_start)
+    numbers, topology = articulation.fixed_tendons, at_start.topology
     tendon, dof = tendon_joints(topology)
     members = jax.nn.one_hot(tendon, len(topology.fixed_tendons), dtype=joint_position.dtype).T
     share = members / jnp.sum(members, axis=1, keepdims=True)
@@ -118,7 +115,7 @@ def spatial_tendon_springs(articulation: Articulation, at_start: StepStart, *, v
     With PhysX's law only the ends of a path feel its tension, and its damper uses their velocities. With virtual work
     every segment pulls with its coefficient.
     """
-    numbers, topology = articulation.spatial_tendons, static_topology(at_start)
+    numbers, topology = articulation.spatial_tendons, at_start.topology
     tendon, leaf = path_ends(topology)
     wrench = path_gradients(articulation, at_start) if virtual_work else -end_wrenches(articulation, at_start)
     length = path_lengths(articulation, topology, at_start.frame)

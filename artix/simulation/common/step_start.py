@@ -21,9 +21,7 @@ from artix.kinematics.solve import Motion, center_velocities, dof_motions, kinem
 from artix.math import spatial
 from artix.math.arrays import matmul, take
 from artix.model.articulation import Articulation, State
-from artix.model.padded_topology import Tree
 from artix.model.topology import Topology
-from artix.simulation.common.joint_drift import with_joint_drift
 
 Array = jax.Array
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -32,7 +30,7 @@ HIGHEST = jax.lax.Precision.HIGHEST
 class StepStart(NamedTuple):
     """The articulation at the start of a step. L links, n joint DOFs, nv generalised velocities."""
 
-    topology: Tree
+    topology: Topology
     frame: Placement
     """The link frames, L of them."""
     center: Array
@@ -61,8 +59,6 @@ class StepStart(NamedTuple):
     """Origin of each DOF's joint frame on its link, [n, 3]."""
     parent_origin: Array
     """Origin of each DOF's joint frame on its parent link, [n, 3]."""
-    drift: Array | None
-    """Drifts: rotations of the joint frames on their parents, [L, 3]; ``None`` if drifts are not kept."""
 
     @property
     def jacobian(self) -> Array:
@@ -83,16 +79,12 @@ class StepStart(NamedTuple):
         return self.inverse
 
 
-def evaluate_step_start(
-    articulation: Articulation, state: State, drift: Array | None = None, *, with_all: bool = True
-) -> StepStart:
+def evaluate_step_start(articulation: Articulation, state: State, *, with_all: bool = True) -> StepStart:
     """Evaluates everything that stays constant during the step.
 
     The links' Jacobian, their accelerations and the inverse mass matrix are only evaluated ``with_all``; most steps of
     the implicit solver do not need them.
     """
-    if drift is not None:
-        articulation = with_joint_drift(articulation, drift)
     topology = articulation.topology
     kin = kinematics(articulation, state)
     frame = link_frames(topology, kin)
@@ -119,7 +111,6 @@ def evaluate_step_start(
         axis=spatial.rotate(child.rotation, unit).T,
         child_origin=child.position.T,
         parent_origin=parent.position.T,
-        drift=drift,
     )
 
 
@@ -134,14 +125,14 @@ def _velocity_products(articulation: Articulation, state: State) -> Array:
     return link_accelerations(articulation, state, jnp.zeros(articulation.topology.nv, articulation.dtype))
 
 
-def has_tendons(topology: Tree) -> bool:
+def has_tendons(topology: Topology) -> bool:
     """Whether the articulation has tendons."""
-    return isinstance(topology, Topology) and bool(topology.fixed_tendons or topology.spatial_tendons)
+    return bool(topology.fixed_tendons or topology.spatial_tendons)
 
 
-def has_loop_joints(topology: Tree) -> bool:
+def has_loop_joints(topology: Topology) -> bool:
     """Whether the articulation has loop joints."""
-    return isinstance(topology, Topology) and bool(topology.loop_joints)
+    return bool(topology.loop_joints)
 
 
 def inverse_with(at_start: StepStart, added: Array) -> Array:
@@ -226,9 +217,3 @@ def onto_links(at_start: StepStart, link: np.ndarray | Array, row: Array) -> Arr
     """Rows [k, 6] for the motions of links [k] as rows for those of all links, or wrenches on them, [k, L, 6]."""
     places = jnp.eye(at_start.topology.num_links, dtype=row.dtype)
     return places[link][:, :, None] * row[:, None]
-
-
-def static_topology(at_start: StepStart) -> Topology:
-    """The static topology, for PhysX's solvers and tendons. Padded articulations are refused before."""
-    assert isinstance(at_start.topology, Topology)
-    return at_start.topology

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation.devices import match_varying_axes, scan
+from artix.compiler.jax_internals import match_varying_axes, scan
 from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import lu_factorize_regularized, refined
 from artix.simulation.implicit.blocks import block_diagonal, product

@@ -94,7 +94,7 @@ def hard_rows(
     mimic, topology = articulation.mimic, at_start.topology
     if len(topology.mimic_dofs):
         hard = (mimic.natural_frequency == 0) | (mimic.damping_ratio == 0)
-        # Compliant and padded joints have empty rows.
+        # Compliant joints have empty rows.
         directions.append(jnp.where(hard[:, None], mimic_directions(mimic, topology), 0))
         error = jnp.where(hard, mimic_errors(mimic, topology, state.joint_position), 0)
         targets.append(jnp.zeros_like(error))

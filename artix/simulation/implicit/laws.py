@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import matmul, take
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.sweep import Sweep, implicit_sweep
 from artix.simulation.implicit.contact_derivatives import ContactEquations
@@ -192,7 +192,7 @@ def _law_derivatives(contacts: ContactRows, impulses: Impulses, velocity: Array)
     return law_derivatives(contacts.each, impulses.contacts, rates)
 
 
-def sweeps_of(trees: Sequence[Tree], options: SolverOptions) -> Sweeps:
+def sweeps_of(trees: Sequence[Topology], options: SolverOptions) -> Sweeps:
     """The static parameters of the sweeps."""
     places, elimination = (tuple(order(trees).tolist()) for order in (dof_places, elimination_order))
     newton_steps = 2 if options.contact_iterations is None else options.contact_iterations

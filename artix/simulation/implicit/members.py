@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import joined
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -39,13 +39,13 @@ def parted(array: Array, sizes: Sequence[int]) -> list[Array]:
     return [array[ends[k] : ends[k + 1]] for k in range(len(sizes))]
 
 
-def dof_places(trees: Sequence[Tree]) -> np.ndarray:
+def dof_places(trees: Sequence[Topology]) -> np.ndarray:
     """Indices of the DOFs of all articulations in their joint generalised velocity, [n]."""
     first = np.cumsum([0, *(tree.nv for tree in trees)])
     return np.concatenate([np.arange(last - tree.num_dofs, last) for tree, last in zip(trees, first[1:], strict=True)])
 
 
-def elimination_order(trees: Sequence[Tree]) -> np.ndarray:
+def elimination_order(trees: Sequence[Topology]) -> np.ndarray:
     """The entries of the velocity of all articulations, from the leaves to the root of each, [nv]."""
     found, first = [], 0
     for tree in trees:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,8 @@ from artix.dynamics.newton_euler import gravity_wrenches
 from artix.kinematics.bodies import Inertias
 from artix.kinematics.configuration import integrate
 from artix.kinematics.velocities import generalized_velocity
-from artix.math.arrays import chosen, matmul
+from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
-from artix.model.padded_topology import Tree
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, commands_of
 from artix.simulation.common.link_forces import gravity_and_loads, link_resistance
@@ -33,7 +32,6 @@ from artix.simulation.implicit.hard_bounds import bounded_with_relations, close_
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
 Array = jax.Array
-_T = TypeVar("_T")
 
 
 class Solved(NamedTuple):
@@ -116,8 +114,7 @@ def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
         needed = rigid_body_forces(articulation, state, None, acting.wrench, gravity=True)[:6]
         momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration))
     start = end.replace(root_velocity=found.velocity[:6])
-    free = _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
-    return where_free(at_start.topology, free, end.replace(root_pose=state.root_pose))
+    return _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
 
 
 def mean_acceleration(part: Prepared, found: Bounded) -> Array:
@@ -145,12 +142,6 @@ def _floating_end(
     """The end of a step with a momentum [6] about the initial position of the root's centre of mass."""
     target = Momentum(*jnp.split(about(center, momentum[:, None])[:, 0], 2))
     return with_momentum(articulation, end, center, travelled, target, target.linear, dt, magnitude_only=False)
-
-
-def where_free(tree: Tree, floating: _T, fixed: _T) -> _T:
-    """Chooses by the base of the articulation, which is data for padded articulations."""
-    free = tree.base_is_free
-    return floating if free is None else chosen(free, floating, fixed)
 
 
 def contact_memory(solved: Solved) -> ContactMemory:

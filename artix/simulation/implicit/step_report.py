@@ -19,7 +19,7 @@ from artix.simulation.common.step_start import HIGHEST, link_motion
 from artix.simulation.implicit.bounds import Bounded
 from artix.simulation.implicit.contact_bounds import contact_rows
 from artix.simulation.implicit.contact_report import contact_reports
-from artix.simulation.implicit.step import Solved, mean_acceleration, where_free
+from artix.simulation.implicit.step import Solved, mean_acceleration
 from artix.simulation.implicit.system import Prepared, Response
 
 Array = jax.Array
@@ -53,9 +53,7 @@ def _report(
     articulation, state, at_start, dt = part.articulation, part.state, part.at_start, part.acting.dt
     tree, acceleration = at_start.topology, mean_acceleration(part, found)
     link_acceleration = link_accelerations(articulation, state, acceleration)
-    link_velocity = link_motion(at_start, found.velocity)
-    if tree.num_base_dofs:
-        link_velocity = where_free(tree, link_velocities(articulation, end), link_velocity)
+    link_velocity = link_motion(at_start, found.velocity) if tree.fixed_base else link_velocities(articulation, end)
     on_link_b = wrench[:0]
     if part.loops:
         on_links, on_link_b = loop_wrenches(at_start, part.loops, found.loop_impulse / dt)

@@ -10,7 +10,7 @@ import numpy as np
 
 from artix.math.arrays import matmul
 from artix.math.tangents import directional_derivative, value_and_change
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_derivatives import Changes
 from artix.simulation.implicit.contact_rows import ContactRows
@@ -31,7 +31,7 @@ Array = jax.Array
 
 
 def follow_bounds(
-    trees: Sequence[Tree],
+    trees: Sequence[Topology],
     options: SolverOptions,
     found: Swept,
     d_velocity: Array,
@@ -53,7 +53,7 @@ def follow_bounds(
 
 
 def follow_contacts(
-    trees: Sequence[Tree],
+    trees: Sequence[Topology],
     options: SolverOptions,
     found: Swept,
     matrix: Array,

@@ -9,10 +9,10 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
-from artix.evaluation.devices import scan
+from artix.compiler.jax_internals import scan
 from artix.math.arrays import chosen, matmul
 from artix.math.tangents import is_zero
-from artix.model.padded_topology import Tree
+from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_newton import newton_change
@@ -45,7 +45,7 @@ _MIN_SWEEPS = 2
 
 
 def sweep_over_bounds(
-    trees: Sequence[Tree],
+    trees: Sequence[Topology],
     bounds: Bounds,
     velocity: Array,
     dt: Array,

@@ -23,7 +23,6 @@ from artix.dynamics.factorization import (
     split_inverse,
 )
 from artix.dynamics.inverse import rigid_body_forces
-from artix.kinematics.displacements import has_all_displacements
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial, struct
 from artix.math.arrays import joined, matmul
@@ -155,7 +154,7 @@ class Prepared(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether only bounds restrict the velocity and its derivative has a closed form."""
-        return self.system.hard is None and self.loops is None and has_all_displacements(self.at_start.topology)
+        return self.system.hard is None and self.loops is None
 
     @property
     def response(self) -> Response:

@@ -1,0 +1,293 @@
+"""Compiles, caches and loads the CPU kernels of programs."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from artix.compiler import kernels
+from artix.compiler.disk import KernelFiles
+from artix.compiler.jax_internals import long_call
+from artix.compiler.program import Program
+from artix.compiler.scalar_builder import TooManyOperations
+from artix.compiler.scalar_program import ScalarProgram, UnsupportedOperation
+from artix.compiler.scalar_transpose import NotLinear
+from artix.compiler.scalarize import scalarize, scalarize_transpose
+
+_log = logging.getLogger("artix")
+
+#: Larger programs are left to XLA. At this size, LLVM takes no longer than XLA, and its code is 40 times as fast: the
+#: forward dynamics derivatives of a humanoid of 44 DOFs, 220,000 operations, compile in 7.5 and 12.4 s and take 5.8 and
+#: 231 us (batch 4,096, two cores with AVX-512, jax 0.12, November 2026).
+MAX_OPERATIONS = 300_000
+
+
+_switch: ContextVar[bool | None] = ContextVar("artix_kernels", default=None)
+_gpu_switch: ContextVar[bool | None] = ContextVar("artix_gpu_kernels", default=None)
+
+
+def kernels_are_on() -> bool:
+    """Whether functions traced now may use kernels; by default they may unless ``ARTIX_KERNELS`` is ``0``."""
+    chosen = _switch.get()
+    return _switch_in_environment("ARTIX_KERNELS", True) if chosen is None else chosen
+
+
+def gpu_kernels_are_on() -> bool:
+    """Whether functions traced now may use kernels on GPUs; by default only if ``ARTIX_GPU_KERNELS`` is ``1``."""
+    chosen = _gpu_switch.get()
+    return _switch_in_environment("ARTIX_GPU_KERNELS", False) if chosen is None else chosen
+
+
+def _switch_in_environment(name: str, default: bool) -> bool:
+    text = os.environ.get(name, "")
+    if text not in ("", "0", "1"):
+        raise ValueError(f"the environment variable {name} must be 0 or 1, found {text!r}")
+    return text == "1" if text else default
+
+
+@contextmanager
+def use_kernels(enabled: bool, gpu: bool | None = None) -> Iterator[None]:
+    """Switches kernels on or off for functions traced within the context.
+
+    Functions compiled earlier are unaffected. The environment variables ``ARTIX_KERNELS=0`` and ``ARTIX_GPU_KERNELS=1``
+    do the same for a whole process.
+
+    Args:
+      enabled: whether to use kernels; without them XLA evaluates everything.
+      gpu: whether to use kernels on NVIDIA GPUs (compute capability 8.0 or newer) as well, which is off by default;
+        ``None`` leaves this unchanged.
+
+    Raises:
+      TypeError: a switch is neither ``True`` nor ``False``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> with artix.use_kernels(False):
+      ...     by_xla = artix.gravity_compensation(arm, state)
+      ...
+      >>> print(jnp.allclose(by_xla, artix.gravity_compensation(arm, state), atol=1e-4))
+      True
+    """
+    for name, switch in (("enabled", enabled), ("gpu", gpu)):
+        if not isinstance(switch, bool) and not (name == "gpu" and switch is None):
+            raise TypeError(f"{name}: expected True or False, found {switch!r}")
+    token = _switch.set(enabled)
+    gpu_token = _gpu_switch.set(_gpu_switch.get() if gpu is None else gpu)
+    try:
+        yield
+    finally:
+        _gpu_switch.reset(gpu_token)
+        _switch.reset(token)
+
+
+files = KernelFiles()
+_lock = threading.Lock()
+_loaded: set[str] = set()
+_refused: set[str] = set()
+_linked: dict[str, kernels.LinkedProgram] = {}
+#: Precedes, in a file, the reason why there is no object code.
+REFUSAL = b"refused: "
+
+
+def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
+    """The name of a program's kernel as a target of :mod:`jax.ffi`; ``None`` if XLA has to evaluate it.
+
+    Args:
+      program: the program.
+      levels: levels of its operands, see :class:`~artix.compiler.scalar_program.ScalarProgram`.
+    """
+    if not program.has_kernel:
+        return None
+
+    def build() -> bytes:
+        scalars = scalars_of(program, levels)
+        # A program that only moves data is left to XLA, which can fuse it with its neighbours.
+        return kernels.build(scalars) if scalars.size else REFUSAL
+
+    with _lock:
+        if levels not in program.kernels:
+            program.kernels[levels] = _load_or_build([program], repr(levels), build)
+        return program.kernels[levels]
+
+
+class RowProgram(NamedTuple):
+    """The program of some rows of a batch.
+
+    Attributes:
+      program: the program of one row.
+      rows: indices of its rows in the batch, ascending.
+      operands: indices of its operands among those of the operation.
+      levels: for each operand, 0 if all rows share it, 1 if each has its own.
+      numbered: for each operand, whether it has the rows of the whole batch rather than only the program's own.
+    """
+
+    program: Program
+    rows: np.ndarray
+    operands: tuple[int, ...]
+    levels: tuple[int, ...]
+    numbered: tuple[bool, ...]
+
+
+def cpu_kernel_of_rows(row_programs: Sequence[RowProgram], width: int, results_are_joined: bool) -> str | None:
+    """The name of a kernel of several programs, see :func:`artix.compiler.kernels.build_rows`.
+
+    ``None`` if XLA has to evaluate them. Only programs that are new are compiled, side by side.
+    """
+    programs = [each.program for each in row_programs]
+    if not all(program.has_kernel for program in programs):
+        return None
+    how = (width, results_are_joined)
+    linked = list[kernels.LinkedProgram]()
+
+    def build() -> bytes:
+        linked.extend(_linked_programs(row_programs, *how))
+        return kernels.build_rows(linked, *how)
+
+    def load(code: bytes, target: str) -> None:
+        kernels.load(code, target, kernels.addresses_of(linked or _linked_programs(row_programs, *how)))
+
+    with _lock:
+        return _load_or_build(
+            programs, repr(([(each.levels, each.numbered) for each in row_programs], *how)), build, load
+        )
+
+
+def _linked_programs(
+    row_programs: Sequence[RowProgram], width: int, results_are_joined: bool
+) -> list[kernels.LinkedProgram]:
+    """The programs in memory, where this process has used them before, or else from disk, or compiled."""
+    names = [
+        _name([each.program], repr((each.levels, each.numbered, width, results_are_joined))) for each in row_programs
+    ]
+    missing = dict[str, RowProgram]()
+    for name, each in zip(names, row_programs, strict=True):
+        if name not in _linked:
+            code = files.read(name)
+            if code is None:
+                missing[name] = each
+            else:
+                _linked[name] = kernels.link_program(code, name)
+    # While LLVM compiles some programs, the next is prepared.
+    scalars = ((scalars_of(each.program, each.levels), each.numbered) for each in missing.values())
+    for (name, each), code in zip(
+        missing.items(), kernels.build_programs(scalars, width, results_are_joined), strict=True
+    ):
+        if each.program.key is not None:
+            files.write(name, code)
+        _linked[name] = kernels.link_program(code, name)
+    return [_linked[name] for name in names]
+
+
+@long_call
+def _load_or_build(
+    programs: Sequence[Program],
+    how: str,
+    build: Callable[[], bytes],
+    load: Callable[[bytes, str], None] = kernels.load,
+) -> str | None:
+    """The name of a kernel, which is loaded, or built first; ``None`` if there is none."""
+    missing = kernels.available()
+    if missing is not None:
+        refuse("every function", missing)
+        return None
+    what, target = programs[0].name, _name(programs, how)
+    if target in _loaded:
+        return target
+    code = files.read(target)
+    if code is None:
+        try:
+            code = build()
+        except (UnsupportedOperation, TooManyOperations, kernels.KernelError) as error:
+            code = REFUSAL + f"{type(error).__name__}: {error}".encode()
+        except Exception as error:  # XLA evaluates the program. The error may be transient, so it is not stored.
+            refuse(what, f"{type(error).__name__}: {error}")
+            return None
+        if all(program.key is not None for program in programs):
+            files.write(target, code)
+    if code.startswith(REFUSAL):
+        refuse(what, code.removeprefix(REFUSAL).decode())
+        return None
+    try:
+        load(code, target)
+    except kernels.KernelError as error:
+        refuse(what, str(error))
+        return None
+    _loaded.add(target)
+    return target
+
+
+def _name(programs: Sequence[Program], how: str) -> str:
+    """A name that is equal for programs that compute the same on machines of this kind."""
+    content = hashlib.sha256(
+        b"".join(key_of(each) for each in programs) + how.encode() + kernels.machine_key().encode()
+    )
+    return f"artix_{content.hexdigest()[:40]}"
+
+
+def key_of(program: Program) -> bytes:
+    """Identifies the program across processes, or else within this one."""
+    return program.key or f"{os.getpid()} {program.number}".encode()
+
+
+def scalars_of(program: Program, levels: tuple[int, ...], has_loops: bool = True) -> ScalarProgram:
+    """The scalar program of a program whose operands have these levels.
+
+    Args:
+      program: the program.
+      levels: levels of its operands.
+      has_loops: whether long loops stay loops.
+
+    Raises:
+      UnsupportedOperation: there is no rule for one of its operations.
+      TooManyOperations: it is too large for a kernel.
+    """
+    all_levels = [0] * len(program.argument_types)
+    for index, level in zip(program.traced, levels, strict=True):
+        all_levels[index] = level
+    if has_loops and 2 in all_levels:
+        # A loop that carries values and tangents would compute the values again for every tangent.
+        try:
+            return scalars_of(program, levels, has_loops=False)
+        except TooManyOperations:
+            pass
+    options: Any = {"max_operations": MAX_OPERATIONS, "has_loops": has_loops}
+    scalars = _scalars_of_transpose(program, all_levels, options)
+    if scalars is not None:
+        return scalars
+    inner, *axes = (program, None, None) if program.pads is None else program.pads
+    return scalarize(inner.jaxpr, all_levels, program.known, *axes, **options)
+
+
+def _scalars_of_transpose(program: Program, levels: Sequence[int], options: dict[str, Any]) -> ScalarProgram | None:
+    """The scalar program of a transpose, from that of the linear program; ``None`` if JAX has to transpose it."""
+    if program.transposes is None:
+        return None
+    linear, arguments, results = program.transposes
+    try:
+        return scalarize_transpose(
+            linear.jaxpr, linear.num_values, arguments, results, levels, program.known, **options
+        )
+    except NotLinear:
+        return None
+
+
+def refuse(what: str, why: str) -> None:
+    """Logs, once, what is evaluated by XLA and why; without a reason nothing is logged."""
+    if why.startswith(TooManyOperations.__name__):
+        why += (
+            "; smaller ones have kernels: leave loops over steps to jax.lax.scan, and contacts out that do not matter"
+        )
+    elif "random_" in why or why.endswith("scalars of uint32"):
+        why += "; random numbers have no kernel: draw them outside of the function, and pass them as an argument"
+    if why and what not in _refused:
+        _refused.add(what)
+        _log.warning("artix: %s is evaluated by XLA, not by a kernel: %s", what, why)

@@ -1,0 +1,140 @@
+"""Compiled kernels on disk, in the user's cache folder, for other processes to use."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import jax
+
+_log = logging.getLogger("artix")
+
+_MAGIC = b"artix kernel 1\n"
+_MAX_BYTES = 512 * 2**20
+
+
+def cache_folder() -> Path | None:
+    """The folder of what artix keeps between processes; ``None`` if it keeps nothing.
+
+    The environment variable ``ARTIX_CACHE`` names it, or turns it off with ``0``. Otherwise it is ``artix-kernels``
+    beside JAX's compiled programs if ``jax.config.jax_compilation_cache_dir`` is set, else ``artix`` in the user's
+    cache folder.
+    """
+    name = os.environ.get("ARTIX_CACHE", "")
+    if name:
+        return None if name == "0" else Path(name).expanduser()
+    config: Any = jax.config  # JAX declares its options from 0.12 on.
+    if not config.jax_enable_compilation_cache:
+        return None
+    if config.jax_compilation_cache_dir and "://" not in str(config.jax_compilation_cache_dir):
+        return Path(config.jax_compilation_cache_dir) / "artix-kernels"
+    try:
+        return _user_cache() / "artix"
+    except RuntimeError:  # The user has no home.
+        return None
+
+
+def _user_cache() -> Path:
+    """Where programs of this platform keep what they can make again."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(folder) if os.path.isabs(folder) else Path.home() / ".cache"
+
+
+class KernelFiles:
+    """Files of object code by name, each with a digest of its content, readable by their owner only.
+
+    They are in :func:`cache_folder`. Files that are corrupt, or that another user owns or could have written, are never
+    read.
+    """
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the files; ``None`` if nothing is stored."""
+        return cache_folder()
+
+    def read(self, name: str) -> bytes | None:
+        """The object code of that name, or ``None``."""
+        folder = self.folder
+        if folder is None:
+            return None
+        try:
+            if not _is_private(folder):
+                _say_refused(folder)
+                return None
+            descriptor = os.open(folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+            with os.fdopen(descriptor, "rb") as file:
+                if not _is_own(os.fstat(file.fileno())):
+                    _say_refused(folder)
+                    return None
+                content = file.read()
+        except OSError:
+            return None
+        with suppress(OSError):  # A read-only file system is read all the same.
+            os.utime(folder / name)
+        digest, code = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
+        is_intact = content.startswith(_MAGIC) and hashlib.sha256(name.encode() + code).digest() == digest
+        return code if is_intact else None
+
+    def write(self, name: str, code: bytes) -> None:
+        """Writes object code; failure to write is not an error."""
+        folder = self.folder
+        if folder is None:
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not _is_private(folder):
+                _say_refused(folder)
+                return
+            descriptor, path = tempfile.mkstemp(dir=folder)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(_MAGIC + hashlib.sha256(name.encode() + code).digest() + code)
+                os.replace(path, folder / name)
+            except OSError:  # For instance, the disk is full.
+                os.unlink(path)
+                return
+            _forget_oldest(folder)
+        except OSError:
+            return
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether a file or folder belongs to this user, and no one else may write to it."""
+    if not hasattr(os, "getuid"):
+        return True
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _is_private(folder: Path) -> bool:
+    return _is_own(folder.lstat()) and stat.S_ISDIR(folder.lstat().st_mode)
+
+
+@functools.cache  # Once, and not for every kernel.
+def _say_refused(folder: Path) -> None:
+    _log.warning(
+        "kernels in %s are not used, so each process compiles its own: the folder or a file in it belongs to another "
+        "user, or others may write to it; remove the folder or set ARTIX_CACHE to one of your own",
+        folder,
+    )
+
+
+def _forget_oldest(folder: Path) -> None:
+    files = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
+    excess = sum(size for _, size, _ in files) - _MAX_BYTES
+    for _, size, path in files:
+        if excess <= 0:
+            break
+        os.unlink(path)
+        excess -= size

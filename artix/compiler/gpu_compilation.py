@@ -1,0 +1,113 @@
+"""Builds and caches the kernels of programs for NVIDIA GPUs, and describes their calls to XLA.
+
+XLA accepts a kernel as PTX inside the program that it compiles. This interface is internal and may change with JAX,
+which is one reason why these kernels are off by default.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from artix.compiler.batch_axes import Axes
+from artix.compiler.compilation import REFUSAL, files, key_of, refuse, scalars_of
+from artix.compiler.kernels import KernelError
+from artix.compiler.kernels.gpu import NAME, GpuKernel, build_for_gpu
+from artix.compiler.kernels.gpu_layout import THREADS, Mapped
+from artix.compiler.kernels.nvptx import available, target_key
+from artix.compiler.program import Program
+from artix.compiler.scalar_builder import TooManyOperations
+from artix.compiler.scalar_order import live
+from artix.compiler.scalar_program import UnsupportedOperation
+from artix.compiler.scalar_schedule import fewest_live
+
+#: The oldest version of JAX whose XLA is known to accept these kernels.
+OLDEST_JAX = (0, 10)
+
+#: Programs with more scalars live at once are left to XLA, see docs/gpu.md.
+MAX_LIVE = 4000
+
+_lock = threading.Lock()
+
+
+class GpuCall(NamedTuple):
+    """The target and attributes of a call through :mod:`jax.ffi`."""
+
+    target: str
+    attributes: dict[str, Any]
+
+
+def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> GpuCall | None:
+    """The call of the kernel for a batch of a program; ``None`` if XLA has to evaluate it.
+
+    Args:
+      program: the program.
+      levels: levels of its operands, see :class:`~artix.compiler.scalar_program.ScalarProgram`.
+      axes: its batch axes.
+    """
+    sizes = [axis.size for axis in axes]
+    empty = 0 in sizes or not any(np.prod(kind.shape) for kind in program.result_types)
+    if not program.has_gpu_kernel or not program.has_kernel or empty:
+        return None
+    mapped_axes = [tuple(axis.mapped[index] for axis in axes) for index in range(len(levels))]
+    mapped = tuple(Mapped(by_axis[:1] == (True,), by_axis[1:] == (True,)) for by_axis in mapped_axes)
+    kernel = _kernel(program, levels, mapped, len(axes) == 2)
+    if kernel is None:
+        return None
+    robots, items = (*sizes, 1, 1)[:2]
+    text, blocks = kernel.for_batch(robots, items)
+    name = re.sub(r"\W", "_", f"artix_{program.name}")  # as profilers show it
+    return GpuCall("__gpu$xla.gpu.ptx", _attributes(text.replace(NAME, name), name, blocks))
+
+
+def _attributes(ptx: str, name: str, blocks: int) -> dict[str, Any]:
+    one = np.int32(1)
+    grid = {"grid_x": np.int32(blocks), "grid_y": one, "grid_z": one}
+    block = {"block_x": np.int32(THREADS), "block_y": one, "block_z": one}
+    kernel = {"name": name, "kernel_type": "ptx", "kernel_data": ptx, "shared_mem_bytes": np.int32(0)}
+    return {**kernel, **grid, **block}
+
+
+def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel | None:
+    missing = available()
+    if jax.__version_info__ < OLDEST_JAX:
+        missing = f"JAX is {jax.__version__}, and XLA takes kernels from {'.'.join(map(str, OLDEST_JAX))} on"
+    if missing is not None:
+        refuse("every function on a GPU", missing)
+        return None
+    key = (levels, mapped, has_items)
+    with _lock:
+        if key not in program.gpu_kernels:
+            program.gpu_kernels[key] = _read_or_build(program, *key)
+        return program.gpu_kernels[key]
+
+
+def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
+    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MAX_LIVE, target_key())).encode())
+    name = f"artix_gpu_{content.hexdigest()[:40]}"
+    code = files.read(name)
+    if code is None:
+        try:
+            code = json.dumps(_build(program, levels, mapped, has_items)).encode()
+        except (UnsupportedOperation, TooManyOperations, KernelError) as error:
+            code = REFUSAL + f"{type(error).__name__}: {error}".encode()
+        if program.key is not None:
+            files.write(name, code)
+    if code.startswith(REFUSAL):
+        refuse(f"{program.name} on a GPU", code.removeprefix(REFUSAL).decode())
+        return None
+    return GpuKernel(*json.loads(code))
+
+
+def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
+    scalars = fewest_live(scalars_of(program, levels))
+    alive = live(scalars)
+    if alive > MAX_LIVE:
+        raise KernelError(f"{alive:,} scalars live at once, more than {MAX_LIVE:,}: threads have no room for them")
+    return build_for_gpu(scalars, mapped, has_items)

@@ -1,0 +1,161 @@
+"""The insides of JAX and of CPython that artix depends on; the only module that uses JAX's private names."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, cast
+
+import jax
+from jax import lax
+from jax._src import checkify as _checkify
+from jax._src import config as _config
+from jax._src import core as _core
+from jax._src import dispatch as _dispatch
+from jax._src import mesh as _mesh
+
+# --- the context of a trace ---------------------------------------------------------------------------
+
+
+#: JAX traces a function again where this differs: within a program it consists of operations, elsewhere of programs.
+_within_program: Any = jax.make_user_context(False) if hasattr(jax, "make_user_context") else contextlib.nullcontext
+
+
+@contextlib.contextmanager
+def clean_context() -> Iterator[None]:
+    """Within this context, JAX traces as it does outside ``jax.shard_map``, without a mesh and by its default rules.
+
+    JAX's public functions can set a mesh while tracing, but not unset it.
+    """
+    with _mesh.use_abstract_mesh(_mesh.empty_abstract_mesh), jax.numpy_rank_promotion("allow"), _within_program(True):
+        yield
+
+
+def without_varying_check() -> contextlib.AbstractContextManager[Any]:
+    """Within this context, ``jax.shard_map`` lets the operands of an operation vary over different devices.
+
+    Programs are traced without devices, so their constants do not vary over any.
+    """
+    check = getattr(_config, "_check_vma", None)
+    return contextlib.nullcontext() if check is None else check(False)
+
+
+def is_staging() -> bool:
+    """Whether JAX is tracing a program (for ``jax.jit``, a loop, ...), possibly below ``vmap`` and ``jvp``."""
+    trace: Any = _core.trace_ctx.trace
+    while trace is not None:
+        if type(trace).__name__ == "DynamicJaxprTrace":
+            return True
+        trace = getattr(trace, "parent_trace", None)
+    return False
+
+
+# --- primitives ---------------------------------------------------------------------------------------
+
+
+def partition_when_lowered(primitive: Any) -> None:
+    """Lets the lowering of a primitive know its devices, which ``custom_partitioning`` needs."""
+    _dispatch.prim_requires_devices_during_lowering.add(primitive)
+
+
+def check_results_for_nan(primitive: Any) -> None:
+    """Lets ``jax.experimental.checkify`` look for NaN in the results of a primitive."""
+    _checkify.error_checks[primitive] = functools.partial(_checkify.nan_error_check, primitive)
+
+
+# --- arrays on several devices ------------------------------------------------------------------------
+
+# Within ``jax.shard_map``, JAX tracks the mesh axes over which each array varies, and requires all operands of an
+# operation to vary over the same axes. The functions of ``jax.numpy`` and ``jax.lax`` ensure this; directly bound
+# primitives and the carries of loops do not.
+
+
+_Tree = TypeVar("_Tree")
+
+
+def match_varying_axes(tree: _Tree, *others: Any) -> _Tree:
+    """The pytree, with every array varying over all axes over which any array in it or in the others varies."""
+    axes = frozenset[Any]().union(*map(_varying_axes, jax.tree.leaves((tree, others))))
+    if not axes:
+        return tree
+    return jax.tree.map(lambda leaf: _varying(leaf, tuple(axes - _varying_axes(leaf))), tree)
+
+
+def type_like(others: Sequence[Any], shape: tuple[int, ...], dtype: Any) -> Any:
+    """The type of an array that varies over the same devices as the arrays of these types, which all agree."""
+    for other in others:
+        if _axes_of_type(other):
+            sharding = other.sharding.update(spec=jax.sharding.PartitionSpec(*(None for _ in shape)))
+            return other.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
+    return jax.core.ShapedArray(shape, dtype)
+
+
+def scan(
+    body: Callable[[Any, Any], tuple[Any, Any]],
+    start: Any,
+    items: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+) -> tuple[Any, Any]:
+    """``jax.lax.scan`` whose carry may start as a constant and later vary over devices."""
+    return lax.scan(body, match_varying_axes(start, items), items, length, reverse, unroll)
+
+
+def _varying_axes(array: Any) -> frozenset[Any]:
+    # Only arrays that are being traced vary over axes of a mesh. Asking the others for their types takes longer.
+    return _axes_of_type(jax.typeof(array)) if isinstance(array, jax.core.Tracer) else frozenset()
+
+
+def _axes_of_type(kind: Any) -> frozenset[Any]:
+    kind = getattr(kind, "manual_axis_type", kind)  # Since JAX 0.10.
+    return kind.varying if hasattr(kind, "varying") else kind.vma
+
+
+def _varying(array: Any, axes: tuple[Any, ...]) -> Any:
+    if not axes:
+        return array
+    operations: Any = lax
+    if hasattr(operations, "pcast"):
+        return operations.pcast(array, axes, to="varying")
+    return operations.pvary(array, axes)  # Until JAX 0.7.
+
+
+# --- long calls ---------------------------------------------------------------------------------------
+
+# Tracing, scalarising and writing code for LLVM call a great many functions, for seconds. Two habits of CPython would
+# multiply their time. It keeps frames in pieces of memory of 16 kB; whenever a call does not fit into the last piece,
+# it asks the system for another, and gives it back on return. A loop that calls functions at just such a depth makes
+# two system calls an iteration and takes up to a hundred times as long. And it searches everything that a program has
+# built for cycles again and again.
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+#: A frame of this many words gets a piece of memory of twice as many, since CPython rounds up to a power of two.
+_WORDS = 2**16
+
+
+def long_call(function: _Function) -> _Function:
+    """Decorator: while the function runs, no garbage is collected, and frames of about 2,000 nested calls lie together.
+
+    Args:
+      function: any function.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        is_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            if is_enabled:
+                gc.enable()
+
+    # The system provides no memory for what is never written.
+    code = call.__code__.replace(co_stacksize=_WORDS)
+    roomy = types.FunctionType(code, globals(), call.__name__, None, call.__closure__)
+    return cast(_Function, functools.wraps(function)(roomy))

@@ -1,0 +1,155 @@
+"""What one thread of a GPU computes, as instructions of LLVM."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from artix.compiler.kernels.gpu_layout import Layout
+from artix.compiler.kernels.llvm_ir import Address, Instructions, Load
+from artix.compiler.kernels.program_lists import SCALARS, table_name
+from artix.compiler.scalar_program import BYTES, Kind, Op, visit
+
+
+class Thread:
+    """What one thread computes of a program, and stores.
+
+    Scalars are LLVM's values, also those that loops carry, which are therefore in no array of a thread's memory.
+
+    Args:
+      layout: the kernel's memory layout.
+      level: 0 for all levels of the program, 1 for levels 0 and 1, or 2 for level 2. All but 1 also write results.
+      rows: addresses of the thread's row of each argument and of each result.
+      instructions: begins a list of instructions, given what loads scalars and what addresses arrays.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        level: int,
+        rows: tuple[list[str], list[str]],
+        instructions: Callable[[Load, Address], Instructions],
+    ) -> None:
+        self._layout, self._lists, self._level = layout, layout.lists, level
+        self._arguments, self._results = rows
+        self._instructions = instructions(self._fetch, self._address)
+        self._targets: dict[int, list[str]] = {}
+        self._after: dict[tuple[int, int], str] = {}
+        """Names of what loops carry, after them, by loop and entry."""
+
+    def lines(self) -> list[str]:
+        """The instructions."""
+        if self._level != 1:
+            self._find_targets()
+        program, levels = self._layout.program, self._layout.program.levels_of_loops
+        numbers: list[list[int]] = [[] for _ in program.nests]
+        for number, stage in enumerate(program.stages.tolist()):
+            numbers[stage].append(number)
+
+        def repeat(loop: int) -> contextlib.AbstractContextManager[None]:
+            return self._loop(loop) if self._is_here(levels[loop]) else contextlib.nullcontext()
+
+        visit(program.nests, lambda stage: self._compute(numbers[stage]), repeat)
+        return self._instructions.lines
+
+    def _is_computed(self, number: int) -> bool:
+        """Whether a scalar is computed here, unless it is an input or a constant."""
+        return self._is_here(self._lists.levels[number])
+
+    def _is_here(self, level: int) -> bool:
+        return self._level in (0, 2 if level == 2 else 1)
+
+    def _compute(self, numbers: Sequence[int]) -> None:
+        """Computes scalars, and writes those that are results or needed for the items."""
+        code, lists, kept = self._instructions, self._lists, self._layout.kept
+        for number in numbers:
+            if self._is_computed(number):
+                if lists.operations[number] > Op.CONSTANT:
+                    code.operation(number)
+                if number in kept:
+                    self._store(code.operand(2 * number), Kind(lists.kinds[number]), f"%kept, i64 {kept[number]}")
+            self._store_results(number)
+
+    @contextlib.contextmanager
+    def _loop(self, number: int) -> Iterator[None]:
+        """A loop of the program, whose body is what is computed in the context: at least once if its end is known."""
+        code, loop = self._instructions, self._layout.program.loops[number]
+        before, body, last, end = (f"{name}_{number}" for name in ("before", "body", "last", "end"))
+        starts = [code.operand(reference) for reference in loop.starts.tolist()]
+        begin = f"i1 {starts[0]}, label %{body}, label %{end}" if loop.has_condition else f"label %{body}"
+        code.lines += [f"  br label %{before}", f"{before}:", f"  br {begin}", f"{body}:"]
+        first_line = len(code.lines)
+        with code.scope():
+            yield
+            ends = [code.operand(reference) for reference in loop.ends.tolist()]
+        code.lines += [f"  br label %{last}", f"{last}:"]
+        kinds = [SCALARS[Kind(self._lists.kinds[x >> 1])] for x in loop.starts.tolist()]
+        rows = list(zip(kinds, starts, ends, strict=True))
+        carried = [(_carried(number, entry), *row) for entry, row in enumerate(rows)]
+        if loop.has_condition:
+            continues = ends[0]
+        else:
+            count = code.emit(f"add i32 %count_{number}, 1")
+            continues = code.emit(f"icmp ult i32 {count}, {loop.length}")
+            carried.append((f"%count_{number}", "i32", "0", count))
+        code.lines += [f"  br i1 {continues}, label %{body}, label %{end}", f"{end}:"]
+        code.lines[first_line:first_line] = [_chosen(*row, before, last) for row in carried]
+        for entry, (kind, start, following) in enumerate(rows):
+            self._after[number, entry] = following
+            if loop.has_condition:
+                self._after[number, entry] = after = f"%after_{number}_{entry}"
+                code.lines.append(_chosen(after, kind, start, following, before, last))
+
+    def _find_targets(self) -> None:
+        """Finds where each scalar or its negative is written, as operands of getelementptr."""
+        for result, references in enumerate(self._layout.program.results):
+            size = BYTES[self._layout.result_kinds[result]]
+            staged = self._layout.staged_results.get(result)
+            columns = range(references.size) if staged is None else staged.columns
+            pairs = dict.fromkeys(zip(references.ravel().tolist(), columns, strict=True))
+            for reference, column in pairs:
+                self._targets.setdefault(reference, []).append(f"{self._results[result]}, i64 {column * size}")
+
+    def _store_results(self, number: int) -> None:
+        for reference in (2 * number, 2 * number + 1):
+            for target in self._targets.get(reference, ()):
+                self._store(self._instructions.operand(reference), Kind(self._lists.kinds[number]), target)
+
+    def _store(self, name: str, kind: Kind, target: str) -> None:
+        code, scalar = self._instructions, SCALARS[kind]
+        if kind == Kind.BOOL:
+            name, scalar = code.emit(f"zext i1 {name} to i8"), "i8"
+        pointer = code.emit(f"getelementptr i8, ptr {target}")
+        code.lines.append(f"  store {scalar} {name}, ptr {pointer}, align {BYTES[kind]}")
+
+    def _address(self, _: Instructions, array: int) -> tuple[str, str]:
+        """The address of an array to load from."""
+        count = len(self._arguments)
+        return (self._arguments[array] if array < count else table_name(array - count)), "ptr"
+
+    def _fetch(self, code: Instructions, number: int) -> str:
+        """Loads an input or a scalar that all items share, or names what a loop carries."""
+        kind, lists = Kind(self._lists.kinds[number]), self._lists
+        if lists.operations[number] == Op.CARRIED and self._is_computed(number):
+            loop, entry, is_after = lists.operands[number]
+            return self._after[loop, entry] if is_after else _carried(loop, entry)
+        scalar, size, invariant = "i8" if kind == Kind.BOOL else SCALARS[kind], BYTES[kind], ""
+        if lists.operations[number] == Op.INPUT:
+            argument, entry, _ = lists.operands[number]
+            address = f"{self._arguments[argument]}, i64 {entry * size}"
+            invariant = "" if argument in self._layout.staged_arguments else ", !invariant.load !0"
+        else:
+            address = f"%kept, i64 {self._layout.kept[number]}"
+        pointer = code.emit(f"getelementptr i8, ptr {address}")
+        name = code.emit(f"load {scalar}, ptr {pointer}, align {size}{invariant}")
+        return code.emit(f"icmp ne i8 {name}, 0") if kind == Kind.BOOL else name
+
+
+def _carried(loop: int, entry: int) -> str:
+    """The name of what a loop carries, at the start of an iteration."""
+    return f"%carried_{loop}_{entry}"
+
+
+def _chosen(name: str, kind: str, start: str, following: str, before: str, last: str) -> str:
+    """An instruction that chooses between a start, after the block ``before``, and what follows an iteration."""
+    return f"  {name} = phi {kind} [ {start}, %{before} ], [ {following}, %{last} ]"

@@ -1,0 +1,206 @@
+"""The machine that kernels run on: its target, vector width and compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+#: Part of :func:`machine_key`; increase it with every change to the generated code.
+FORMAT = 14
+
+#: LLVM's optimisation level. No passes run before instruction selection, since the code, without its loops, is
+#: straight-line and already simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the environment, kernels compile in a third of
+#: the time and run twice as long, which suits tests.
+_OPTIMISATION = int(os.environ.get("ARTIX_KERNEL_LEVEL", "1"))
+
+#: Constants are addressed relative to the code.
+RELOCATION: dict[str, Any] = {"reloc": "pic", "codemodel": "small", "jit": True}
+
+#: Guards LLVM's global tables.
+LOCK = threading.RLock()
+
+
+class KernelError(RuntimeError):
+    """A kernel cannot be built or loaded; XLA can still evaluate the function."""
+
+
+@functools.cache
+def _binding() -> Any:
+    import llvmlite.binding
+
+    llvmlite.binding.initialize_native_target()
+    llvmlite.binding.initialize_native_asmprinter()
+    return llvmlite.binding
+
+
+def binding() -> Any:
+    """The module ``llvmlite.binding``, initialised.
+
+    Raises:
+      KernelError: it cannot be loaded, or is too old.
+    """
+    try:
+        with LOCK:
+            module = _binding()
+    except Exception as error:  # a library that does not load raises various errors
+        raise KernelError(f"llvmlite does not load: {error}") from error
+    if module.llvm_version_info[0] < 20:
+        raise KernelError(f"llvmlite has LLVM {module.llvm_version_info[0]}; 20 or newer is needed (llvmlite >= 0.45)")
+    return module
+
+
+@functools.cache
+def features() -> str:
+    """The processor's features, as LLVM names them."""
+    return binding().get_host_cpu_features().flatten()
+
+
+def _has(feature: str) -> bool:
+    return f"+{feature}" in features().split(",")
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """Bytes of the widest vector registers."""
+    if _has("avx512f"):
+        return 64
+    return 32 if _has("avx2") else 16
+
+
+@functools.cache
+def available() -> str | None:
+    """Why there are no kernels on this machine; ``None`` if there are."""
+    try:
+        binding()
+        processor = platform.machine().lower()
+        if processor in ("x86_64", "amd64"):
+            if not (_has("fma") and _has("avx2")):
+                return "the processor has no fused multiply-add (AVX2 and FMA)"
+        elif processor not in ("aarch64", "arm64"):
+            return f"processors {processor!r} are not supported"
+    except KernelError as error:
+        return str(error)
+    return None
+
+
+def require() -> None:
+    """Raises a :class:`KernelError` if there are no kernels on this machine."""
+    reason = available()
+    if reason is not None:
+        raise KernelError(reason)
+
+
+@functools.cache
+def machine_key() -> str:
+    """Everything that object code depends on besides the program."""
+    require()
+    version = ".".join(map(str, binding().llvm_version_info))
+    parts = (binding().get_default_triple(), binding().get_host_cpu_name(), features(), f"llvm {version}")
+    return "; ".join((*parts, f"{vector_bytes()} bytes", f"level {_OPTIMISATION}", f"format {FORMAT}"))
+
+
+def function_attributes() -> str:
+    """Attributes of all functions: vectors as wide as the registers, even if LLVM prefers narrower ones."""
+    bits = 8 * vector_bytes()
+    return f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
+
+
+def process_triple() -> str:
+    """The target triple of this process; on Windows with ELF, the only format that LLVM's linker reads there."""
+    return binding().get_process_triple() + ("-elf" if os.name == "nt" else "")
+
+
+def compile_modules(texts: Iterable[str]) -> list[bytes]:
+    """Object code of modules in LLVM IR, compiled in parallel, the first ones while the next are being written."""
+    (objects,) = compile_groups([texts])
+    return objects
+
+
+def compile_groups(groups: Iterable[Iterable[str]]) -> Iterator[list[bytes]]:
+    """The same for several groups of modules, one after the other.
+
+    While a group is being written, which Python does alone, LLVM compiles the ones before; few of them wait, since
+    modules take much memory.
+    """
+    require()
+    count, compiler = os.cpu_count() or 1, _Compiler()
+    with LOCK, ThreadPoolExecutor(count) as threads:
+        pending = deque[list[Future[bytes]]]()
+        for texts in groups:
+            pending.append([threads.submit(compiler.compile, text) for text in texts])
+            if len(pending) > count:
+                yield [each.result() for each in pending.popleft()]
+        for group in pending:
+            yield [each.result() for each in group]
+
+
+class _Compiler:
+    """Compiles modules, each with a context of its own, in any thread; needs no lock.
+
+    LLVM compiles contexts in parallel, but llvmlite's lock admits one thread at a time, so its library is called
+    directly where it takes long.
+    """
+
+    def __init__(self) -> None:
+        self._llvm, self._library, self._triple = binding(), _unlocked_library(), process_triple()
+        cpu = self._llvm.get_host_cpu_name()
+        self._traits: dict[str, Any] = {"cpu": cpu, "features": features(), "opt": _OPTIMISATION, **RELOCATION}
+
+    def compile(self, text: str) -> bytes:
+        """Object code of a module in LLVM IR.
+
+        Raises:
+          KernelError: LLVM emits none.
+        """
+        module = self._llvm.parse_assembly(text, self._llvm.create_context())
+        module.triple = self._triple
+        target = self._llvm.Target.from_triple(self._triple).create_target_machine(**self._traits)
+        error = ctypes.c_char_p()
+        buffer = self._library.LLVMPY_TargetMachineEmitToMemory(target, module, 1, ctypes.byref(error))
+        if not buffer:
+            raise KernelError(f"LLVM emits no code: {(error.value or b'').decode()}")
+        try:
+            start, size = self._library.LLVMPY_GetBufferStart(buffer), self._library.LLVMPY_GetBufferSize(buffer)
+            return ctypes.string_at(start, size)
+        finally:
+            self._library.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+@functools.cache
+def _unlocked_library() -> Any:
+    """The library behind llvmlite, without its lock."""
+    library, pointer = ctypes.CDLL(binding().ffi.lib._name), ctypes.c_void_p
+    emit = library.LLVMPY_TargetMachineEmitToMemory
+    emit.restype, emit.argtypes = pointer, (pointer, pointer, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p))
+    library.LLVMPY_GetBufferStart.restype, library.LLVMPY_GetBufferStart.argtypes = pointer, (pointer,)
+    library.LLVMPY_GetBufferSize.restype, library.LLVMPY_GetBufferSize.argtypes = ctypes.c_size_t, (pointer,)
+    library.LLVMPY_DisposeMemoryBuffer.restype, library.LLVMPY_DisposeMemoryBuffer.argtypes = None, (pointer,)
+    return library
+
+
+def pack(objects: Sequence[bytes]) -> bytes:
+    """Concatenates pieces of object code, each after its length in 8 bytes."""
+    return b"".join(len(code).to_bytes(8, "little") + code for code in objects)
+
+
+def unpack(packed: bytes) -> list[bytes]:
+    """The pieces that :func:`pack` concatenated.
+
+    Raises:
+      KernelError: the bytes are not the result of :func:`pack`.
+    """
+    objects, start = [], 0
+    while start < len(packed):
+        size = int.from_bytes(packed[start : start + 8], "little")
+        objects.append(packed[start + 8 : start + 8 + size])
+        start += 8 + size
+    if start != len(packed):
+        raise KernelError("object code ends before it should")
+    return objects

@@ -1,0 +1,319 @@
+"""A program of one robot: traced once, differentiated, and evaluated for batches."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.interpreters.partial_eval import dce_jaxpr
+
+from artix.compiler.jax_internals import clean_context, long_call
+from artix.compiler.simplification import closed, simplified
+
+Array = jax.Array
+Type = jax.ShapeDtypeStruct
+#: For each axis of each array: the first entry and the number of entries within a larger array, and its length there.
+AxesOfAll: TypeAlias = tuple[tuple[tuple[int, int, int], ...], ...]
+
+#: A program, and the axes of its arguments and of its results; see :class:`Program`.
+Padded: TypeAlias = "tuple[Program, AxesOfAll, AxesOfAll]"
+#: A linear program, and the indices of arguments and of results; see :class:`Program`.
+Transposed: TypeAlias = "tuple[Program, tuple[int, ...], tuple[int, ...]]"
+
+#: Number of derived programs (with known parameters, derivatives, ...) kept per program; the oldest is dropped first.
+_MAX_DERIVED = 256
+
+_numbers = itertools.count()
+
+
+class Program:
+    """A function of the arrays of one robot, some of whose arguments may be known.
+
+    Programs are compared by identity and cached by their makers, see :mod:`artix.compiler.quantity`. Their
+    derivatives are programs too, linear in the arguments after the first ``num_values``. A program is traced when its
+    ``jaxpr`` is first needed, which is never if its kernel is found on disk.
+
+    Attributes:
+      name: what it computes, for messages.
+      argument_types: shapes and dtypes of all arguments, known or not.
+      result_types: those of its results.
+      num_values: number of arguments that are not tangents (or cotangents).
+      key: a digest of what it computes, equal in all processes; ``None`` if it cannot be identified across processes.
+      number: unique in this process.
+      has_kernel: whether a kernel may be compiled for it; otherwise XLA evaluates it.
+      has_gpu_kernel: whether a kernel may be compiled for GPUs as well.
+      known: the arguments that are constants, by index.
+      traced: the indices of the other arguments, its operands.
+      transposes: if it is a transpose, the linear program, its arguments whose cotangents are the results, and its
+        results whose cotangents are the last arguments.
+      pads: if its arrays contain those of another program, that program and where they are.
+      kernels: CPU kernels, see :mod:`artix.compiler.compilation`.
+      gpu_kernels: GPU kernels, see :mod:`artix.compiler.gpu_compilation`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[], ClosedJaxpr],
+        argument_types: Sequence[Type],
+        result_types: Sequence[Type],
+        num_values: int,
+        *,
+        key: bytes | None = None,
+        has_kernel: bool = True,
+        has_gpu_kernel: bool = False,
+        known: Mapping[int, np.ndarray] | None = None,
+        base: Program | None = None,
+        transposes: Transposed | None = None,
+        pads: Padded | None = None,
+    ) -> None:
+        self.name = name
+        self.argument_types = tuple(argument_types)
+        self.result_types = tuple(result_types)
+        self.num_values = num_values
+        self.key = key
+        self.number = next(_numbers)
+        self.has_kernel = has_kernel
+        self.has_gpu_kernel = has_gpu_kernel
+        self.known = dict(known or {})
+        self.traced = tuple(index for index in range(len(self.argument_types)) if index not in self.known)
+        self.transposes = transposes
+        self.pads = pads
+        self.kernels: dict[Any, Any] = {}
+        self.gpu_kernels: dict[Any, Any] = {}
+        self._make = make
+        self._base = base
+        self._derived: dict[Any, Program] = {}
+        self._lock = threading.RLock()
+
+    @functools.cached_property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The program's jaxpr, a function of all arguments."""
+        return self._make()
+
+    @functools.cached_property
+    def num_operand_values(self) -> int:
+        """Number of operands that are not tangents."""
+        return sum(index < self.num_values for index in self.traced)
+
+    def __call__(self, *operands: Any) -> list[Any]:
+        """Evaluates the program operation by operation."""
+        arguments = dict(zip(self.traced, operands, strict=True)) | self.known
+        return jaxpr_as_fun(self.jaxpr)(*(arguments[index] for index in range(len(arguments))))
+
+    def with_known(self, known: Mapping[int, np.ndarray]) -> Program:
+        """The program with some arguments known."""
+        if not known:
+            return self
+        digests = tuple((index, _digest(array)) for index, array in sorted(known.items()))
+        key = _extend_key(self.key, ("known", digests))
+        return self._once(("known", digests), lambda: _with_options(self, key, known=known, base=self))
+
+    def derivative(self, operands: Sequence[int]) -> Program:
+        """The derivative along tangents of some operands; its arguments are all operands, then the tangents."""
+        return self._derived_from_base(("derivative", tuple(self.traced[operand] for operand in operands)))
+
+    def is_linear_in(self, operands: Sequence[int]) -> bool:
+        """Whether the derivative along some operands does not depend on them."""
+        jaxpr = self.derivative(operands).jaxpr.jaxpr
+        _, is_used = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+        return not any(is_used[self.traced[operand]] for operand in operands)
+
+    def transpose(self, operands: Sequence[int], results: Sequence[int]) -> Program:
+        """The transpose of a linear program: from cotangents of some results to cotangents of some operands.
+
+        Its arguments are the values of this program, then the cotangents.
+        """
+        return self._derived_from_base(
+            ("transpose", tuple(self.traced[operand] for operand in operands), tuple(results))
+        )
+
+    def select(self, results: Sequence[int]) -> Program:
+        """The program with only some of its results."""
+        return self._derived_from_base(("select", tuple(results)))
+
+    def padded(self, arguments: AxesOfAll, results: AxesOfAll) -> Program:
+        """The program for larger arrays that contain its own; other entries are ignored, and zero in results.
+
+        Args:
+          arguments: for each axis of each argument, the first entry, the number of entries and the larger length.
+          results: the same for each result.
+        """
+        return self._derived_from_base(("padded", arguments, results))
+
+    def without_kernel(self) -> Program:
+        """The program, evaluated by XLA."""
+        return self if not self.has_kernel else self._derived_from_base(("without_kernel",))
+
+    def with_gpu_kernel(self) -> Program:
+        """The program, with kernels on GPUs permitted."""
+        return self if self.has_gpu_kernel else self._derived_from_base(("with_gpu_kernel",))
+
+    @property
+    def switches(self) -> dict[str, Any]:
+        """Where kernels are permitted, as keyword arguments for a derived program."""
+        return {"has_kernel": self.has_kernel, "has_gpu_kernel": self.has_gpu_kernel}
+
+    def _derived_from_base(self, how: tuple[Any, ...]) -> Program:
+        """Derives from the program without known arguments, so that robots of one topology share the derivation."""
+        base = self._base
+        if base is None:
+            return self._once(how, lambda: _DERIVE[how[0]](self, _extend_key(self.key, how), *how[1:]))
+        return self._once(how, lambda: base._derived_from_base(how).with_known(self.known))
+
+    def _once(self, how: Any, build: Callable[[], Program]) -> Program:
+        with self._lock:
+            derived = self._derived.get(how)
+            if derived is None:
+                if len(self._derived) >= _MAX_DERIVED:
+                    self._derived.pop(next(iter(self._derived)))
+                derived = self._derived[how] = build()
+        return derived
+
+
+@long_call
+def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJaxpr, Any]:
+    """The jaxpr of a function of arrays and the types of its results, independent of the caller's context."""
+    before, _tracing.active = _tracing.active, True
+    try:
+        with clean_context():
+            program, results = jax.make_jaxpr(function, return_shape=True)(*types)
+        return simplified(program), results
+    finally:
+        _tracing.active = before
+
+
+class _Tracing(threading.local):
+    """Whether this thread is tracing a program, into which the functions that it calls are inlined.
+
+    That includes functions called by differentiation rules, which JAX traces when it differentiates the program.
+    """
+
+    active = False
+
+
+_tracing = _Tracing()
+
+
+def is_tracing() -> bool:
+    """Whether this thread is tracing a program."""
+    return _tracing.active
+
+
+def replaced(values: Sequence[Any], indices: Sequence[int], new_values: Sequence[Any]) -> list[Any]:
+    """The values, with new ones at some indices."""
+    new = dict(zip(indices, new_values, strict=True))
+    return [new.get(index, value) for index, value in enumerate(values)]
+
+
+def _differentiate(program: Program, key: bytes | None, varied: tuple[int, ...]) -> Program:
+    argument_types, count = program.argument_types, len(program.argument_types)
+    types = [*argument_types, *(argument_types[index] for index in varied)]
+
+    def derivative(*arguments: Array) -> list[Array]:
+        values, tangents = arguments[:count], arguments[count:]
+
+        def of_varied(*new_values: Array) -> list[Array]:
+            outputs = jaxpr_as_fun(program.jaxpr)(*replaced(values, varied, new_values))
+            # Integers and booleans have zero derivatives.
+            return [x if jnp.issubdtype(x.dtype, jnp.floating) else jnp.zeros(x.shape, "float32") for x in outputs]
+
+        return jax.jvp(of_varied, tuple(values[index] for index in varied), tangents)[1]
+
+    results = [x if jnp.issubdtype(x.dtype, jnp.floating) else Type(x.shape, "float32") for x in program.result_types]
+    name = f"derivative of {program.name}"
+    return Program(name, lambda: trace(derivative, types)[0], types, results, count, key=key, **program.switches)
+
+
+def _transpose(program: Program, key: bytes | None, linear: tuple[int, ...], used: tuple[int, ...]) -> Program:
+    """Maps cotangents of the results ``used`` to those of the arguments ``linear``."""
+    count, argument_types, result_types = program.num_values, program.argument_types, program.result_types
+
+    def transposed(*arguments: Array) -> Any:
+        def of_tangents(*tangents: Array) -> list[Array]:
+            # The program is linear in all tangents together, so the others can be zero.
+            zeros = [jnp.zeros(x.shape, x.dtype) for x in argument_types[count:]]
+            outputs = jaxpr_as_fun(program.jaxpr)(*replaced([*arguments[:count], *zeros], linear, tangents))
+            return [outputs[index] for index in used]
+
+        return jax.linear_transpose(of_tangents, *(argument_types[index] for index in linear))([*arguments[count:]])
+
+    types = [*argument_types[:count], *(result_types[index] for index in used)]
+    results = [argument_types[index] for index in linear]
+    name = f"transpose of the {program.name}"
+    options: Any = {**program.switches, "transposes": (program, linear, used)}
+    return Program(name, lambda: trace(transposed, types)[0], types, results, count, key=key, **options)
+
+
+def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Program:
+    if program.transposes is not None:
+        transposed, linear, used = program.transposes
+        return _transpose(transposed, key, tuple(linear[index] for index in indices), used)
+    if program.pads is not None:
+        inner, argument_axes, result_axes = program.pads
+        return _padded(inner.select(indices), key, argument_axes, tuple(result_axes[index] for index in indices))
+
+    def selected() -> ClosedJaxpr:
+        whole = program.jaxpr
+        is_used = [index in indices for index in range(len(program.result_types))]
+        return closed(dce_jaxpr(whole.jaxpr, is_used, instantiate=True)[0], whole.consts)
+
+    results = [program.result_types[index] for index in indices]
+    types = program.argument_types
+    return Program(program.name, selected, types, results, program.num_values, key=key, **program.switches)
+
+
+def _padded(program: Program, key: bytes | None, arguments: AxesOfAll, results: AxesOfAll) -> Program:
+    def of_padded(*values: Array) -> list[Array]:
+        parts = [
+            lax.slice(value, [start for start, *_ in axes], [start + size for start, size, _ in axes])
+            for value, axes in zip(values, arguments, strict=True)
+        ]
+        return [
+            lax.pad(result, result.dtype.type(0), [(start, length - start - size, 0) for start, size, length in axes])
+            for result, axes in zip(jaxpr_as_fun(program.jaxpr)(*parts), results, strict=True)
+        ]
+
+    types, result_types = (
+        [Type([length for *_, length in axes], x.dtype) for x, axes in zip(old, all_axes, strict=True)]
+        for old, all_axes in ((program.argument_types, arguments), (program.result_types, results))
+    )
+    make = lambda: trace(of_padded, types)[0]  # noqa: E731
+    options: Any = {**program.switches, "pads": (program, arguments, results)}
+    return Program(program.name, make, types, result_types, program.num_values, key=key, **options)
+
+
+def _with_options(program: Program, key: bytes | None, **options: Any) -> Program:
+    """The same function, with other options."""
+    options = {**program.switches, "transposes": program.transposes, "pads": program.pads, **options}
+    types = (program.argument_types, program.result_types)
+    return Program(program.name, lambda: program.jaxpr, *types, program.num_values, key=key, **options)
+
+
+_DERIVE: dict[str, Callable[..., Program]] = {
+    "derivative": _differentiate,
+    "transpose": _transpose,
+    "select": _select,
+    "padded": _padded,
+    "without_kernel": functools.partial(_with_options, has_kernel=False),
+    "with_gpu_kernel": functools.partial(_with_options, has_gpu_kernel=True),
+}
+
+
+def _extend_key(key: bytes | None, how: Any) -> bytes | None:
+    return None if key is None else hashlib.sha256(key + repr(how).encode()).digest()
+
+
+def _digest(array: np.ndarray) -> bytes:
+    content = hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16)
+    content.update(f"{array.dtype}{array.shape}".encode())
+    return content.digest()

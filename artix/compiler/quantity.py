@@ -1,0 +1,310 @@
+"""The public boundary: turns functions of one robot into programs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+import jax
+import numpy as np
+
+from artix.compiler.argument_types import check_of, parameter_types
+from artix.compiler.compilation import gpu_kernels_are_on, kernels_are_on
+from artix.compiler.jax_internals import is_staging
+from artix.compiler.operation import evaluate
+from artix.compiler.program import Program, is_tracing, trace
+from artix.compiler.signature import program_key, read_signature, signature_of, write_signature
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+#: Outside ``jax.jit``, a function is specialised to the parameters of the first few robots. All further robots share a
+#: program with the parameters as operands, which has more operations.
+_MAX_SPECIALIZED = 4
+
+
+#: Larger arrays never become constants of a program. A terrain that a compiled function closes over is an operand from
+#: which the kernel reads what it needs, so that another terrain needs no new kernel.
+_MAX_KNOWN = 4096
+
+
+#: Whole numbers and names of NumPy are static, as those of Python are.
+_ARRAY_TYPES = (jax.Array, np.ndarray, np.inexact, jax.ShapeDtypeStruct)
+
+
+def is_array(leaf: Any) -> bool:
+    """Whether part of an argument is an array or its type; everything else is static."""
+    return isinstance(leaf, _ARRAY_TYPES)
+
+
+class _TracedFunction:
+    """A function as a program.
+
+    Attributes:
+      program: the program, none of whose arguments are known.
+      structure: the pytree structure of the results.
+      num_parameters: number of leading arguments that are the parameters, such as those of an articulation.
+    """
+
+    def __init__(self, program: Program, structure: Any, num_parameters: int) -> None:
+        self.program = program
+        self.structure = structure
+        self.num_parameters = num_parameters
+        self._specialized: dict[Program, list[Any]] = {}
+
+    def specialize(self, arrays: Sequence[Any]) -> Program:
+        """The program specialised to the robot's parameters, or the general one if many robots have been seen."""
+        parameters = list(arrays[: self.num_parameters])
+        for program, known in self._specialized.items():
+            if all(map(operator.is_, known, parameters)):
+                return program
+        # NumPy arrays are mutable, so they cannot become constants.
+        if not parameters or not all(isinstance(x, jax.Array) and is_readable(x) for x in parameters):
+            return self.program
+        for program in self._specialized:
+            if _knows(program, parameters):  # For example, the same robot loaded again.
+                self._specialized = {**self._specialized, program: parameters}
+                return program
+        if len(self._specialized) >= _MAX_SPECIALIZED:
+            return self.program
+        program = self.program.with_known(_known(parameters))
+        self._specialized = {**self._specialized, program: parameters}
+        return program
+
+
+def quantity(function: _Function) -> _Function:
+    """Decorator for public functions of an articulation: each call becomes one operation, a :class:`Program`.
+
+    Compiled or not, and under ``jax.vmap``, ``jax.grad`` and so on, the function is traced once per topology, shapes
+    and dtypes of its arguments, and values of arguments that are not arrays. Arrays that are known while JAX traces the
+    caller (such as an articulation that a compiled function closes over) become constants of the program. Outside
+    ``jax.jit`` the parameters of the first few robots do too; those of other robots, and all other arrays, are
+    operands. Decorated functions that call each other form one program.
+
+    Args:
+      function: a function of pytrees whose results are arrays; the only errors it raises concern shapes and dtypes.
+        Its arguments cannot be random keys.
+
+    Raises:
+      ValueError: from the decorated function, an argument is a :class:`~artix.State` whose values are known, and it has
+        a number that is not finite or a quaternion not of length 1. Within ``jax.jit``, ``jax.vmap`` and ``jax.grad``
+        values are not known, and what follows from a NaN is NaN.
+
+    Examples:
+      >>> @artix.quantity
+      ... def height(articulation, state):
+      ...     return artix.center_of_mass(articulation, state)[2]
+      ...
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> keys = jax.random.split(jax.random.key(0), 64)
+      >>> states = jax.vmap(lambda key: artix.random_state(pendulum, key))(keys)
+      >>> print(jax.vmap(height, in_axes=(None, 0))(pendulum, states).shape)  # by one kernel
+      (64,)
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if is_tracing():
+            return function(*args, **kwargs)
+        _check_values(function, args, kwargs)
+        call = call_of(function, *args, **kwargs)
+        if call is None:
+            return function(*args, **kwargs)
+        return jax.tree.unflatten(call.structure, evaluate(call.program, call.operands))
+
+    setattr(wrapper, _INNER, function)
+    return cast(_Function, wrapper)
+
+
+def _check_values(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Runs the checks of the classes of these arguments."""
+    for index, value in enumerate((*args, *kwargs.values())):
+        check = check_of(value)
+        if check is not None:
+            names = _parameter_names(function)
+            name = [*kwargs][index - len(args)] if index >= len(args) else names[min(index, len(names) - 1)]
+            check(name, value, function)
+
+
+@functools.cache
+def _parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+#: The attribute under which a decorated function keeps the original.
+_INNER = "function_of_quantity"
+#: The attribute that marks functions as one operation.
+_IS_ONE = "is_one_operation"
+
+
+def one_operation(function: _Function) -> _Function:
+    """Marks a function that checks its arguments, then returns the results of one quantity."""
+    setattr(function, _IS_ONE, True)
+    return function
+
+
+def is_one_operation(function: Callable[..., Any]) -> bool:
+    """Whether a function is a :func:`quantity` or marked as :func:`one_operation`."""
+    return hasattr(function, _INNER) or hasattr(function, _IS_ONE)
+
+
+class Call(NamedTuple):
+    """A call of a function as a program.
+
+    Attributes:
+      program: the program, some of whose arguments are known.
+      operands: the other arguments.
+      structure: the pytree structure of the results.
+    """
+
+    program: Program
+    operands: list[Any]
+    structure: Any
+
+
+def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | None:
+    """The program and operands of a call of a function; ``None`` if no argument is an array.
+
+    Args:
+      function: the function, which is traced unless it was traced before.
+      *args: its arguments; ``jax.ShapeDtypeStruct`` may replace arrays.
+      **kwargs: its keyword arguments.
+
+    Raises:
+      TypeError: an array has 64 bits where JAX's x64 mode is off, or is a random key.
+    """
+    function = getattr(function, _INNER, function)
+    leaves, structure = jax.tree.flatten((args, kwargs))
+    flags = [is_array(leaf) for leaf in leaves]
+    arrays = list(itertools.compress(leaves, flags))
+    if not arrays:
+        return None
+    dtypes = [array.dtype for array in arrays]
+    different = {*dtypes}
+    if not all(isinstance(dtype, np.dtype) for dtype in different):
+        raise TypeError(f"{function.__name__}: random keys cannot be arguments of a quantity; pass the numbers drawn")
+    canonical_of = {dtype: jax.dtypes.canonicalize_dtype(dtype) for dtype in different}
+    canonical = [canonical_of[dtype] for dtype in dtypes]
+    if dtypes != canonical:
+        _check_x64(function, args, kwargs, arrays, canonical)
+    types = tuple(zip([array.shape for array in arrays], canonical, strict=True))
+    # With their types and signs, since 1 == True and 0.0 == -0.0.
+    others = [leaf for leaf, is_one in zip(leaves, flags, strict=True) if not is_one]
+    static = tuple([(type(leaf), str(leaf) if isinstance(leaf, float) else "", leaf) for leaf in others])
+    config: Any = jax.config  # JAX declares its options from 0.12 on.
+    try:
+        traced = _traced(function, structure, tuple(flags), static, types, config.jax_enable_x64)
+    except TypeError:
+        _check_hashable(function, args, kwargs)
+        raise
+    program = traced.program.with_known(_known(arrays)) if is_staging() else traced.specialize(arrays)
+    program = _with_switches(program)
+    return Call(program, [arrays[index] for index in program.traced], traced.structure)
+
+
+def _check_x64(function: Any, args: Any, kwargs: Any, arrays: Sequence[Any], dtypes: Sequence[Any]) -> None:
+    """Refuses JAX's arrays of 64 bits where its x64 mode is off (JAX itself converts NumPy's, as everywhere)."""
+    for array, dtype in zip(arrays, dtypes, strict=True):
+        if array.dtype != dtype and isinstance(array, jax.Array):
+            leaves, _ = jax.tree_util.tree_flatten_with_path((args, kwargs))
+            path = next(path for path, leaf in leaves if leaf is array)
+            raise TypeError(
+                f"{function.__name__}: argument {_path_name(path)} has dtype {array.dtype}, but JAX's x64 mode is off; "
+                f'switch it on with jax.config.update("jax_enable_x64", True), or convert the argument to {dtype}'
+            )
+
+
+def _check_hashable(function: Any, args: Any, kwargs: Any) -> None:
+    """Refuses arguments that are neither arrays nor can be compared with those of an earlier call."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path((args, kwargs))[0]:
+        try:
+            hash(None if is_array(leaf) else leaf)
+        except TypeError:
+            raise TypeError(
+                f"{function.__name__}: argument {_path_name(path)} is neither an array nor hashable; "
+                f"found {type(leaf).__name__}"
+            ) from None
+
+
+def _path_name(path: Sequence[Any]) -> str:
+    """A path within ``(args, kwargs)`` as it is written in a call, such as ``0.joint_position`` or ``state``."""
+    return jax.tree_util.keystr(tuple(path[1:]), simple=True, separator=".")
+
+
+def _with_switches(program: Program) -> Program:
+    """The program with kernels permitted where they are switched on."""
+    if not kernels_are_on():
+        return program.without_kernel()
+    return program.with_gpu_kernel() if gpu_kernels_are_on() else program
+
+
+@functools.lru_cache(maxsize=1024)
+def _traced(
+    function: Callable[..., Any],
+    structure: Any,
+    is_array: tuple[bool, ...],
+    static: tuple[tuple[Any, str, Any], ...],
+    types: tuple[tuple[tuple[int, ...], Any], ...],
+    x64: bool,
+) -> _TracedFunction:
+    def call_with_arrays(*arrays: Any) -> Any:
+        values, others = iter(arrays), (leaf for *_, leaf in static)
+        leaves = [next(values if is_one else others) for is_one in is_array]
+        args, kwargs = jax.tree.unflatten(structure, leaves)
+        return function(*args, **kwargs)
+
+    argument_types = [jax.ShapeDtypeStruct(*type_) for type_ in types]
+    make_jaxpr = functools.partial(_jaxpr, call_with_arrays, argument_types)
+    key = program_key(function, structure, (is_array, static, [(shape, str(dtype)) for shape, dtype in types], x64))
+    signature, jaxpr = read_signature(key), None
+    if signature is None:
+        jaxpr, results = make_jaxpr()
+        signature = signature_of(results)
+        write_signature(key, results)
+    named = function.func if isinstance(function, functools.partial) else function
+    name = getattr(named, "__name__", "function").lstrip("_")
+    program = Program(name, lambda: make_jaxpr()[0], argument_types, signature.types, len(types), key=key)
+    if jaxpr is not None:
+        program.jaxpr = jaxpr
+    return _TracedFunction(program, signature.structure, _num_parameters(structure))
+
+
+def _jaxpr(function: Callable[..., Any], types: Sequence[Any]) -> tuple[Any, Any]:
+    """The jaxpr of a function, and its results as shapes and dtypes."""
+    try:
+        return trace(function, types)
+    except (ValueError, TypeError, LookupError) as error:
+        # Raise errors of the function's own checks without JAX's note about its internal frames.
+        error.__notes__ = [note for note in getattr(error, "__notes__", []) if "internal frames" not in note]
+        raise
+
+
+def _known(arrays: Sequence[Any]) -> dict[int, np.ndarray]:
+    """The arrays whose values this process can read while JAX traces."""
+    return {
+        index: array.copy() if isinstance(array, np.ndarray) else np.asarray(array)
+        for index, array in enumerate(arrays)
+        if array.size <= _MAX_KNOWN and is_readable(array)
+    }
+
+
+def is_readable(array: Any) -> bool:
+    """Whether this process knows the values of an array, while JAX traces or at all."""
+    if isinstance(array, jax.core.Tracer | jax.ShapeDtypeStruct):
+        return False
+    return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
+
+
+def _knows(program: Program, arrays: Sequence[Any]) -> bool:
+    """Whether the values that a program knows are those of these arrays."""
+    return all(np.asarray(arrays[index]).tobytes() == value.tobytes() for index, value in program.known.items())
+
+
+def _num_parameters(structure: Any) -> int:
+    """The number of arrays in the first argument if these are parameters, otherwise 0."""
+    first = structure.children()[0].children()[:1]
+    return first[0].num_leaves if first and (first[0].node_data() or [None])[0] in parameter_types() else 0

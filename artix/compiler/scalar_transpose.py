@@ -1,0 +1,115 @@
+"""Transposes linear scalars: cotangents of results become cotangents of the inputs on which they depend linearly.
+
+A transpose takes as many products as the linear program itself, and one sum for each further use of a scalar. It is
+found without tracing anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from artix.compiler.scalar_builder import CONSTANTS, ZERO, ScalarBuilder
+from artix.compiler.scalar_functions import convert, select
+from artix.compiler.scalar_program import Op, UnsupportedOperation, array_operand
+
+_INPUT, _CARRIED, _ADD, _SUB = (int(op) for op in (Op.INPUT, Op.CARRIED, Op.ADD, Op.SUB))
+_MUL, _DIV = int(Op.MUL), int(Op.DIV)
+_SELECT, _CONVERT, _LOAD = (int(op) for op in (Op.SELECT, Op.CONVERT, Op.LOAD))
+
+
+class NotLinear(UnsupportedOperation):
+    """A scalar does not depend linearly on the inputs, or in a way that has no transpose here."""
+
+
+def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapping[int, int]:
+    """The cotangents of linear inputs, by reference.
+
+    Args:
+      builder: holds the scalars. Inputs of negative arguments are those in which the results are linear.
+      pairs: references of each entry of a result and of its cotangent.
+
+    Raises:
+      NotLinear: a result does not depend linearly on these inputs.
+    """
+    operations, kinds = builder.operations, builder.kinds
+    is_linear = _linear(builder)
+    cotangent_of: dict[int, int] = {}
+
+    def add(reference: int, cotangent: int) -> None:
+        if cotangent in ZERO or reference in ZERO:
+            return
+        if reference >= CONSTANTS or not is_linear[reference >> 1]:
+            raise NotLinear("a sum of linear and other terms")
+        scalar, cotangent = reference & -2, cotangent ^ (reference & 1)
+        before = cotangent_of.get(scalar)
+        if before is not None:
+            (cotangent,) = builder.add(kinds[scalar >> 1], (before,), (cotangent,))
+        cotangent_of[scalar] = cotangent
+
+    for reference, cotangent in pairs:
+        add(reference, cotangent)
+    for number in range(len(is_linear) - 1, -1, -1):
+        if not is_linear[number] or 2 * number not in cotangent_of:
+            continue
+        operation, kind = operations[number], kinds[number]
+        code = operation[0]
+        if code == _INPUT:
+            continue
+        cotangent = cotangent_of.pop(2 * number)
+        if code == _ADD:
+            add(operation[1], cotangent)
+            add(operation[2], cotangent)
+        elif code == _SUB:
+            add(operation[1], cotangent)
+            add(operation[2], cotangent ^ 1)
+        elif code == _MUL:
+            left, right = operation[1:]
+            if left < CONSTANTS and is_linear[left >> 1]:
+                left, right = right, left
+            if left < CONSTANTS and is_linear[left >> 1]:
+                raise NotLinear("a product of linear scalars")
+            add(right, builder.multiply(kind, (cotangent,), (left,))[0])
+        elif code == _DIV:
+            numerator, divisor = operation[1:]
+            if divisor < CONSTANTS and is_linear[divisor >> 1]:
+                raise NotLinear("a division by a linear scalar")
+            add(numerator, builder.divide(kind, (cotangent,), (divisor,))[0])
+        elif code == _SELECT:
+            which, yes, no = operation[1:]
+            if is_linear[which >> 1]:
+                raise NotLinear("a selection by a linear scalar")
+            add(yes, select(builder, kind, which, cotangent, ZERO[kind]))
+            add(no, select(builder, kind, which, ZERO[kind], cotangent))
+        elif code == _CONVERT:
+            source = operation[1]
+            add(source, convert(builder, kind, kinds[source >> 1], (cotangent,))[0])
+        else:
+            raise NotLinear(f"{Op(code).name} of a linear scalar")
+    return cotangent_of
+
+
+def any_linear(builder: ScalarBuilder, references: Sequence[int]) -> bool:
+    """Whether any of the scalars depends on the inputs of negative arguments."""
+    if not builder.has_linear:
+        return False
+    is_linear = _linear(builder)
+    return any(is_linear[x >> 1] for x in references if x < CONSTANTS)
+
+
+def _linear(builder: ScalarBuilder) -> bytearray:
+    """Which scalars depend on the inputs of negative arguments; what loops carry never does."""
+    is_linear = bytearray(len(builder.operations))
+    for number, (code, *operands) in enumerate(builder.operations):
+        if code == _INPUT:
+            is_linear[number] = operands[0] < 0
+            continue
+        if code == _CARRIED:
+            continue
+        if code == _LOAD and array_operand(operands[1]) < 0:
+            is_linear[number] = 1
+            continue
+        for reference in operands[:1] if code in (_CONVERT, _LOAD) else operands:
+            if reference < CONSTANTS and is_linear[reference >> 1]:
+                is_linear[number] = 1
+                break
+    return is_linear

@@ -1,0 +1,62 @@
+"""Public names that have moved or left: one table of them for all of artix."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+_SOLVER = "artix.physx.solver"
+_SOLVER_NAMES = (
+    "FrictionAnchors",
+    "SleepState",
+    "is_sleeping",
+    "put_to_sleep",
+    "step_with_joint_drift",
+    "step_with_sleep",
+    "wake_up",
+    "with_joint_drift",
+)
+_COMPILER_NAMES = ("Explanation", "OperationCost", "explain", "quantity", "use_kernels")
+_NO_PADDING = "trees are not data any more; artix.Fleet(members) takes any robots and evaluates them kind by kind"
+
+#: Old name -> new name. An old name goes on working for one release, with a ``DeprecationWarning``.
+RENAMED = {f"artix.simulation.{name}": f"{_SOLVER}.{name}" for name in _SOLVER_NAMES} | {
+    f"artix.evaluation.{name}": f"artix.compiler.{name}" for name in _COMPILER_NAMES
+}
+
+#: Names that nothing replaces -> why, and what to do instead.
+REMOVED = {
+    "artix.PaddedTopology": _NO_PADDING,
+    "artix.Padding": _NO_PADDING,
+    "artix.model.PaddedTopology": _NO_PADDING,
+    "artix.model.Padding": _NO_PADDING,
+    "artix.physx.common_init": "nothing goes stale, so there is nothing to prepare: leave the call out",
+    "artix.physx.get_stabilization_threshold": "artix has no stabilisation, so there is no threshold",
+    "artix.physx.set_stabilization_threshold": "artix has no stabilisation: leave the call out",
+}
+
+
+def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module, which finds its old names in :data:`RENAMED` and :data:`REMOVED`.
+
+    Write it as ``if not TYPE_CHECKING: __getattr__ = old_names(__name__)``, so that type checkers go on refusing names
+    that a module does not have. ``stacklevel`` counts the frames up to the user's line.
+    """
+
+    def __getattr__(name: str) -> Any:
+        path = f"{module}.{name}"
+        if path in RENAMED:
+            home, _, new = RENAMED[path].rpartition(".")
+            warnings.warn(
+                f"{path} is now {RENAMED[path]}; the old name leaves with the next release",
+                DeprecationWarning,
+                stacklevel=stacklevel,
+            )
+            return getattr(importlib.import_module(home), new)
+        if path in REMOVED:
+            raise AttributeError(f"{module} no longer has {name}: {REMOVED[path]}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return __getattr__

@@ -1,0 +1,312 @@
+"""The rows of what couples DOFs, and their laws in a Gauss-Seidel sweep: loop joints, mimic joints and tendons.
+
+The held rows of loop joints act like hard mimic joints, and their distances like limits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.math.arrays import matmul
+from artix.model.articulation import Articulation
+from artix.model.couplings import MimicJoints
+from artix.physx.solver.dof_laws import Sweep, limit_impulses
+from artix.simulation.common.fixed_tendons import tendon_joint_structure, tendon_joint_wrenches
+from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
+from artix.simulation.common.mimic import mimic_directions, mimic_errors
+from artix.simulation.common.spatial_tendons import beyond_limits, end_wrenches, tendon_paths
+from artix.simulation.common.step_start import HIGHEST, StepStart
+
+Array = jax.Array
+
+# A row is ignored if its mobility is below this fraction of the largest one, in units of the rounding error.
+_FIXED = 100
+
+
+class LoopRow(NamedTuple):
+    """One row of a loop joint (or all, with a leading axis [R])."""
+
+    direction: Array
+    """Derivative of the row's rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
+    effect: Array
+    """Change of the generalised velocity per unit impulse, [nv]."""
+    response: Array
+    """Rate per impulse."""
+    error: Array
+    """Error at the start of the step [m or rad]; for a distance, its length."""
+    is_held: Array
+    """Whether the row is held at zero; otherwise it is a distance."""
+    lower_gap: Array
+    """Distance minus its lower bound at the start of the step [m]; ``inf`` without a bound."""
+    upper_gap: Array
+    """Upper bound minus the distance at the start of the step [m]; ``inf`` without a bound."""
+
+    @property
+    def softened(self) -> Array:
+        """Impulse per rate."""
+        return 1 / self.response
+
+
+def loop_rows(articulation: Articulation, at_start: StepStart, loops: LoopClosures) -> LoopRow:
+    """The rows of all loop joints."""
+    direction, error = loops.rows.jacobian, loops.rows.error
+    effect = matmul(direction, at_start.inverse_mass)
+    response = jnp.sum(direction * effect, axis=1)
+    moves = response > _FIXED * jnp.finfo(error.dtype).eps * jnp.max(response, initial=0)
+    lower_gap, upper_gap = (
+        jnp.full_like(error, jnp.inf).at[loops.distances].set(gap) for gap in distance_gaps(articulation, loops)
+    )
+    return LoopRow(
+        direction=direction,
+        effect=jnp.where(moves[:, None], effect, 0),
+        response=jnp.where(moves, response, 1),
+        error=error,
+        is_held=jnp.ones_like(error, bool).at[loops.distances].set(False),
+        lower_gap=lower_gap,
+        upper_gap=upper_gap,
+    )
+
+
+def loop_impulses(
+    row: LoopRow, old: tuple[Array, Array], rate: Array, displacement: Array, sweep: Sweep
+) -> tuple[Array, Array]:
+    """The accumulated impulses of a held row or of a distance's lower bound, and of its upper bound.
+
+    Args:
+      row: the row.
+      old: the impulses so far.
+      rate: rate of the row now.
+      displacement: displacement of the row since the start of the step.
+      sweep: the sweep. A position sweep removes a fraction of the error; a velocity sweep brings the rate to zero.
+    """
+    error = row.error + displacement
+    wanted = -sweep.error_reduction * error / sweep.h if sweep.moves_positions else 0
+    held = old[0] + (wanted - rate) * row.softened
+    lower, upper = limit_impulses(row, *old, rate, displacement, sweep)
+    return jnp.where(row.is_held, held, lower), jnp.where(row.is_held, 0, upper)
+
+
+class MimicRow(NamedTuple):
+    """One mimic joint (or all, with a leading axis [K])."""
+
+    mimic: MimicJoints
+    direction: Array
+    """Generalised force of a unit impulse: 1 at the follower, the gear ratio at the reference, [nv]."""
+    effect: Array
+    """Change of the generalised velocity per unit impulse, [nv]."""
+    response: Array
+    """Change of the relation's rate per unit impulse."""
+    error: Array
+    """``q_follower + gear_ratio q_reference + offset`` at the start of the step."""
+
+
+def mimic_rows(mimic: MimicJoints, at_start: StepStart, joint_position: Array) -> MimicRow:
+    """The rows of all mimic joints."""
+    direction = mimic_directions(mimic, at_start.topology)
+    effect = matmul(direction, at_start.inverse_mass)
+    error = mimic_errors(mimic, at_start.topology, joint_position)
+    return MimicRow(mimic, direction, effect, jnp.sum(direction * effect, axis=1), error)
+
+
+def mimic_impulse(row: MimicRow, rate: Array, error: Array, sweep: Sweep) -> Array:
+    """The impulse that one sweep adds; it is not accumulated.
+
+    A sweep corrects a fraction of a hard relation's error. A compliant relation acts like a spring and damper with the
+    given natural frequency and damping ratio. In velocity sweeps both keep the rate at zero.
+
+    Args:
+      row: the mimic joint.
+      rate: ``qd_follower + gear_ratio qd_reference``.
+      error: ``q_follower + gear_ratio q_reference + offset``.
+      sweep: the sweep.
+    """
+    if not sweep.moves_positions:
+        return -rate / row.response
+    h, frequency = sweep.h, row.mimic.natural_frequency
+    compliant = (frequency > 0) & (row.mimic.damping_ratio > 0)
+    stiffness = frequency**2 / row.response
+    damping = 2 * row.mimic.damping_ratio * frequency / row.response
+    gain = jnp.where(compliant, h * stiffness + damping, 1)
+    softness = jnp.where(compliant, 1 / (h * gain), 0)
+    part = jnp.where(compliant, h * stiffness / gain, sweep.error_reduction)
+    return -(part * error / h + rate) / (row.response + softness)
+
+
+class FixedTendonRow(NamedTuple):
+    """One fixed tendon with up to m joints (or all, with a leading axis [T])."""
+
+    stiffness: Array
+    damping: Array
+    limit_stiffness: Array
+    excess: Array
+    """Length at the start of the step minus the rest length, per joint."""
+    over_upper: Array
+    """Length at the start of the step minus the upper limit, per joint; ``-inf`` without a limit."""
+    under_lower: Array
+    """Length at the start of the step minus the lower limit, per joint; ``inf`` without a limit."""
+    coefficient: Array
+    """Derivative of the length, per joint, by the joint positions, [n]."""
+    free_rate: Array
+    """Rate of the length, per joint, before any impulse."""
+    rate: Array
+    """Derivative of that rate by the generalised velocity, [nv]."""
+    recip_coefficient: Array
+    """Impulse per tendon impulse, [m]; 0 where there is no joint."""
+    response: Array
+    """Relative velocity at each joint per impulse, [m]."""
+    effect: Array
+    """Change of the generalised velocity per impulse at each joint, [m, nv]."""
+    wrench: Array
+    """Wrenches on the links for a unit impulse at each joint: on the joint's own link, [m, L, 6]."""
+    reaction: Array
+    """The same, on the tendon's root link, [m, L, 6]."""
+
+
+def fixed_tendon_rows(
+    articulation: Articulation, at_start: StepStart, joint_position: Array, motion: Array
+) -> FixedTendonRow:
+    """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any impulse."""
+    topology, numbers = at_start.topology, articulation.fixed_tendons
+    dof, *_, table = tendon_joint_structure(topology)
+    wrenches = tendon_joint_wrenches(at_start)
+    moving = wrenches.on_link - wrenches.on_parent
+    rate = jnp.einsum("jlk,lkv->jv", moving, at_start.jacobian, precision=HIGHEST)
+    free_rate = jnp.sum(moving * motion[None], axis=(1, 2))
+    acting = wrenches.on_link - wrenches.on_root
+    force = jnp.einsum("jlk,lkv->jv", acting, at_start.jacobian, precision=HIGHEST)
+    effect = matmul(force, at_start.inverse_mass)
+    members = jnp.asarray(table < len(dof), rate.dtype)
+    count = jnp.sum(members, axis=1)
+
+    def grouped(values: Array) -> Array:
+        """Regroups one entry per joint into [T, m], padded with zeros."""
+        padded = jnp.concatenate([values, jnp.zeros_like(values[:1])])
+        return padded[table]
+
+    coefficient = grouped(numbers.coefficient)
+    share = coefficient / count[:, None]
+    dofs = grouped(jnp.asarray(dof))
+    moved = jax.nn.one_hot(dofs, topology.num_dofs, dtype=rate.dtype) * coefficient[:, :, None]
+    length = numbers.offset + jnp.sum(coefficient * joint_position[dofs], axis=1)
+    return FixedTendonRow(
+        stiffness=numbers.stiffness,
+        damping=numbers.damping,
+        limit_stiffness=numbers.limit_stiffness,
+        excess=(length - numbers.rest_length) / count,
+        over_upper=(length - numbers.upper_limit) / count,
+        under_lower=(length - numbers.lower_limit) / count,
+        coefficient=jnp.sum(moved, axis=1) / count[:, None],
+        free_rate=jnp.sum(share * grouped(free_rate), axis=1),
+        rate=jnp.sum(share[:, :, None] * grouped(rate), axis=1),
+        recip_coefficient=grouped(numbers.recip_coefficient),
+        response=grouped(jnp.sum(force * effect, axis=1)),
+        effect=grouped(effect),
+        wrench=grouped(wrenches.on_link),
+        reaction=grouped(-wrenches.on_root),
+    )
+
+
+def fixed_tendon_impulses(
+    row: FixedTendonRow, spring: Array, limit: Array, rate: Array, stretch: Array, sweep: Sweep
+) -> tuple[Array, Array]:
+    """The accumulated impulses [m] of a tendon's spring and damper, and of its limits, after one more sweep.
+
+    All joints of a tendon use the velocities from before the tendon is solved. In continuous time the effort at joint i
+    of K is ``-recip_coefficient_i (stiffness (length - rest_length) + damping rate + limit_stiffness excess) / K``.
+
+    Args:
+      row: the tendon.
+      spring: impulses of spring and damper so far, [m].
+      limit: impulses of the limits so far, [m].
+      rate: rate of the length, per joint.
+      stretch: change of the length since the start of the step, per joint.
+      sweep: the sweep.
+    """
+    h = sweep.h
+    gain = h * (h * row.stiffness + row.damping)
+    share = 1 / (1 + gain * row.response)
+    limit_share = 1 / (1 + h * (h * row.limit_stiffness + row.damping) * row.response)
+    over, under = (
+        jnp.where(jnp.isfinite(bound), bound, 0) + jnp.where(jnp.isfinite(bound), stretch, 0)
+        for bound in (row.over_upper, row.under_lower)
+    )
+    beyond = jnp.where(under < 0, under, jnp.maximum(over, 0))
+    pull = gain * rate + h * row.stiffness * (row.excess + stretch)
+    keep, keep_limit = (1, 1) if sweep.temporal else (1 - share, 1 - limit_share)
+    spring = keep * spring - row.recip_coefficient * share * pull
+    limit = keep_limit * limit - row.recip_coefficient * h * row.limit_stiffness * limit_share * beyond
+    return spring, limit
+
+
+class SpatialTendonRow(NamedTuple):
+    """One path from a root to a leaf (or all, with a leading axis [S])."""
+
+    stiffness: Array
+    damping: Array
+    limit_stiffness: Array
+    rest_length: Array
+    lower_limit: Array
+    upper_limit: Array
+    free_rate: Array
+    """Rate at which the ends of the path shorten it, before any impulse."""
+    direction: Array
+    """Derivative of that rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
+    effect: Array
+    """Change of the generalised velocity per unit impulse, [nv]."""
+    response: Array
+    """Velocity per impulse."""
+    wrench: Array
+    """Wrenches on the links for a unit impulse, [L, 6]."""
+
+
+def spatial_tendon_rows(articulation: Articulation, at_start: StepStart, motion: Array) -> SpatialTendonRow:
+    """The rows of all paths; ``motion`` [L, 6] are the links' velocities before any impulse."""
+    numbers = articulation.spatial_tendons
+    paths = tendon_paths(at_start.topology.spatial_tendons)
+    wrench = end_wrenches(articulation, at_start)
+    direction = jnp.einsum("slk,lkv->sv", wrench, at_start.jacobian, precision=HIGHEST)
+    effect = matmul(direction, at_start.inverse_mass)
+    return SpatialTendonRow(
+        stiffness=numbers.stiffness[paths.tendon],
+        damping=numbers.damping[paths.tendon],
+        limit_stiffness=numbers.limit_stiffness[paths.tendon],
+        rest_length=numbers.rest_length[paths.leaf],
+        lower_limit=numbers.lower_limit[paths.leaf],
+        upper_limit=numbers.upper_limit[paths.leaf],
+        free_rate=jnp.sum(wrench * motion[None], axis=(1, 2)),
+        direction=direction,
+        effect=effect,
+        response=jnp.sum(direction * effect, axis=1),
+        wrench=wrench,
+    )
+
+
+def spatial_tendon_impulses(
+    row: SpatialTendonRow, spring: Array, limit: Array, rate: Array, length: Array, sweep: Sweep
+) -> tuple[Array, Array]:
+    """The accumulated impulses of one path's spring and damper, and of its limits, after one more sweep.
+
+    They pull the leaf towards its parent and the root towards its child. Attachments in between feel nothing. In
+    continuous time the force is ``stiffness (length - rest_length) - damping rate + limit_stiffness excess``.
+
+    Args:
+      row: the path.
+      spring: impulse of spring and damper so far.
+      limit: impulse of the limits so far.
+      rate: rate at which the ends of the path shorten it.
+      length: length of the path now.
+      sweep: the sweep.
+    """
+    h = sweep.h
+    gain = h * (h * row.stiffness + row.damping)
+    share = 1 / (1 + gain * row.response)
+    limit_share = 1 / (1 + h * (h * row.limit_stiffness + row.damping) * row.response)
+    beyond = beyond_limits(length, row.lower_limit, row.upper_limit)
+    pull = h * row.stiffness * (length - row.rest_length) - gain * rate
+    keep, keep_limit = (1, 1) if sweep.temporal else (1 - share, 1 - limit_share)
+    spring = keep * spring + share * pull
+    limit = keep_limit * limit + h * row.limit_stiffness * limit_share * beyond
+    return spring, limit

@@ -1,0 +1,301 @@
+"""What PhysX keeps of a contact from step to step: its friction anchors and its contact points.
+
+Friction acts not at the contacts but at anchors: up to two points at which a shape holds on to a surface, fixed both on
+the link and on the ground. They persist until friction slips there, the link has rotated by 2.6 degrees relative to the
+surface, or the two ends have separated along the normal. Displacement along the surface is corrected.
+
+PhysX also remembers the pose of its last contact search. Until the shape has moved or rotated, or a contact has slid,
+by more than a limit, it reuses the points that it found then, with current gaps: those of boxes and capsules.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.contact.ground import Ground
+from artix.contact.ground_contacts import GroundContacts, ground_contacts
+from artix.kinematics.bodies import Placement
+from artix.math import spatial, struct
+from artix.model.articulation import Articulation
+from artix.model.geometry import GeometryType
+from artix.model.states import neutral_state
+from artix.model.topology import Topology
+from artix.simulation.common.step_start import StepStart
+
+Array = jax.Array
+
+
+#: PhysX's ``frictionOffsetThreshold`` and ``frictionCorrelationDistance`` for lengths in metres, and its tolerances for
+#: equal normals (a cosine) and equal points (a squared distance).
+OFFSET_THRESHOLD, CORRELATION_DISTANCE, SAME_NORMAL, SAME_POINT = 0.04, 0.025, 0.999, 1e-8
+
+
+class FrictionAnchors(struct.PyTreeNode):
+    """The friction anchors of ``"pgs"`` and ``"tgs"``, carried along with the state.
+
+    There are P pairs of a shape and a surface, ordered by surface; see :func:`artix.step_with_contact_memory`.
+
+    Attributes:
+      on_link: the anchors in the links' frames, [P, 2, 3] [m].
+      on_ground: their points on the ground, in world axes, [P, 2, 3] [m].
+      normal: the surfaces' normals when the pairs began to touch, in the links' frames, [P, 3].
+      count: number of anchors of each pair, 0 to 2, [P].
+      found_at: poses of the pairs' links at PhysX's last contact search, [P, 7].
+
+    Examples:
+      >>> robot, ground = artix.robots.load("quadruped"), artix.Ground.flat()
+      >>> state = artix.neutral_state(robot)
+      >>> state = state.replace(root_pose=state.root_pose.at[2].set(0.42))
+      >>> anchors = artix.FrictionAnchors.none(robot, ground)
+      >>> pgs = artix.SolverOptions(solver="pgs")
+      >>> state, anchors = artix.step_with_contact_memory(robot, state, anchors, None, 0.005, pgs, ground=ground)
+      >>> print(anchors.count)
+      [1. 1. 1. 1.]
+    """
+
+    on_link: Array
+    on_ground: Array
+    normal: Array
+    count: Array
+    found_at: Array
+
+    @classmethod
+    def none(cls, articulation: Articulation, ground: Ground) -> FrictionAnchors:
+        """No anchors, for the first step and after a state has been set.
+
+        Args:
+          articulation: the articulation.
+          ground: the ground.
+
+        Raises:
+          ValueError: as :func:`artix.ground_contacts`.
+        """
+        contacts = jax.eval_shape(lambda: ground_contacts(articulation, neutral_state(articulation), ground))
+        pairs = len(patches_of(articulation.topology, contacts.geometries, len(ground.surfaces)))
+        points = jnp.zeros((pairs, 2, 3), articulation.dtype)
+        return cls(points, points, points[:, 0], points[:, 0, 0], jnp.zeros((pairs, 7), articulation.dtype))
+
+
+def patches_of(topology: Topology, geometries: tuple[int, ...], surfaces: int) -> tuple[tuple[int, ...], ...]:
+    """The indices of the contacts of each pair of a shape and a surface, in PhysX's order of solution.
+
+    Args:
+      topology: the articulation's topology.
+      geometries: the shape of each contact, as in :class:`artix.GroundContacts`.
+      surfaces: number of surfaces of the ground.
+    """
+    each = len(geometries) // surfaces
+    pairs: dict[tuple[int, int], list[int]] = {}
+    for k, geometry in enumerate(geometries):
+        pairs.setdefault((k // each, geometry), []).append(k)
+    # PhysX starts with a box's corner of positive coordinates, artix's candidates with that of negative ones.
+    return tuple(
+        tuple(reversed(numbers) if topology.geometries[geometry].type is GeometryType.BOX else numbers)
+        for (_, geometry), numbers in pairs.items()
+    )
+
+
+def pair_of_contacts(patches: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    """The pair of each contact, [K]."""
+    pair = np.zeros(sum(map(len, patches)), int)
+    for number, contacts in enumerate(patches):
+        pair[list(contacts)] = number
+    return pair
+
+
+class Patch(NamedTuple):
+    """The contacts of one shape with one surface, in PhysX's order."""
+
+    touches: Array
+    """Whether each is near enough to count, [c]."""
+    point: Array
+    """Points relative to the reference point, in world axes, [c, 3]."""
+    gap: Array
+    """[c]."""
+    normal: Array
+    """Normal of the surface, [3]."""
+
+
+class Anchored(NamedTuple):
+    """The anchors of one pair during a step."""
+
+    on_link: Array
+    """Points on the link relative to the reference point, in world axes, [2, 3]."""
+    on_ground: Array
+    """Points on the ground, relative to the reference point, in world axes, [2, 3]."""
+    normal: Array
+    """Normal of the surface when the pair began to touch, rotated with the link since, in world axes, [3]."""
+    total: Array
+    """Number of anchors, []."""
+
+
+def present(count: Array) -> Array:
+    """Which of the two anchors exist, [..., 2], for counts [...]."""
+    return jnp.stack([count > 0, count > 1], axis=-1)
+
+
+def anchored(patch: Patch, before: Anchored) -> Anchored:
+    """The anchors of a step: those of the previous step that still hold, and new ones at contacts.
+
+    Args:
+      patch: the contacts.
+      before: the anchors of the previous step, moved with the link.
+    """
+    apart = jnp.abs(jnp.sum((before.on_link - before.on_ground) * patch.normal, axis=1))
+    separated = jnp.any((apart >= CORRELATION_DISTANCE) & present(before.total))
+    holds = (jnp.sum(before.normal * patch.normal) > SAME_NORMAL) & ~separated & (before.total > 0)
+    normal = jnp.where(holds, before.normal, patch.normal)
+    count = jnp.where(holds, before.total, 0)
+    # Two anchors that are close together in a corner of the patch are dropped.
+    spread = jnp.sum((before.on_link[0] - before.on_link[1]) ** 2)
+    touches = patch.touches[:, None]
+    largest = jnp.max(jnp.where(touches, patch.point, -jnp.inf), axis=0)
+    least = jnp.min(jnp.where(touches, patch.point, jnp.inf), axis=0)
+    extent = jnp.where(jnp.any(patch.touches), largest - least, jnp.zeros_like(least))
+    count = jnp.where((count == 2) & (4 * spread < jnp.sum(extent**2)), 0, count)
+    grown, total = _grown(patch, before.on_link, count)
+    is_old = present(count)[:, None]
+    on_link = jnp.where(is_old, before.on_link, grown)
+    on_ground = jnp.where(is_old, before.on_ground, grown)
+    return Anchored(on_link, on_ground, normal, jnp.where(jnp.any(patch.touches), total, 0))
+
+
+def _grown(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
+    """Adds contacts as new anchors [2, 3]: the first two, then any farther apart. Returns their number, too."""
+    first, second = on_link
+    total, apart = count, jnp.zeros_like(patch.gap[0])
+    complete = count == 2
+    for touches, point, gap in zip(patch.touches, patch.point, patch.gap, strict=True):
+        usable = touches & (gap < OFFSET_THRESHOLD) & ~complete
+        to_first, to_second = jnp.sum((point - first) ** 2), jnp.sum((point - second) ** 2)
+        opens = usable & (total == 0)
+        pairs = usable & (total == 1) & (to_first > SAME_POINT)
+        farther = to_first > to_second
+        moves_second = usable & (total == 2) & farther & (to_first > apart)
+        moves_first = usable & (total == 2) & ~farther & (to_second > apart)
+        apart = jnp.where(pairs | moves_second, to_first, jnp.where(moves_first, to_second, apart))
+        # PhysX compares with the distance to the first anchor even if there is only one.
+        apart = jnp.where(usable & (total == 1) & ~pairs, to_first, apart)
+        first = jnp.where(opens | moves_first, point, first)
+        second = jnp.where(pairs | moves_second, point, second)
+        total = total + jnp.where(opens | pairs, 1.0, 0.0).astype(total.dtype)
+    return jnp.stack([first, second]), total
+
+
+def carried(before: FrictionAnchors, pair: int, frame: Placement, reference: Array) -> Anchored:
+    """The anchors of a pair, moved with its link.
+
+    Args:
+      before: the anchors of the previous step.
+      pair: index of the pair.
+      frame: frame of the link relative to the reference point, one item.
+      reference: the reference point in the world, [3].
+    """
+    on_link = (spatial.rotate(frame.rotation, before.on_link[pair].T) + frame.position).T
+    normal = spatial.rotate(frame.rotation, before.normal[pair][:, None])[:, 0]
+    return Anchored(on_link, before.on_ground[pair] - reference, normal, before.count[pair])
+
+
+def kept(
+    anchors: list[Anchored], slips: Array, frames: list[Placement], reference: Array, found_at: Array
+) -> FrictionAnchors:
+    """The anchors to remember after a step: those of pairs that did not slip.
+
+    Args:
+      anchors: anchors of each pair during the step.
+      slips: whether friction slipped at any anchor of a pair in the last sweep, [P].
+      frames: frames of the pairs' links at the start of the step, relative to the reference point, one item each.
+      reference: the reference point in the world, [3].
+      found_at: poses of the contact search, stored unchanged.
+    """
+    on_link = [
+        spatial.rotate_inverse(frame.rotation, one.on_link.T - frame.position).T
+        for one, frame in zip(anchors, frames, strict=True)
+    ]
+    normal = [
+        spatial.rotate_inverse(frame.rotation, one.normal[:, None])[:, 0]
+        for one, frame in zip(anchors, frames, strict=True)
+    ]
+    count = jnp.where(slips, 0, jnp.stack([one.total for one in anchors]))
+    on_ground = jnp.stack([one.on_ground + reference for one in anchors])
+    return FrictionAnchors(jnp.stack(on_link), on_ground, jnp.stack(normal), count, found_at)
+
+
+#: How far capsules may move and their contacts may slide, relative to the radius; the same for boxes, relative to the
+#: smallest half edge; upper bounds of these lengths [m]; and the cosine of half the angle by which a shape may rotate.
+_CAPSULE_MOVES, _CAPSULE_SLIDES, _BOX, _BOX_MOST, _TURN = 0.02, 0.05, 0.03, 0.03, 0.99996
+
+
+class Manifolds(NamedTuple):
+    """The contacts that PhysX uses."""
+
+    point: Array
+    """Points relative to the reference point, in world axes, [K, 3]."""
+    near: Array
+    """Whether they count, [K]."""
+    found_at: Array
+    """World poses of the pairs' links when the contacts were found, [P, 7]."""
+
+
+def manifolds(
+    articulation: Articulation,
+    at_start: StepStart,
+    ground_contacts: GroundContacts,
+    patches: tuple[tuple[int, ...], ...],
+    before: Array | None,
+    reference: Array,
+    distance: float,
+) -> Manifolds:
+    """The contacts of a step.
+
+    Args:
+      articulation: the articulation.
+      at_start: the articulation at the start of the step.
+      ground_contacts: the current contacts.
+      patches: the contacts of each pair of a shape and a surface.
+      before: ``found_at`` of the previous step; ``None`` for a new search.
+      reference: the reference point in the world, [3].
+      distance: the gap below which contacts count [m].
+    """
+    contacts = ground_contacts.contacts
+    pair = pair_of_contacts(patches)
+    now = at_start.frame.take(np.array(contacts.links, int))
+    first = np.array([numbers[0] for numbers in patches])
+    poses = jnp.concatenate([now.position + reference[:, None], now.rotation]).T[first]
+    # Not normalised: before the first step they are zeros, which count as a rotation beyond any limit.
+    past = (poses if before is None else before)[pair].T
+    then = Placement(past[3:], past[:3] - reference[:, None])
+    normal = contacts.normal.T
+    shape = np.array(ground_contacts.geometries)
+    kinds = [at_start.topology.geometries[k].type for k in shape]
+    is_sphere, is_box = (
+        jnp.asarray([kind is one for kind in kinds]) for one in (GeometryType.SPHERE, GeometryType.BOX)
+    )
+    size = articulation.geometry.size[shape].T
+    radius = jnp.where(is_box, 0, size[0])
+    core = contacts.point.T + radius * spatial.rotate_inverse(now.rotation, normal)
+    here, there = (spatial.rotate(frame.rotation, core) + frame.position for frame in (now, then))
+    moved = here - there
+    gap_there = contacts.gap - spatial.dot(normal, moved)
+    slid = moved - spatial.dot(normal, moved) * normal
+    least = jnp.minimum(_BOX * jnp.min(size, axis=0), _BOX_MOST)
+    may_move = jnp.where(is_box, least, _CAPSULE_MOVES * radius)
+    may_slide = jnp.where(is_box, least, _CAPSULE_SLIDES * radius)
+    center = articulation.geometry.pose[shape, :3].T
+    shift = [spatial.rotate(frame.rotation, center) + frame.position for frame in (now, then)]
+    invalid = jnp.max(jnp.abs(shift[0] - shift[1]), axis=0) > may_move
+    invalid = invalid | (jnp.abs(spatial.dot(now.rotation, then.rotation)) < _TURN) | is_sphere
+    invalid = invalid | ((gap_there < distance) & (spatial.dot(slid, slid) > may_slide**2))
+    looks = jnp.stack([jnp.any(invalid[np.array(numbers)]) for numbers in patches])
+    if before is None:
+        looks = jnp.ones_like(looks)
+    fresh = looks[pair]
+    gap_when_found = jnp.where(fresh, contacts.gap, gap_there)
+    on_plane = jnp.where(fresh, here, there) - (gap_when_found + radius) * normal
+    point = jnp.where(is_box, on_plane, on_plane + contacts.gap * normal)
+    near = (gap_when_found < distance) & (contacts.gap < distance)
+    return Manifolds(point.T, near, poses if before is None else jnp.where(looks[:, None], poses, before))

@@ -1,0 +1,293 @@
+"""One step by PhysX's articulation solver: ``solver="pgs"`` and ``"tgs"`` of :func:`artix.step`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.compiler.quantity import one_operation, quantity
+from artix.contact.ground import Ground
+from artix.kinematics.links import link_frames, link_velocities
+from artix.kinematics.solve import kinematics
+from artix.kinematics.velocities import generalized_velocity
+from artix.model.articulation import Articulation, State
+from artix.model.checks import as_time, check_type
+from artix.physx.solver.contact_rows import AnchoredContacts, ContactRows, contact_rows
+from artix.physx.solver.contacts import check_rigid, contact_report, contact_wrenches, find_contacts
+from artix.physx.solver.friction_anchors import Anchored, FrictionAnchors, kept
+from artix.physx.solver.gauss_seidel import constraint_rows, tendon_wrenches
+from artix.physx.solver.iterations import Solution, iterate
+from artix.physx.solver.positions import Configuration, to_state, with_drift_of, with_joint_drift
+from artix.physx.solver.unconstrained import (
+    Unconstrained,
+    clamp_joint_velocities,
+    momentum_of,
+    restore_momentum,
+    unconstrained_velocities,
+)
+from artix.simulation.common.control import Control, check_known_control, commands_of
+from artix.simulation.common.joint_forces import incoming_joint_forces
+from artix.simulation.common.link_forces import gravity_and_loads, link_resistance
+from artix.simulation.common.loop_closures import loop_closures, loop_wrenches
+from artix.simulation.common.momentum_end import with_momentum
+from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.report import ContactReport, StepReport, all_finite, residual_of
+from artix.simulation.common.solvers import register_solver
+from artix.simulation.common.step_start import (
+    StepStart,
+    evaluate_step_start,
+    generalized_force,
+    has_loop_joints,
+    link_motion,
+    response,
+    world_inertias,
+)
+from artix.simulation.step import checked_control, in_parts
+
+Array = jax.Array
+
+
+class Outcome(NamedTuple):
+    """The result of a step."""
+
+    state: State
+    drift: Array | None
+    """Drifts of joints, [L, 3]; ``None`` if they are not kept."""
+    anchors: FrictionAnchors | None
+    """Friction anchors for the next step; ``None`` without a ground."""
+    report: StepReport
+
+
+def physx_step(
+    articulation: Articulation,
+    state: State,
+    control: Control,
+    dt: Array,
+    options: SolverOptions,
+    *,
+    drift: Array | None = None,
+    touching: AnchoredContacts | None = None,
+) -> Outcome:
+    """One step by PhysX's law.
+
+    Args:
+      articulation: the articulation.
+      state: its state.
+      control: forces and targets.
+      dt: length of the step [s].
+      options: the solver and the numbers of sweeps.
+      drift: drifts of its joints, [L, 3]; see :func:`artix.step_with_joint_drift`.
+      touching: its contacts with the ground.
+    """
+    state = clamp_joint_velocities(articulation, state)
+    placed = articulation if drift is None else with_joint_drift(articulation, drift)
+    at_start = evaluate_step_start(placed, state)
+    base = at_start.topology.num_base_dofs
+    velocity = generalized_velocity(articulation, state)
+    motion = link_motion(at_start, velocity)
+    applied = gravity_and_loads(articulation, control.external_force)
+    damping, brake = link_resistance(articulation, at_start, motion, applied, dt)
+    applied = applied - damping
+    commands = commands_of(articulation, control)
+    joint_force = jnp.pad(commands.joint_force, (base, 0))
+    late = None
+    if options.external_forces_every_iteration:
+        late = response(at_start, generalized_force(at_start, applied) + joint_force)
+        free = unconstrained_velocities(at_start, velocity, brake, jnp.zeros_like(joint_force), dt)
+    else:
+        free = unconstrained_velocities(at_start, velocity, applied + brake, joint_force, dt)
+    free = _corrected(at_start, free)
+    loops = None
+    if has_loop_joints(at_start.topology):
+        loops = loop_closures(placed, state)
+    contacts: ContactRows | None = None
+    anchors: list[Anchored] = []
+    found_at = free.velocity[:0]
+    if touching is not None:
+        contacts, anchors, found_at = contact_rows(articulation, at_start, touching, free.motion, dt, options)
+    rows = constraint_rows(articulation, at_start, loops, state.joint_position, free.motion, commands, contacts, drift)
+    solution = iterate(articulation, state, at_start, rows, free, late, dt, options, keeps_drift=drift is not None)
+    configuration = _within_limits(articulation, solution.configuration)
+    end = to_state(articulation, at_start.topology, configuration, state)
+    drifted = articulation
+    if drift is not None:
+        drifted, drift = with_drift_of(articulation, at_start.topology, configuration, end)
+    end, link_velocity = _end(drifted, end, at_start, free, solution, dt)
+    by_impulses = solution.change / dt
+    acceleration = free.acceleration + by_impulses
+    link_acceleration = link_motion(at_start, acceleration) + at_start.velocity_product
+    end_frame = link_frames(at_start.topology, kinematics(drifted, end))
+    wrench = applied + brake
+    on_link_b = applied[:0]
+    if loops is not None:
+        on_links, on_link_b = loop_wrenches(at_start, loops, sum(solution.impulses.loops) / dt)
+        wrench = wrench + on_links
+    contacts_after: ContactReport | None = None
+    anchors_after: FrictionAnchors | None = None
+    if touching is not None and contacts is not None and solution.impulses.contacts is not None:
+        links, impulses = at_start.topology.num_links, solution.impulses.contacts
+        wrench = wrench + contact_wrenches(contacts, impulses, dt, links)
+        last = solution.velocity_corrections[-(contacts.normal.gap.size + contacts.friction.error.size) :]
+        contacts_after = contact_report(at_start, touching, contacts, impulses, last, solution.change, dt)
+        frames = [at_start.frame.take([link]) for link in contacts.links]
+        anchors_after = kept(anchors, impulses.slips, frames, touching.reference, found_at)
+    tendons = tendon_wrenches(rows, solution.impulses, dt, at_start.topology.num_links)
+    joint_forces = incoming_joint_forces(articulation, at_start, end_frame, motion, link_acceleration, wrench, tendons)
+    report = StepReport(
+        joint_acceleration=acceleration[base:],
+        link_velocity=link_velocity,
+        link_acceleration=link_acceleration,
+        incoming_joint_force=joint_forces,
+        loop_joint_force=on_link_b,
+        position_residual=residual_of(solution.position_corrections),
+        velocity_residual=residual_of(solution.velocity_corrections),
+        is_finite=all_finite(end),
+        contacts=contacts_after,
+    )
+    return Outcome(end, drift, anchors_after, report)
+
+
+def _corrected(at_start: StepStart, free: Unconstrained) -> Unconstrained:
+    """Gives a floating articulation the momentum that results from the external forces only."""
+    if at_start.topology.fixed_base:
+        return free
+    bodies = (at_start.mass, world_inertias(at_start), at_start.center)
+    target = momentum_of(*bodies, free.loaded_motion)
+    motion = restore_momentum(*bodies, free.motion, target, magnitude_only=True)
+    return free._replace(motion=motion, velocity=jnp.concatenate([motion[0], free.velocity[6:]]))
+
+
+def _within_limits(articulation: Articulation, configuration: Configuration) -> Configuration:
+    """PhysX 5.6.1 clips the positions of limited prismatic joints."""
+    q = configuration.joint_position
+    clipped = jnp.clip(q, articulation.joint_lower_limit, articulation.joint_upper_limit)
+    return configuration._replace(joint_position=jnp.where(articulation.topology.dof_is_linear, clipped, q))
+
+
+def _end(
+    articulation: Articulation, moved: State, at_start: StepStart, free: Unconstrained, solution: Solution, dt: Array
+) -> tuple[State, Array]:
+    """The state after the step, with the positions of ``moved``, and the links' velocities [L, 6]."""
+    base = at_start.topology.num_base_dofs
+    velocity = free.velocity + solution.change
+    motion = free.motion + link_motion(at_start, solution.change)
+    end = moved.replace(joint_velocity=velocity[base:])
+    if base == 0:
+        return end, motion
+    end = end.replace(root_velocity=velocity[:6])
+    target = momentum_of(at_start.mass, world_inertias(at_start), at_start.center, motion)
+    moved_by = free.motion + link_motion(at_start, solution.mean_change)
+    carried = jnp.sum(at_start.mass[:, None] * moved_by[:, :3], axis=0)
+    travelled = solution.configuration.root_center[:, 0]
+    center = jnp.sum(at_start.mass[:, None] * at_start.center, axis=0)[:, None] / jnp.sum(at_start.mass)
+    end = with_momentum(articulation, end, center, travelled, target, carried, dt, magnitude_only=True)
+    return end, link_velocities(articulation, end)
+
+
+@one_operation
+def step_with_joint_drift(
+    articulation: Articulation,
+    state: State,
+    drift: Array,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions,
+) -> tuple[State, Array, StepReport]:
+    """Takes a :func:`step_and_report` with ``"pgs"`` or ``"tgs"`` and keeps the drift of spherical joints.
+
+    PhysX locks the axes of a spherical joint in velocity only. A joint with two free axes, or with one free axis on a
+    rotating parent, therefore also turns about its locked axes. Its joint positions are the components of its rotation
+    along the free axes, and PhysX remembers the whole rotation. :func:`step` puts the joint back onto its free axes. No
+    other joints drift.
+
+    Args:
+      articulation: the articulation as it was built.
+      state: the state at the start of the step.
+      drift: rotation vectors [rad] by which the inbound joint frames have turned on their parents' links, shape [L, 3];
+        zeros at the start and after joint positions have been set, as in PhysX.
+      control: as for :func:`step`.
+      dt: length of the step [s].
+      options: as for :func:`step`.
+
+    Returns:
+      The state after the step, its drift, and the report. To evaluate other quantities with the drift, use
+      ``artix.link_poses(artix.with_joint_drift(articulation, drift), state)``.
+
+    Raises:
+      ValueError: as :func:`step`, or the solver is not ``"pgs"`` or ``"tgs"``.
+      TypeError: as :func:`step`.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder(fixed_base=True)
+      >>> root = builder.add_link()
+      >>> joint = artix.Joint.spherical((artix.Axis.SWING1, artix.Axis.SWING2))
+      >>> _ = builder.add_link(root, joint, mass=1.0, inertia=(0.1, 0.2, 0.3))
+      >>> ball = builder.build()
+      >>> state = artix.neutral_state(ball).replace(joint_velocity=jnp.array([3.0, 2.0]))
+      >>> options = artix.SolverOptions(solver="tgs")
+      >>> drift = jnp.zeros((2, 3))
+      >>> for _ in range(5):
+      ...     state, drift, _ = artix.step_with_joint_drift(ball, state, drift, None, 0.05, options)
+      ...
+      >>> print(jnp.abs(drift[1, 0]) > 0)  # turned about its locked axis
+      True
+    """
+    check_type("options", options, SolverOptions)
+    if options.solver not in ("pgs", "tgs"):
+        raise ValueError(
+            f"solver={options.solver!r} keeps spherical joints on their free axes, so there is no drift: use "
+            "artix.step, or solver='pgs' or 'tgs'"
+        )
+    check_known_control(control)
+    return _step_with_joint_drift(articulation, state, drift, control, as_time(articulation, dt), options)
+
+
+@quantity
+def _step_with_joint_drift(
+    articulation: Articulation,
+    state: State,
+    drift: Array,
+    control: Control | None,
+    dt: Array,
+    options: SolverOptions,
+) -> tuple[State, Array, StepReport]:
+    control = checked_control(articulation, state, control, options, None)
+
+    def take(start: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
+        outcome = physx_step(articulation, start[0], control, part, options, drift=start[1])
+        return (outcome.state, outcome.drift), outcome.report
+
+    (end, drift), report = in_parts(take, (state, drift), dt, options)
+    return end, drift, report
+
+
+class _PhysxSolver:
+    """What :func:`artix.step` calls."""
+
+    memory = FrictionAnchors
+
+    def check(self, articulation: Articulation, ground: Ground, options: SolverOptions) -> None:
+        """Refuses compliant contacts."""
+        check_rigid(articulation, ground, options)
+
+    def step(
+        self,
+        articulation: Articulation,
+        state: State,
+        memory: Any,
+        control: Control,
+        dt: Array,
+        options: SolverOptions,
+        ground: Ground | None,
+    ) -> tuple[State, Any, StepReport]:
+        """One substep, whose memory is friction anchors."""
+        touching = find_contacts(articulation, state, ground, memory)
+        outcome = physx_step(articulation, state, control, dt, options, touching=touching)
+        remembered = memory if memory is None or touching is None else outcome.anchors
+        return outcome.state, remembered, outcome.report
+
+
+register_solver("pgs", _PhysxSolver())
+register_solver("tgs", _PhysxSolver())

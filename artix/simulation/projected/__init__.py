@@ -1,1 +1,0 @@
-"""PhysX's step by projected Gauss-Seidel sweeps."""

@@ -1,0 +1,334 @@
+"""GPU kernels, checked without a GPU: their functions on a CPU, their schedules, their PTX, and the calls from XLA."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import artix
+from artix.compiler import gpu_compilation
+from artix.compiler.batch_axes import Axes, groups_of, merge_operands, merged
+from artix.compiler.compilation import scalars_of
+from artix.compiler.kernels import available as cpu_available
+from artix.compiler.kernels import nvptx
+from artix.compiler.kernels.gpu import build_for_gpu
+from artix.compiler.kernels.gpu_layout import Layout, Mapped
+from artix.compiler.operation import levels_of, program_p
+from artix.compiler.scalar_order import live
+from artix.compiler.scalar_program import Op, ScalarProgram
+from artix.compiler.scalar_schedule import depth_first, fewest_live
+from artix.compiler.scalarize import scalarize
+from tests.support.gpu_threads import run_threads
+from tests.support.programs import programs_in
+from tests.support.scalar_interpreter import interpret
+
+pytestmark = pytest.mark.skipif(cpu_available() is not None, reason=f"no kernels here: {cpu_available()}")
+needs_target = pytest.mark.skipif(nvptx.available() is not None, reason=str(nvptx.available()))
+
+
+@functools.cache
+def robot(name: str) -> artix.Articulation:
+    return single(artix.robots.load(name))
+
+
+def single(tree: Any) -> Any:
+    """In single precision, as on GPUs."""
+    return jax.tree.map(lambda x: x.astype("float32") if x.dtype == "float64" else x, tree)
+
+
+def states(name: str, count: int) -> tuple[Any, jax.Array]:
+    keys = jax.random.split(jax.random.key(3), count)
+    state = jax.vmap(functools.partial(artix.random_state, robot(name)))(keys)
+    return single((state, jax.random.normal(jax.random.key(4), (count, robot(name).topology.nv))))
+
+
+def groups_in(equation: Any) -> tuple[Axes, ...]:
+    return groups_of(equation.params["axes"], equation.params["program"].num_operand_values)
+
+
+def layout_of(equation: Any) -> Layout:
+    program, axes = equation.params["program"], merged(groups_in(equation))
+    count = len(equation.invars)
+    rows = [tuple(axis.mapped[number] for axis in axes) for number in range(count)]
+    mapped = [Mapped(row[:1] == (True,), row[1:] == (True,)) for row in rows]
+    return Layout(fewest_live(scalars_of(program, levels_of(axes, count))), mapped, len(axes) == 2)
+
+
+def check(function: Callable[..., Any], *arguments: Any, tolerance: float = 2e-5, loops: bool = False) -> Layout:
+    """The last operation of a function beside the same program, in the order as traced, by NumPy."""
+    jaxpr = jax.make_jaxpr(function)(*arguments)
+    equation = [e for e in jaxpr.eqns if e.primitive is program_p][-1]
+    layout, groups = layout_of(equation), groups_in(equation)
+    assert layout.loops_over_items == loops
+    values = _values(jaxpr, dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves(arguments), strict=True)), equation)
+    axes, operands = merged(groups), [np.asarray(x) for x in merge_operands(groups, values)]
+    sizes = [axis.size for axis in axes]
+    found = run_threads(layout, operands, *sizes)
+    program = scalars_of(equation.params["program"], levels_of(axes, len(operands)))
+    for one, other in zip(found, interpret(program, _repeated(operands, axes)), strict=True):
+        scale = max(float(np.abs(other).max(initial=0)), 1e-3)
+        np.testing.assert_allclose(one.reshape(other.shape) / scale, other / scale, atol=tolerance)
+    return layout
+
+
+def _repeated(operands: Sequence[np.ndarray], axes: Sequence[Any]) -> list[np.ndarray]:
+    """The operands with one row for each robot, or each item of each robot."""
+    sizes, found = [axis.size for axis in axes], []
+    for number, operand in enumerate(operands):
+        mapped = [axis.mapped[number] for axis in axes]
+        own = operand.shape[sum(mapped) :]
+        rows = [size if is_mapped else 1 for size, is_mapped in zip(sizes, mapped, strict=True)]
+        found.append(np.broadcast_to(operand.reshape(*rows, *own), (*sizes, *own)).reshape(-1, *own))
+    return found
+
+
+def _values(jaxpr: Any, leaves: dict[Any, Any], equation: Any) -> list[np.ndarray]:
+    """What the equation's operands are, all before it evaluated."""
+    place = jaxpr.eqns.index(equation)
+    before = jaxpr.jaxpr.replace(eqns=jaxpr.jaxpr.eqns[:place], outvars=list(equation.invars), debug_info=None)
+    return [np.asarray(x) for x in jax.core.eval_jaxpr(before, jaxpr.consts, *leaves.values())]
+
+
+def bound(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    return lambda state, extra: jax.vmap(functools.partial(function, robot(name)))(state, extra)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["arm7", "quadruped"])
+@pytest.mark.parametrize("count", [70, 3])
+def test_dynamics(name: str, count: int) -> None:
+    state, extra = states(name, count)
+    layout = check(bound(artix.forward_dynamics, name), state, extra, tolerance=2e-3)
+    assert layout.staged_arguments and layout.staged_results
+    check(bound(artix.inverse_dynamics, name), state, extra)
+    check(lambda s: jax.vmap(functools.partial(artix.link_poses, robot(name)))(s), state)
+    matrix = check(lambda s: jax.vmap(functools.partial(artix.mass_matrix, robot(name)))(s), state)
+    assert not matrix.staged_results[0].is_plain  # symmetric: each entry is kept once
+
+
+def test_step() -> None:
+    """Velocities of random arms round to 4e-6 to 3e-5 of the largest, depending on the states."""
+    state, _ = states("arm7", 40)
+    check(lambda s: jax.vmap(lambda x: artix.step(robot("arm7"), x, None, 0.01))(s), state, tolerance=1e-4)
+
+
+def test_one_robot() -> None:
+    state, extra = jax.tree.map(lambda x: x[0], states("arm7", 1))
+    check(lambda s, x: artix.inverse_dynamics(robot("arm7"), s, x), state, extra)
+
+
+def test_robot_as_an_argument() -> None:
+    """What is the same for all robots, and what is not, of robots whose numbers are arguments."""
+    state, extra = states("arm7", 33)
+    arm = robot("arm7")
+
+    def one(mass: jax.Array, s: Any, x: jax.Array) -> jax.Array:
+        return artix.inverse_dynamics(arm.replace(link_mass=mass), s, x)
+
+    check(jax.vmap(one, in_axes=(None, 0, 0)), arm.link_mass, state, extra)
+    masses = arm.link_mass * jnp.linspace(0.5, 2, 33, dtype="float32")[:, None]
+    check(jax.vmap(one), masses, state, extra)
+
+
+def test_entries_of_a_terrain() -> None:
+    """Loads from an array that all robots share, from one for each, and from one that is known."""
+    state, _ = states("quadruped", 33)
+    state = state.replace(root_pose=state.root_pose.at[:, :2].multiply(3.0))
+    heights = jax.random.normal(jax.random.key(0), (50, 60), "float32") * 0.1
+
+    def one(h: jax.Array, s: Any) -> jax.Array:
+        field = artix.HeightField.of(h, spacing=(0.2, 0.2), origin=(-5.0, -6.0, 0.0), dtype="float32")
+        return artix.geometry_distances(robot("quadruped"), s, artix.Ground((field,)))
+
+    check(jax.vmap(one, in_axes=(None, 0)), heights, state)
+    check(jax.vmap(one), heights * jnp.linspace(0.5, 2, 33, dtype="float32")[:, None, None], state)
+    check(jax.vmap(functools.partial(one, heights)), state)
+
+
+def test_items_of_robots() -> None:
+    """Many tangents of each robot: a thread does all of them where much is common to them, else each has a thread."""
+    state, extra = states("arm7", 37)
+
+    def jacobian(s: Any, x: jax.Array) -> jax.Array:
+        return jax.jacfwd(lambda q: artix.inverse_dynamics(robot("arm7"), s.replace(joint_position=q), x))(
+            s.joint_position
+        )
+
+    check(jax.vmap(jacobian), state, extra, loops=True, tolerance=1e-4)
+
+    def rotated(s: Any, directions: jax.Array) -> jax.Array:
+        return jax.vmap(lambda a: artix.inverse_dynamics(robot("arm7"), s, a))(directions)
+
+    check(jax.vmap(rotated), state, jnp.stack([extra, 2 * extra, -extra], 1))
+
+
+@pytest.mark.parametrize("of_robots", [False, True])
+def test_items_with_threads(of_robots: bool) -> None:
+    def function(x: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.stack([jnp.sin(x[0] * y) + jnp.cos(y * x[1]), jnp.exp(-y * y) * x[2], y])
+
+    x, y = np.random.default_rng(0).normal(size=(21, 3)), np.random.default_rng(1).normal(size=(21, 5, 4))
+    x, y = x.astype("float32"), y.astype("float32")[:, :, :] if of_robots else y.astype("float32")[0]
+    program = scalarize(jax.make_jaxpr(function)(x[0], y.reshape(-1, 4)[0]), [1, 2], {}, max_operations=1000)
+    layout = Layout(fewest_live(program), [Mapped(True, False), Mapped(of_robots, True)], True)
+    assert not layout.loops_over_items and (1 in layout.staged_arguments) == of_robots
+    (found,) = run_threads(layout, [x, y], 21, 5)
+    inner = jax.vmap(function, (None, 0))
+    np.testing.assert_allclose(found, jax.vmap(inner, (0, 0 if of_robots else None))(x, y), rtol=2e-6, atol=1e-6)
+
+
+def test_kinds_of_numbers() -> None:
+    """Entries of one, four and eight bytes, integers, negatives, constants and arguments as results."""
+
+    def function(x: jax.Array, k: jax.Array, yes: jax.Array) -> Sequence[jax.Array]:
+        kept = jnp.where(yes, x, -x)
+        return kept, k * 2 - 3, yes & (x > 0), -x, jnp.ones((2, 2), x.dtype), k, x[:1]
+
+    with jax.enable_x64(True):
+        for dtype in ("float32", "float64"):
+            generator = np.random.default_rng(0)
+            x = generator.normal(size=(35, 4)).astype(dtype)
+            k, yes = generator.integers(-9, 9, (35, 3)).astype("int32"), generator.random((35, 4)) < 0.5
+            program = scalarize(jax.make_jaxpr(function)(x[0], k[0], yes[0]), [1, 1, 1], {}, max_operations=1000)
+            found = run_threads(Layout(fewest_live(program), [Mapped(True, False)] * 3, False), [x, k, yes], 35)
+            for one, other in zip(found, jax.vmap(function)(x, k, yes), strict=True):
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one, other)
+
+
+def test_rows_too_long_for_shared_memory() -> None:
+    function = lambda x: (x * 2, x[:5])  # noqa: E731
+    x = np.random.default_rng(0).normal(size=(34, 300)).astype("float32")
+    program = scalarize(jax.make_jaxpr(function)(x[0]), [1], {}, max_operations=1000)
+    layout = Layout(fewest_live(program), [Mapped(True, False)], False)
+    assert len(layout.staged_arguments) + len(layout.staged_results) == 2
+    for one, other in zip(run_threads(layout, [x], 34), jax.vmap(function)(x), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def program_of(function: Callable[..., Any], name: str) -> ScalarProgram:
+    equation = programs_in(bound(function, name), *states(name, 2))[-1]
+    return scalars_of(equation.params["program"], levels_of(equation.params["axes"], len(equation.invars)))
+
+
+def test_schedule_keeps_the_program_and_has_fewer_live_scalars() -> None:
+    program = program_of(artix.inverse_dynamics, "quadruped")
+    ordered = fewest_live(program)
+    assert live(ordered) < 0.9 * live(depth_first(program)) < 200  # torques leg by leg
+    operands = np.where((ordered.operations == Op.INPUT)[:, None], -1, ordered.operands) >> 1
+    assert (operands < np.arange(len(operands))[:, None]).all()
+    assert ordered.size == program.size
+    inputs = [np.sort(p.operands[p.operations == Op.INPUT], axis=0).tolist() for p in (program, ordered)]
+    assert inputs[0] == inputs[1]
+
+
+# --- PTX -------------------------------------------------------------------------------------------------------------
+
+
+def kernel_of(function: Callable[..., Any], name: str) -> Any:
+    equation = programs_in(bound(function, name), *states(name, 2))[-1]
+    layout = layout_of(equation)
+    return build_for_gpu(layout.program, layout.mapped, layout.has_items)
+
+
+@needs_target
+def test_ptx() -> None:
+    kernel = kernel_of(artix.inverse_dynamics, "arm7")
+    text, blocks = kernel.for_batch(4097, 1)
+    assert blocks == 129
+    assert ".const .align 4 .u32 artix_rows = 4097" in text
+    assert ".maxntid 32" in text
+    assert "cp.async.ca.shared.global" in text
+    assert "fma.rn.f32" in text
+    assert "\tcall" not in text, "elementary functions are drawn in"
+    assert "ld.local" not in text, "LLVM itself keeps nothing in local memory"
+    assert ".f64" not in text
+
+
+@functools.cache
+def assembler() -> str | None:
+    """The program ptxas of the wheel nvidia-cuda-nvcc-cu12."""
+    found = importlib.util.find_spec("nvidia")
+    places = found.submodule_search_locations if found and found.submodule_search_locations else []
+    files = [Path(place) / "cuda_nvcc/bin/ptxas" for place in places]
+    return next((str(file) for file in files if file.is_file()), None)
+
+
+@needs_target
+@pytest.mark.parametrize("device", ["sm_80", "sm_90"])
+def test_ptx_assembles(device: str, tmp_path: Path) -> None:
+    program = assembler()
+    if program is None:
+        pytest.skip("needs ptxas, of nvidia-cuda-nvcc-cu12")
+    file = tmp_path / "kernel.ptx"
+    file.write_text(kernel_of(artix.inverse_dynamics, "arm7").for_batch(64, 1)[0])
+    command = [program, f"-arch={device}", "-v", "-o", str(tmp_path / "kernel.cubin"), str(file)]
+    report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "0 bytes spill stores" in report
+
+
+# --- How XLA is handed them ------------------------------------------------------------------------------------------
+
+
+def lowered(function: Callable[..., Any] = artix.inverse_dynamics, **switches: bool) -> str:
+    state, extra = states("arm7", 5)
+    with artix.use_kernels(True, **switches):
+        function = jax.jit(lambda s, x, f=function: bound(f, "arm7")(s, x))
+        return function.trace(state, extra).lower(lowering_platforms=("cuda",)).as_text()
+
+
+def test_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARTIX_GPU_KERNELS", raising=False)
+    assert "gpu.ptx" not in lowered()
+    assert "gpu.ptx" not in lowered(gpu=False)
+
+
+@needs_target
+def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = lowered(gpu=True)
+    assert text.count("@__gpu$xla.gpu.ptx") == 1
+    assert 'name = "artix_inverse_dynamics"' in text and ".entry artix_inverse_dynamics(" in text
+    assert "dot_general" not in text
+    monkeypatch.setenv("ARTIX_GPU_KERNELS", "1")
+    assert "gpu.ptx" in lowered()
+    assert "gpu.ptx" not in lowered(gpu=False)
+
+
+@needs_target
+def test_derivatives_keep_the_switch() -> None:
+    state, extra = states("arm7", 5)
+
+    def total(extra: jax.Array, state: Any) -> jax.Array:
+        return jnp.sum(bound(artix.inverse_dynamics, "arm7")(state, extra))
+
+    with artix.use_kernels(True, gpu=True):
+        text = jax.jit(jax.grad(total)).trace(extra, state).lower(lowering_platforms=("cuda",)).as_text()
+    assert text.count("@__gpu$xla.gpu.ptx") == 1
+
+
+@needs_target
+def test_exports_have_no_kernels() -> None:
+    state, extra = states("arm7", 5)
+    with artix.use_kernels(True, gpu=True):
+        function = jax.jit(lambda s, x: bound(artix.inverse_dynamics, "arm7")(s, x).sum())
+        exported = jax.export.export(function, platforms=("cuda",))(*jax.tree.map(jnp.asarray, (state, extra)))
+    assert "gpu.ptx" not in exported.mlir_module()
+
+
+def test_without_the_target(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(gpu_compilation, "available", lambda: "no such target")
+    assert "gpu.ptx" not in lowered(gpu=True)
+
+
+def test_programs_with_too_many_live_scalars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_compilation, "MAX_LIVE", 10)
+    assert "gpu.ptx" not in lowered(lambda a, s, x: artix.forward_dynamics(a, s, 2 * x), gpu=True)

@@ -1,0 +1,156 @@
+"""Kernels on disk: a second process finds them, and foreign or damaged files are not loaded."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from artix.compiler import disk
+from artix.compiler.disk import KernelFiles, cache_folder
+
+PROGRAM = """
+import sys
+import jax, jax.numpy as jnp
+import artix
+from artix.compiler import kernels, program, quantity
+
+if sys.argv[1] == "again":
+    def refused(*_, **__):
+        raise AssertionError("this is on disk")
+
+    sys.modules["artix.compiler.quantity"].trace = program.trace = kernels.build = refused
+robot = artix.robots.load("arm7")
+states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(0), 3))
+matrices = jax.jit(jax.vmap(lambda state: artix.mass_matrix(robot, state)))(states)
+gradient = jax.grad(lambda q: artix.bias_force(robot, jax.tree.map(lambda x: x[0], states).replace(joint_position=q)).sum())
+print(float(matrices.sum()), float(gradient(states.joint_position[0]).sum()))
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelFiles:
+    monkeypatch.setenv("ARTIX_CACHE", str(tmp_path / "artix-kernels"))
+    return KernelFiles()
+
+
+@pytest.mark.slow
+def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, which],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={key: value for key, value in os.environ.items() if key != "ARTIX_CACHE"}
+            | {"XDG_CACHE_HOME": str(tmp_path)},
+        ).stdout
+        for which in ("first", "again")
+    ]
+    assert found[0] == found[1] != ""
+
+
+def test_what_is_written_is_read(files: KernelFiles, tmp_path: Path) -> None:
+    assert files.read("one") is None
+    files.write("one", b"code")
+    assert files.read("one") == b"code"
+    folder = tmp_path / "artix-kernels"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "one").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in folder.iterdir()] == ["one"]
+
+
+def test_what_is_corrupt_or_foreign_is_not_read(files: KernelFiles, tmp_path: Path) -> None:
+    files.write("one", b"code")
+    path = tmp_path / "artix-kernels" / "one"
+    content = path.read_bytes()
+    for wrong in (b"", content[:-1], content + b"x", content.replace(b"code", b"evil"), b"evil"):
+        path.write_bytes(wrong)
+        assert files.read("one") is None
+    path.write_bytes(content)
+    os.rename(path, path.with_name("two"))
+    assert files.read("two") is None  # The digest is that of another name.
+    files.write("one", b"code")
+    path.chmod(0o620)
+    assert files.read("one") is None
+    path.chmod(0o600)
+    path.parent.chmod(0o777)
+    assert files.read("one") is None
+    path.parent.chmod(0o700)
+    assert files.read("one") == b"code"
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert files.read("one") is None
+
+
+def test_a_cache_that_cannot_be_written_is_read(files: KernelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modes do not keep an administrator from writing, so the operations fail in its place."""
+    files.write("one", b"code")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert files.read("one") == b"code"
+    monkeypatch.setattr(os, "replace", refuse)
+    files.write("two", b"code")
+    assert files.folder is not None and [path.name for path in files.folder.iterdir()] == ["one"]
+
+
+def test_the_oldest_go_first(files: KernelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "_MAX_BYTES", 250)
+    for age, name in enumerate(("first", "second", "third")):
+        files.write(name, bytes(50))
+        path = tmp_path / "artix-kernels" / name
+        if path.exists():
+            os.utime(path, (age, age))
+    assert files.read("first") is None
+    assert files.read("third") == bytes(50)
+
+
+def test_the_folder_is_the_users_unless_another_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARTIX_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(disk.sys, "platform", "linux")
+    assert cache_folder() == tmp_path / "artix"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "artix"
+    before = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    try:
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path / "of_jax"))
+        assert cache_folder() == tmp_path / "of_jax" / "artix-kernels"
+        jax.config.update("jax_compilation_cache_dir", "gs://bucket")
+        assert cache_folder() == tmp_path / ".cache" / "artix"
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    monkeypatch.setenv("ARTIX_CACHE", str(tmp_path / "named"))
+    assert cache_folder() == tmp_path / "named"
+
+
+def test_switched_off_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARTIX_CACHE", "0")
+    files = KernelFiles()
+    files.write("one", b"code")
+    assert files.folder is None
+    assert files.read("one") is None
+
+
+def test_a_folder_that_others_may_write_to_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("ARTIX_CACHE", str(tmp_path / "shared"))
+    files = KernelFiles()
+    files.write("one", b"code")
+    assert files.read("one") == b"code" and not caplog.records
+    (tmp_path / "shared").chmod(0o777)
+    for _ in range(3):
+        assert files.read("one") is None
+        files.write("two", b"code")
+    (record,) = caplog.records
+    assert f"kernels in {tmp_path / 'shared'} are not used" in record.getMessage()

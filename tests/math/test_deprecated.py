@@ -1,0 +1,49 @@
+"""Old public names work for one release and say what to write instead; removed ones say why."""
+
+import importlib
+import re
+import warnings
+
+import pytest
+
+import artix
+from artix.math.deprecated import REMOVED, RENAMED
+
+
+def value_of(path: str):
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_an_old_name_is_the_new_one_and_says_so_where_it_is_used(old):
+    with pytest.warns(DeprecationWarning, match=f"^{re.escape(f'{old} is now {RENAMED[old]};')}") as caught:
+        value = value_of(old)
+    assert value is value_of(RENAMED[old])
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize("old", REMOVED)
+def test_a_removed_name_says_why(old):
+    module, _, name = old.rpartition(".")
+    with pytest.raises(AttributeError) as caught:
+        value_of(old)
+    assert str(caught.value) == f"{module} no longer has {name}: {REMOVED[old]}"
+
+
+def test_from_imports_find_old_names_too():
+    with pytest.warns(DeprecationWarning, match=r"is now artix\.physx\.solver\.step_with_sleep"):
+        from artix.simulation import step_with_sleep
+    assert step_with_sleep is artix.step_with_sleep
+
+
+def test_other_names_are_refused_as_ever():
+    for module in ("artix", "artix.model", "artix.physx", "artix.simulation"):
+        with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'nothing'"):
+            value_of(f"{module}.nothing")
+
+
+def test_names_of_artix_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert artix.FrictionAnchors and artix.wake_up and artix.with_joint_drift
