@@ -180,7 +180,7 @@ class LeggedRobot(NamedTuple):
                 f"{topology.name}: the {_described(sensor)} around the trunk touches the ground in the default pose; "
                 "give trunk= (a sensor in the axes of the root), default_position= or height="
             )
-        pairs = ", ".join(f"{a} and {b}" for a, b in robot.topology.geometry_pairs) or "none"  # type: ignore[union-attr]
+        pairs = ", ".join(f"{a} and {b}" for a, b in robot.topology.geometry_pairs) or "none"
         if topology.geometry_pairs:
             pairs += f"; the {len(topology.geometry_pairs)} pairs of shapes of the file are left out"
         notes.append(Assumption("self-collision", pairs, "given" if self_collision else "derived"))
