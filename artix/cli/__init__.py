@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check_names(options: argparse.Namespace) -> None:
     """Refuses files that cannot be read or written, before JAX is imported and any work is done."""
-    if "robot" in options:
+    if getattr(options, "robot", None) is not None:
         robot_file(options.robot)
     for name in options.writes:
         if getattr(options, name) is not None:
@@ -109,7 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--view", action="store_true", help=view_help)
     demo.set_defaults(run=_demo, writes=("output",))
 
-    robot_help = f"a URDF, xacro, MJCF, USD or .npz file, or a built-in robot: {', '.join(robots.names())}"
+    robot_help = f"a URDF, xacro, MJCF, USD or .npz file, or a built-in robot: {', '.join(robots.names())}; or a name"
+    robot_help += " from example-robot-data, such as go2; or the folder of a training run"
     info = commands.add_parser("info", help="print a robot's tree, degrees of freedom and masses")
     info.add_argument("robot", help=robot_help)
     _add_reading_options(info)
@@ -147,11 +148,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_training_commands(commands: Any) -> None:
     train = commands.add_parser("train", help="train a policy for a task with PPO; Ctrl-C saves a checkpoint")
-    train.add_argument("task", help="the name of a task, or its beginning, such as quadruped; an unknown one lists all")
+    task_help = "the name of a task, or its beginning, such as quadruped (an unknown one lists all), or a Python file"
+    train.add_argument("task", nargs="?", help=f"{task_help} with one (default: the one that fits --robot)")
+    train.add_argument("--robot", help="a legged robot: URDF, MJCF, USD or .npz, or a name such as go2")
+    set_help = "change options: rewards.pose=1, tracking_sigma=0.5, ppo.epochs=2, robot.stiffness=40"
+    several = {"dest": "assignments", "nargs": "+", "action": "extend", "metavar": "KEY=VALUE", "default": []}
+    train.add_argument("--set", help=set_help, **several)
     train.add_argument("--steps", type=_count, help="environment steps, such as 20M (default: the task's usual number)")
     train.add_argument("--envs", type=_count, help="number of environments (default: the task's usual one)")
     train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")
-    train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK)")
+    train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK or runs/ROBOT)")
     train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
     train.set_defaults(run=_train)
 
@@ -277,7 +283,7 @@ def _view(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     from artix.cli.train import run_train
 
-    given = {name: getattr(options, name) for name in ("steps", "seed", "output", "resume")}
+    given = {name: getattr(options, name) for name in ("steps", "seed", "output", "resume", "robot", "assignments")}
     return run_train(options.task, num_envs=options.envs, **given)
 
 

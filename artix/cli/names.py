@@ -5,18 +5,39 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from artix import robots
 from artix.cli.text import CommandFailure
 
+#: Legged robots of the package example-robot-data by name, in its folder ``robots``.
+INSTALLABLE = {
+    "a1": "a1_description/urdf/a1.urdf",
+    "anymal_b": "anymal_b_simple_description/robots/anymal.urdf",
+    "anymal_c": "anymal_c_simple_description/urdf/anymal.urdf",
+    "b1": "b1_description/urdf/b1.urdf",
+    "bolt": "bolt_description/robots/bolt.urdf",
+    "g1": "g1_description/urdf/g1_29dof_rev_1_0.urdf",
+    "go1": "go1_description/urdf/go1.urdf",
+    "go2": "go2_description/urdf/go2.urdf",
+    "hyq": "hyq_description/robots/hyq_no_sensors.urdf",
+    "icub": "icub_description/robots/icub.urdf",
+    "laikago": "laikago_description/urdf/laikago.urdf",
+    "solo8": "solo_description/robots/solo.urdf",
+    "solo12": "solo_description/robots/solo12.urdf",
+    "talos": "talos_data/robots/talos_reduced.urdf",
+}
+#: Where a wheel of it, or a package of conda, keeps them, below a folder of packages and a prefix.
+_SHARE = "share/example-robot-data/robots"
+
 #: A folder may hold millions of files; so many are looked at for a suggestion.
 _MAX_FILES = 2000
 
 
 def robot_file(robot: str) -> Path:
-    """The file of a robot: a path, or that of a built-in robot.
+    """The file of a robot: a path, or that of a built-in robot, of :data:`INSTALLABLE`, or of a training run.
 
     Args:
       robot: what the user typed.
@@ -30,15 +51,33 @@ def robot_file(robot: str) -> Path:
         return robots.path(robot)
     if not robot.strip():
         raise CommandFailure(f"the name of the robot is empty; give a file, or one of: {', '.join(robots.names())}")
+    if robot in INSTALLABLE and not path.exists():
+        path = _installed(robot)
     if not path.exists():
+        known = [*robots.names(), *INSTALLABLE, *_beside(path)]
         raise CommandFailure(
-            f"there is no file {robot!r} and no built-in robot of that name"
-            f"{did_you_mean(robot, [*robots.names(), *_beside(path)])}; choose from: {', '.join(robots.names())}"
+            f"there is no file {robot!r} and no built-in robot of that name{did_you_mean(robot, known)}; choose from: "
+            f"{', '.join(robots.names())}; or with pip install example-robot-data, from: {', '.join(INSTALLABLE)}"
         )
+    if path.is_dir() and (path / "robot.npz").is_file():
+        path = path / "robot.npz"
     if not path.is_file():
         what = "a folder" if path.is_dir() else "no regular file"
         raise CommandFailure(f"{robot!r} is {what}; give the path of a robot description")
     return path
+
+
+def _installed(name: str) -> Path:
+    """The file of a robot of :data:`INSTALLABLE`."""
+    roots = [Path(folder, "cmeel.prefix") for folder in sys.path if folder] + [Path(sys.prefix)]
+    places = [root / _SHARE / INSTALLABLE[name] for root in roots]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise CommandFailure(
+            f"the description of {name!r} is in the package example-robot-data: pip install example-robot-data; "
+            "or give the path of a file"
+        )
+    return found
 
 
 def is_built_in(robot: str) -> bool:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
 from artix import envs
 from artix.cli.names import did_you_mean, naming
-from artix.cli.recordings import save_episode
+from artix.cli.recordings import save_episode, visuals_of
 from artix.cli.text import CommandFailure, quantity, table
 from artix.cli.training_files import TrainingFiles, load_header, load_policy
+from artix.cli.training_tasks import task_of
 from artix.examples import policies
 
 
@@ -32,9 +34,10 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
     """
     path = _file_of(checkpoint)
     header = load_header(path)
-    if header["task"] not in envs.NAMES:
-        raise CommandFailure(f"{str(path)!r} is for the task {header['task']!r}, which this version does not have")
-    environment = envs.make(header["task"])
+    try:
+        environment = task_of(header, path.parent, for_training=False).environment
+    except CommandFailure as failure:
+        raise CommandFailure(f"{str(path)!r} cannot be played: {failure}") from failure
     policy = load_policy(path, environment)
     if not all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(policy)):
         raise CommandFailure(f"{str(path)!r} holds numbers that are not finite: its training diverged; train again")
@@ -42,7 +45,7 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
     print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
     print(_statistics({name: np.asarray(value) for name, value in found.items()}))
     if html is not None:
-        _save_html(html, environment, policy, seed)
+        _save_html(html, environment, policy, seed, visuals_of(header, environment))
     return 0
 
 
@@ -79,10 +82,10 @@ def _statistics(found: dict[str, np.ndarray]) -> str:
     return table(("per episode", "mean", "deviation", "min", "median", "max"), rows, align="l")
 
 
-def _save_html(path: str, environment: envs.Environment, policy: policies.Policy, seed: int) -> None:
+def _save_html(path: str, environment: envs.Environment, policy: policies.Policy, seed: int, visuals: Any) -> None:
     try:
         with naming(path):
-            save_episode(path, environment, policy, seed)
+            save_episode(path, environment, policy, seed, visuals)
     except ImportError as error:
         raise CommandFailure(f"no animation: {error}") from error
     print(f"\nanimation saved to {path}")

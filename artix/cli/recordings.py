@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,8 +19,27 @@ from artix.examples import policies
 MAX_JOINTS = 12
 
 
+def visuals_of(header: Mapping[str, Any], environment: envs.Environment) -> Any:
+    """What the description of a checkpoint's robot draws, if the file is still there; ``None`` otherwise."""
+    path = Path(header.get("robot", {}).get("description", ""))
+    if path.suffix in ("", ".npz") or not path.is_file():
+        return None
+    try:
+        from artix.viewer import load_visuals
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", artix.DescriptionWarning)
+            return load_visuals(path, environment.articulation)
+    except (ImportError, OSError, ValueError):
+        return None  # The robot is drawn by its shapes and links.
+
+
 def save_episode(
-    path: str | os.PathLike[str], environment: envs.Environment, policy: policies.Policy, seed: int
+    path: str | os.PathLike[str],
+    environment: envs.Environment,
+    policy: policies.Policy,
+    seed: int,
+    visuals: Any = None,
 ) -> None:
     """Saves the first episode that :func:`artix.examples.policies.evaluate` plays, with plots of its rewards.
 
@@ -26,6 +48,7 @@ def save_episode(
       environment: the environment.
       policy: the policy that acts.
       seed: seed of all random numbers.
+      visuals: what is drawn of the robot; its shapes if ``None``.
 
     Raises:
       ImportError: viser is not installed.
@@ -34,6 +57,8 @@ def save_episode(
     from artix.viewer import save_html
 
     states, options = episode(environment, policy, seed)
+    if visuals is not None:
+        options["visuals"] = visuals
     save_html(path, environment.articulation, states, environment.dt, **options)
 
 

@@ -23,7 +23,10 @@ _OTHERS = tuple(suffix for suffix in SUFFIXES if suffix not in (".urdf", ".xacro
 
 
 def description_path(robot: str) -> Path:
-    """The file that ``robot`` names: a path, or the name of a built-in robot.
+    """The file that ``robot`` names.
+
+    A path, the name of a built-in robot, a name of :data:`artix.cli.names.INSTALLABLE`, or the folder of a training run
+    with its robot.
 
     Raises:
       CommandFailure: there is no such file, it is a directory, it is not text, or it cannot be read.

@@ -9,14 +9,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 
 from artix import envs
-from artix.cli.recordings import save_episode
+from artix.cli.recordings import save_episode, visuals_of
 from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
     TrainingFiles,
@@ -30,8 +30,8 @@ from artix.cli.training_files import (
     save_checkpoint,
     save_curve,
 )
+from artix.cli.training_tasks import TrainingTask, task_named, task_of
 from artix.examples import policies, ppo
-from artix.examples.ppo_settings import settings
 from artix.examples.warm_start import start_from
 
 _Item = TypeVar("_Item")
@@ -41,45 +41,64 @@ CHECKPOINT_PERIOD, LINE_PERIOD = 60.0, 10.0
 
 
 def run_train(
-    task: str, *, steps: int | None, num_envs: int | None, seed: int | None, output: str | None, resume: bool
+    task: str | None,
+    *,
+    steps: int | None,
+    num_envs: int | None,
+    seed: int | None,
+    output: str | None,
+    resume: bool,
+    robot: str | None = None,
+    assignments: Sequence[str] = (),
 ) -> int:
     """Trains a policy.
 
     Args:
-      task: name of a task of :mod:`artix.envs`, or the beginning of one.
+      task: name of a task of :mod:`artix.envs`, or the beginning of one, or a Python file with a task; ``None`` for the
+        one that fits the robot, or for that of the checkpoint.
       steps: environment steps, counted from the start of the training run; ``None`` for the task's usual number.
       num_envs: number of parallel environments; ``None`` for the task's usual number.
       seed: seed of all random numbers; ``None`` for 0.
-      output: folder for the results; ``None`` for ``runs/TASK``.
+      output: folder for the results; ``None`` for ``runs/TASK`` or ``runs/ROBOT``.
       resume: whether to continue from the checkpoint in the folder.
+      robot: a robot description, or the name of one, to learn the task; ``None`` for the task's own robot.
+      assignments: changed options, ``"rewards.pose=1"`` or ``"ppo.epochs=2"``.
 
     Returns:
       0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a checkpoint was saved.
 
     Raises:
-      CommandFailure: the task is unknown, the checkpoint cannot be used, or the results cannot be written.
+      CommandFailure: the task or robot is unknown, the checkpoint cannot be used, or the results cannot be written.
+      DescriptionError: the robot's description has errors.
     """
-    try:
-        task = envs.full_name(task)
-    except ValueError as error:
-        raise CommandFailure(str(error)) from error
-    files = TrainingFiles(Path(output or f"runs/{task}"))
-    config, usual_steps, options, begins_with = settings(task)
-    environment = envs.make(task, **options)
+    if resume and task is None and robot is None:
+        if output is None:
+            raise CommandFailure("--resume needs --output, the folder of the training run, or the task")
+        header = load_header(TrainingFiles(Path(output)).checkpoint)
+        chosen = _of_checkpoint(header, Path(output))
+    else:
+        chosen = task_named(task, robot, assignments)
+    files = TrainingFiles(Path(output or f"runs/{chosen.folder}"), chosen.articulation)
     given: dict[str, Any] = {"num_envs": num_envs, "seed": seed}
     given = {name: value for name, value in given.items() if value is not None}
-    config, training, rows = dataclasses.replace(config, **given), None, []
+    config, training, rows = dataclasses.replace(chosen.config, **given), None, []
     if resume:
         header = load_header(files.checkpoint)
-        if header["task"] != task:
-            raise CommandFailure(f"{str(files.checkpoint)!r} is for the task {header['task']!r}, not {task!r}")
+        if header["task"] != chosen.name:
+            raise CommandFailure(f"{str(files.checkpoint)!r} is for the task {header['task']!r}, not {chosen.name!r}")
         other = [name for name, value in given.items() if value != header["config"].get(name)]
+        for what in ("robot", "file"):
+            mine, its = (each.get(what) for each in (chosen.header, header))
+            other += [what] if mine != its else []
+        if assignments and list(assignments) != header.get("set", []):
+            other.append("settings (--set)")
         if other:
             raise CommandFailure(
                 f"--resume keeps the checkpoint's {' and '.join(other)}: leave out the options that differ"
             )
+        chosen = _of_checkpoint(header, files.folder)
         config = config_of(header)
-        training, rows = load_training(files, environment, config), load_rows(files, header["steps"])
+        training, rows = load_training(files, chosen.environment, config), load_rows(files, header["steps"])
     elif config.num_envs % jax.device_count():
         raise CommandFailure(
             f"--envs must be a multiple of the number of devices, {jax.device_count()}; found {config.num_envs}"
@@ -93,9 +112,16 @@ def run_train(
         files.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandFailure(f"the folder {str(files.folder)!r} cannot be created: {error.strerror}") from error
-    if training is None and begins_with is not None:
-        training = _started(begins_with, environment, config)
-    return _train(task, environment, config, steps or usual_steps, training, rows, files)
+    if training is None and chosen.begins_with is not None:
+        training = _started(chosen.begins_with, chosen.environment, config)
+    return _train(chosen, config, steps or chosen.steps, training, rows, files)
+
+
+def _of_checkpoint(header: dict[str, Any], folder: Path) -> TrainingTask:
+    try:
+        return task_of(header, folder, for_training=True)
+    except CommandFailure as failure:
+        raise CommandFailure(f"{str(folder)!r} cannot be used: {failure}") from failure
 
 
 def _started(begins_with: str, environment: envs.Environment, config: ppo.Config) -> ppo.Training:
@@ -106,25 +132,25 @@ def _started(begins_with: str, environment: envs.Environment, config: ppo.Config
 
 
 def _train(
-    task: str,
-    environment: envs.Environment,
+    chosen: TrainingTask,
     config: ppo.Config,
     steps: int,
     training: ppo.Training | None,
-    rows: list[list[float]],
+    rows: list[dict[str, float]],
     files: TrainingFiles,
 ) -> int:
-    before = rows[-1][1] if rows else 0.0
+    task, environment = chosen.name, chosen.environment
+    before = rows[-1]["seconds"] if rows else 0.0
     print(f"{task}: {rate(steps)} steps in {config.num_envs} environments, saved in {files.folder}/; compiling ...")
     progress, last_saved, report, status = _Progress(steps), time.perf_counter(), None, 0
     try:
         iterations = ppo.train(environment, config, steps=steps, training=training)
         for training, report in _until_terminated(iterations):
             report["seconds"] += before
-            rows.append([report[name] for name in ("steps", "seconds", "return", "fall", "noise")])
+            rows.append(report)
             progress.show(report)
             if time.perf_counter() - last_saved > CHECKPOINT_PERIOD:
-                _save_or_say(files, training, header_of(task, config, report), rows, progress)
+                _save_or_say(files, training, header_of(chosen.header, config, report), rows, progress)
                 last_saved = time.perf_counter()
     except KeyboardInterrupt as interrupt:
         status = 143 if isinstance(interrupt, _Terminated) else 130
@@ -134,11 +160,14 @@ def _train(
     if training is None or report is None:
         print("interrupted before the first iteration" if status else "nothing left to do")
         return status
-    files = _save_somewhere(files, training, header_of(task, config, report), rows)
+    files = _save_somewhere(files, training, header_of(chosen.header, config, report), rows)
     if status:
-        print(f"interrupted; continue with: artix train {task} --resume --steps {steps} --output {files.folder}")
+        # The checkpoint knows its robot and its settings.
+        named = "" if files.articulation is not None or "file" in chosen.header else f" {task}"
+        print(f"interrupted; continue with: artix train{named} --resume --steps {steps} --output {files.folder}")
         return status
-    is_recorded = _record(files, environment, ppo.policy_of(training, config), config.seed)
+    visuals = visuals_of(chosen.header, environment)
+    is_recorded = _record(files, environment, ppo.policy_of(training, config), config.seed, visuals)
     print(f"to see the result: {f'open {files.recording}' if is_recorded else f'artix play {files.policy}'}")
     return 0
 
@@ -163,7 +192,7 @@ def _until_terminated(iterations: Iterator[_Item]) -> Iterator[_Item]:
 
 
 def _save_somewhere(
-    files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: list[list[float]]
+    files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: list[dict[str, float]]
 ) -> TrainingFiles:
     """Saves the results of a training run. If its folder cannot be written, a new temporary one takes its place.
 
@@ -179,7 +208,8 @@ def _save_somewhere(
     except OSError as error:
         print(f"artix: {str(files.folder)!r} cannot be written: {error.strerror or error}", file=sys.stderr)
     try:
-        files = TrainingFiles(Path(tempfile.mkdtemp(prefix=f"artix-{header['task']}-")))
+        folder = Path(tempfile.mkdtemp(prefix=f"artix-{header['task']}-"))
+        files = dataclasses.replace(files, folder=folder)
         _save_all(files, training, header, rows)
         return files
     except OSError as error:
@@ -187,17 +217,22 @@ def _save_somewhere(
         raise CommandFailure(f"{where}: {error.strerror or error}; TMPDIR names another") from error
 
 
-def _save_all(files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: list[list[float]]) -> None:
+def _save_all(
+    files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: list[dict[str, float]]
+) -> None:
     save_checkpoint(files, training, header, rows)
     export_results(files, training, header)
-    save_curve(files, rows, f"{header['task']}, PPO")
+    robot = Path(header.get("robot", {}).get("description", "")).stem
+    save_curve(files, rows, f"{header['task']}{f' of {robot}' if robot else ''}, PPO")
     print(f"saved in {files.folder}/: {', '.join(sorted(path.name for path in files.folder.iterdir()))}")
 
 
-def _record(files: TrainingFiles, environment: envs.Environment, policy: policies.Policy, seed: int) -> bool:
+def _record(
+    files: TrainingFiles, environment: envs.Environment, policy: policies.Policy, seed: int, visuals: Any = None
+) -> bool:
     """Records an episode of the policy, if the viewer is installed."""
     try:
-        save_episode(files.recording, environment, policy, seed + 1)
+        save_episode(files.recording, environment, policy, seed + 1, visuals)
     except (ImportError, OSError) as error:
         print(f"no {files.recording.name}: {getattr(error, 'strerror', None) or error}")
         return False

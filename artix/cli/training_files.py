@@ -6,19 +6,23 @@ import csv
 import dataclasses
 import io
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 
+import artix
 from artix import envs
 from artix.cli.text import CommandFailure
 from artix.examples import policies, ppo
 from artix.io.common.atomic_file import write_atomically
 
-#: Columns of the learning curve.
+#: The first columns of the learning curve, which every run has; the others follow by name.
 COLUMNS = ("steps", "seconds", "return", "fall", "noise")
+#: Of the metrics of a task, those in the picture of the learning curve: how well a command is followed.
+_TRACKING = re.compile(r"metrics/(reward/tracking.*|.*_error)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +30,8 @@ class TrainingFiles:
     """The files in the folder of a training run."""
 
     folder: Path
+    articulation: artix.Articulation | None = dataclasses.field(default=None, repr=False, compare=False)
+    """The robot that checkpoints carry; ``None`` for that of a task."""
 
     @property
     def checkpoint(self) -> Path:
@@ -48,6 +54,11 @@ class TrainingFiles:
         return self.folder / "episode.html"
 
     @property
+    def robot(self) -> Path:
+        """The robot, if it is not that of a task."""
+        return self.folder / "robot.npz"
+
+    @property
     def rows(self) -> Path:
         """The learning curve as a table."""
         return self.folder / "progress.csv"
@@ -58,21 +69,26 @@ class TrainingFiles:
         return self.folder / "learning_curve.png"
 
 
-def header_of(task: str, config: ppo.Config, report: dict[str, float]) -> dict[str, Any]:
-    """The header of a checkpoint."""
-    return {"task": task, "config": dataclasses.asdict(config), "steps": report["steps"], "seconds": report["seconds"]}
+def header_of(task: Mapping[str, Any], config: ppo.Config, report: dict[str, float]) -> dict[str, Any]:
+    """The header of a checkpoint, with what says which task it is for."""
+    return {**task, "config": dataclasses.asdict(config), "steps": report["steps"], "seconds": report["seconds"]}
 
 
-def save_checkpoint(files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: Sequence[Any]) -> None:
-    """Saves the training run, its policy and the table of its learning curve.
+def save_checkpoint(
+    files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: Sequence[Mapping[str, float]]
+) -> None:
+    """Saves the training run, its policy, its robot and the table of its learning curve.
 
     Raises:
       OSError: a file cannot be written. An existing checkpoint is kept.
     """
     config = config_of(header)
+    if files.articulation is not None:
+        artix.save(files.articulation, files.robot)
     policies.save(files.checkpoint, {"training": training, "policy": ppo.policy_of(training, config)}, **header)
+    columns = [*COLUMNS, *sorted({name for row in rows for name in row} - {*COLUMNS})]
     table = io.StringIO(newline="")
-    csv.writer(table).writerows([COLUMNS, *rows])
+    csv.writer(table).writerows([columns, *([row.get(name, math.nan) for name in columns] for row in rows)])
     write_atomically(files.rows, lambda part: part.write_text(table.getvalue(), newline=""))
 
 
@@ -89,8 +105,8 @@ def load_training(files: TrainingFiles, environment: envs.Environment, config: p
         raise CommandFailure(f"cannot resume: {error}") from error
 
 
-def load_rows(files: TrainingFiles, before: float) -> list[list[float]]:
-    """Loads the learning curve up to a number of steps; empty if there is none.
+def load_rows(files: TrainingFiles, before: float) -> list[dict[str, float]]:
+    """Loads the learning curve up to a number of steps; empty if there is none. Its columns may be any.
 
     Raises:
       CommandFailure: the table is damaged.
@@ -99,15 +115,15 @@ def load_rows(files: TrainingFiles, before: float) -> list[list[float]]:
         return []
     try:
         with files.rows.open(newline="") as file:
-            header, *lines = csv.reader(file)
-        rows = [[float(x) for x in row] for row in lines]
+            columns, *lines = csv.reader(file)
+        rows = [dict(zip(columns, map(float, row), strict=True)) for row in lines]
     except (OSError, ValueError) as error:
         raise CommandFailure(f"cannot resume: {str(files.rows)!r} is damaged: {error}; move it away") from error
-    if tuple(header) != COLUMNS or any(len(row) != len(COLUMNS) for row in rows):
+    if not {*COLUMNS} <= {*columns}:
         raise CommandFailure(
             f"cannot resume: {str(files.rows)!r} is damaged: expected the columns {', '.join(COLUMNS)}; move it away"
         )
-    return [row for row in rows if row[0] <= before]
+    return [row for row in rows if row["steps"] <= before]
 
 
 def load_header(path: Path) -> dict[str, Any]:
@@ -173,8 +189,8 @@ def export_results(files: TrainingFiles, training: ppo.Training, header: dict[st
     write_atomically(files.exported, lambda part: part.write_bytes(exported))
 
 
-def save_curve(files: TrainingFiles, rows: Sequence[Sequence[float]], title: str) -> None:
-    """Draws the learning curve.
+def save_curve(files: TrainingFiles, rows: Sequence[Mapping[str, float]], title: str) -> None:
+    """Draws the learning curve: the return and, for tasks with commands, how well they are followed.
 
     Raises:
       OSError: the picture cannot be written.
@@ -182,11 +198,21 @@ def save_curve(files: TrainingFiles, rows: Sequence[Sequence[float]], title: str
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shown = [row for row in rows if not math.isnan(row[2])]
-    figure = Figure(figsize=(7, 4), layout="constrained")
+    tracking = sorted({name for row in rows for name in row if _TRACKING.fullmatch(name)})
+    figure = Figure(figsize=(7, 7 if tracking else 4), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.plot([row[0] / 1e6 for row in shown], [row[2] for row in shown], color="tab:blue")
-    axes.set(xlabel="environment steps [million]", ylabel="mean return of episodes", title=title)
-    axes.grid(alpha=0.3)
+    panels = figure.subplots(2 if tracking else 1, squeeze=False, sharex=True)[:, 0]
+    for name in ("return", *tracking):
+        shown = [row for row in rows if not math.isnan(row.get(name, math.nan))]
+        label = name.removeprefix("metrics/").removeprefix("reward/").replace("_", " ")
+        place = panels[0] if name == "return" else panels[-1]
+        color = "tab:blue" if name == "return" else None
+        place.plot([row["steps"] / 1e6 for row in shown], [row[name] for row in shown], color=color, label=label)
+    panels[0].set(ylabel="mean return of episodes", title=title)
+    panels[-1].set(xlabel="environment steps [million]")
+    if tracking:
+        panels[-1].set(ylabel="mean over all steps, with noise")
+        panels[-1].legend()
+    for place in panels:
+        place.grid(alpha=0.3)
     write_atomically(files.curve, lambda part: figure.savefig(part, dpi=120))

@@ -2,6 +2,7 @@
 
 from artix.envs.autoreset import autoreset as autoreset
 from artix.envs.environment import Environment as Environment
+from artix.envs.legged_robot import LeggedRobot as LeggedRobot
 from artix.envs.randomization import Change as Change
 from artix.envs.randomization import randomize as randomize
 from artix.envs.registry import NAMES as NAMES

@@ -57,7 +57,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "policy.npz": lambda path: policies.save(path, {"x": np.random.default_rng(0).uniform(size=100)}),
     "rod.html": html,
     "rod.png": png,
-    "learning_curve.png": lambda path: save_curve(TrainingFiles(path.parent), [[1.0, 2.0, 3.0]], "curve"),
+    "learning_curve.png": lambda path: save_curve(TrainingFiles(path.parent), [{"steps": 1.0, "return": 3.0}], "curve"),
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import artix
 from artix.envs import commands, disturbances, observations, rewards, terminations
-from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint
+from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint, solver_options
 
 #: The terms of the reward for walking and their weights: those of Playground's G1 joystick that need no phase, with
 #: more weight on tracking, and single stance instead of air time.
@@ -68,6 +68,7 @@ class HumanoidVelocity(LeggedVelocity):
     the pelvis or the head comes near the ground, or when the body tilts by more than 60 degrees.
 
     Args:
+      robot: any robot with two legs (:meth:`artix.envs.LeggedRobot.of`); artix's humanoid by default.
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
       ground: the ground; level with friction 0.8 by default.
       name: name of the task.
@@ -86,16 +87,21 @@ class HumanoidVelocity(LeggedVelocity):
     def __init__(
         self,
         *,
+        robot: LeggedRobot | None = None,
         rewards: rewards.Weights = VELOCITY_REWARDS,
         ground: artix.Ground | None = None,
         name: str = "humanoid_velocity",
         dtype: Any = None,
         **options: Any,
     ) -> None:
-        robot = humanoid(dtype)
+        robot = humanoid(dtype) if robot is None else robot
         ground = artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype) if ground is None else ground
         slow = commands.VelocityCommands(largest=(1.0, 0.4, 0.8))
-        given: dict[str, Any] = {"solver_options": SOLVER_OPTIONS, "velocity_commands": slow, "lowest_up": 0.5}
+        given: dict[str, Any] = {
+            "solver_options": solver_options(robot, SOLVER_OPTIONS),
+            "velocity_commands": slow,
+            "lowest_up": 0.5,
+        }
         given |= {"least_reward": -math.inf, **options}
         super().__init__(name, robot, rewards=rewards, ground=ground, **given)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +26,11 @@ from artix.envs import (
 from artix.envs.actuators import Delay
 from artix.envs.environment import Environment
 from artix.envs.gait import Gait
+from artix.envs.legged_robot import LeggedRobot as LeggedRobot
+from artix.envs.legged_robot import by_joint as by_joint
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.transition import Outcome, Transition
-from artix.math.arrays import device_array
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -40,25 +42,6 @@ SIGNALS = (
     *("pose_weight", "action", "last_action", "feet_velocity", "feet_height", "contact", "first_contact"),
     *("air_time", "contact_time", "swing_peak", "terminated", "tracking_sigma", "max_foot_height", "target_height"),
 )
-
-
-class LeggedRobot(NamedTuple):
-    """A robot, and what a task needs to know about it."""
-
-    articulation: artix.Articulation
-    """The robot, with its drives."""
-    imu: str
-    """Name of the IMU's frame."""
-    feet: tuple[str, ...]
-    """Names of the feet: of their contact shapes, and of a link or frame at each."""
-    trunk: tuple[str, ...]
-    """Names of sensor shapes that must not touch the ground."""
-    default_position: Array
-    """Joint positions of the default pose, [n] [rad]."""
-    pose_weight: Array
-    """Weights of the joints in the reward term ``pose``, [n]."""
-    height: float
-    """Height of the root in the default pose, with the feet on the ground [m]."""
 
 
 class LeggedVelocity(Environment):
@@ -139,6 +122,7 @@ class LeggedVelocity(Environment):
             if not 0 <= least <= largest < math.inf:
                 raise ValueError(f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}")
         self.robot = robot
+        self._num_pair_contacts = len(artix.ContactMemory.none(robot.articulation).impulse)
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
         self.noise_scales = noise.as_scales(noise_scales, self._measured)
@@ -222,8 +206,10 @@ class LeggedVelocity(Environment):
 
     def gait(self, transition: Transition) -> tuple[Gait, Array]:
         """The gait after a step, and which feet landed."""
-        contact = observations.in_contact(transition.impulse).reshape(len(self.robot.feet), -1)
-        return transition.memory["gait"].moved(jnp.any(contact, axis=1), self.feet_height(transition), self.dt)
+        surfaces, feet = len(transition.ground.surfaces), len(self.robot.feet)
+        with_ground = transition.impulse[: len(transition.impulse) - self._num_pair_contacts]
+        contact = jnp.any(observations.in_contact(with_ground).reshape(surfaces, feet, -1), axis=(0, 2))
+        return transition.memory["gait"].moved(contact, self.feet_height(transition), self.dt)
 
     def has_fallen(self, transition: Transition) -> Array:
         """Whether the robot is upside down or its trunk touches the ground."""
@@ -310,14 +296,8 @@ class LeggedVelocity(Environment):
         return {"state": seen, "privileged_state": jnp.concatenate(privileged)}
 
 
-def by_joint(articulation: artix.Articulation, values: Mapping[str, float]) -> Array:
-    """A value for each DOF [n], looked up by the end of the joint's name; the first match counts.
-
-    Examples:
-      >>> from artix.envs.tasks import legged
-      >>> legged.by_joint(artix.robots.load("cart_pole"), {"slide": 1.0, "": 2.0}).tolist()
-      [1.0, 2.0]
-    """
-    topology: Any = articulation.topology
-    found = [next(value for end, value in values.items() if name.endswith(end)) for name in topology.dof_names]
-    return device_array(found, articulation.dtype)
+def solver_options(robot: LeggedRobot, usual: artix.SolverOptions) -> artix.SolverOptions:
+    """The options of a task for a robot: at most four contacts between a foot and the ground."""
+    topology: Any = robot.articulation.topology
+    most = max(topology.geometries[topology.geometry_index(foot)].num_candidates for foot in robot.feet)
+    return usual if most == 1 else dataclasses.replace(usual, max_contacts_per_geometry=min(most, 4))

@@ -9,7 +9,7 @@ import numpy as np
 
 import artix
 from artix.envs import rewards, terminations
-from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint
+from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint, solver_options
 
 Array = jax.Array
 
@@ -45,13 +45,14 @@ SOLVER_OPTIONS = artix.SolverOptions(position_iterations=2, contact_iterations=1
 
 
 class QuadrupedVelocity(LeggedVelocity):
-    """A quadruped follows velocity commands on level ground: Playground's Go1 joystick with artix's quadruped.
+    """A quadruped follows velocity commands on level ground: Playground's Go1 joystick with artix's or your quadruped.
 
-    Its drives have 35 N m/rad and 0.5 N m s/rad. Observations (``"state"`` [48], ``"privileged_state"`` [119]) and all
-    options are those of :class:`LeggedVelocity`. An episode ends when the robot is upside down or its trunk touches the
-    ground.
+    The drives of artix's have 35 N m/rad and 0.5 N m s/rad. Observations (``"state"`` [48], ``"privileged_state"``
+    [119], for twelve joints) and all options are those of :class:`LeggedVelocity`. An episode ends when the robot is
+    upside down or its trunk touches the ground.
 
     Args:
+      robot: any robot with legs (:meth:`artix.envs.LeggedRobot.of`); artix's quadruped by default.
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
       ground: the ground; level with friction 0.8 by default.
       name: name of the task.
@@ -72,15 +73,16 @@ class QuadrupedVelocity(LeggedVelocity):
     def __init__(
         self,
         *,
+        robot: LeggedRobot | None = None,
         rewards: rewards.Weights = REWARDS,
         ground: artix.Ground | None = None,
         name: str = "quadruped_velocity",
         dtype: Any = None,
         **options: Any,
     ) -> None:
-        robot = quadruped(dtype)
+        robot = quadruped(dtype) if robot is None else robot
         ground = artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype) if ground is None else ground
-        given = {"solver_options": SOLVER_OPTIONS, **options}
+        given = {"solver_options": solver_options(robot, SOLVER_OPTIONS), **options}
         super().__init__(name, robot, rewards=rewards, ground=ground, **given)
 
 

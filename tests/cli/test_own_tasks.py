@@ -1,0 +1,225 @@
+"""``artix train`` with a robot or a task of the user's own, and with changed settings."""
+
+import csv
+import dataclasses
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+
+import artix
+from artix import envs
+from artix.cli import main, names
+from artix.cli import train as command
+from artix.cli.assignments import changed_config, parse_assignments, robot_options, split, task_options
+from artix.cli.names import INSTALLABLE
+from artix.cli.robot_source import description_path
+from artix.cli.text import CommandFailure
+from artix.cli.training_files import TrainingFiles, load_rows, save_curve
+from artix.cli.training_tasks import task_named, task_of
+from artix.envs.tasks.quadruped_velocity import REWARDS
+from artix.examples import policies, ppo
+from tests.support.oracles import ROBOTS
+from tests.support.users_types import users_types
+
+#: A pose, so that no inverse kinematics is needed.
+POSE = 'robot.default_position={"hip_roll": 0, "hip_pitch": 0.9, "knee": -1.8}'
+
+FILE = """
+from artix.examples import ppo
+from tests.support.point_mass import PointMass
+
+config = ppo.Config(num_envs=8, unroll=16, minibatches=2, policy_layers=(8,), critic_layers=(8,))
+steps = 256
+
+
+def make(episode_length=30):
+    return PointMass(episode_length=episode_length)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _as_users_have_it():
+    with users_types():
+        yield
+
+
+def test_values_are_read():
+    texts = ("a=1", "b.c=0.5", "d=1,0.4,0.8", "e=[1, 2]", "f=true", "g=FL_foot,FR_foot", "h=none", 'i={"knee": 2}')
+    values = [one.value for one in parse_assignments(texts)]
+    assert values == [1, 0.5, (1, 0.4, 0.8), [1, 2], True, ("FL_foot", "FR_foot"), None, {"knee": 2}]
+    for wrong in ("a", "=1", "a..b=1"):
+        with pytest.raises(CommandFailure, match="expected KEY=VALUE"):
+            parse_assignments([wrong])
+
+
+def test_settings_of_the_learner():
+    config = changed_config(
+        ppo.Config(), parse_assignments(["ppo.epochs=2", "ppo.policy_layers=32,32", "ppo.discount=1"])
+    )
+    assert config == dataclasses.replace(ppo.Config(), epochs=2, policy_layers=(32, 32), discount=1)
+    for text, message in (
+        ("ppo.epoch=2", "did you mean ppo.epochs"),
+        ("ppo.epochs=2.5", "expected a whole number"),
+        ("ppo.clip=yes", "expected a number"),
+        ("ppo.unroll=0", "unroll must be at least 1"),
+    ):
+        with pytest.raises(CommandFailure, match=message):
+            changed_config(ppo.Config(), parse_assignments([text]))
+
+
+def test_set_may_be_repeated(capsys):
+    assert main(["train", "cart_pole", "--set", "ppo.epoch=1", "force=2", "--set", "force=1"]) == 1
+    assert "did you mean ppo.epochs" in capsys.readouterr().err
+    assert main(["train", "--set", "force=1", "cart_pole"]) == 1
+    assert "--set 'cart_pole': expected KEY=VALUE" in (error := capsys.readouterr().err)
+    assert "the task stands before" in error
+
+
+def test_options_of_a_task():
+    def options(*texts):
+        return task_options(lambda **more: envs.make("quadruped_velocity", **more), {}, parse_assignments(texts))
+
+    found = options("rewards.pose=1", "rewards.alive=0.25", "tracking_sigma=1", "velocity_commands.largest=1,0,1")
+    assert found["rewards"] == {**REWARDS, "pose": 1, "alive": 0.25}
+    assert found["tracking_sigma"] == 1
+    assert found["velocity_commands"].largest == (1, 0, 1)
+    found = options(
+        "pushes.mean_time=2", "noise_scales.gyro=0", "solver_options.position_iterations=3", "episode_length=9"
+    )
+    assert (found["pushes"].mean_time, found["noise_scales"]["gyro"]) == (2, 0)
+    assert (found["solver_options"].position_iterations, found["episode_length"]) == (3, 9)
+    assert envs.make("quadruped_velocity", **found).episode_length == 9
+    for text, message in (
+        ("rewards.poze=1", "no 'rewards.poze'; did you mean rewards.pose"),
+        ("traking_sigma=1", "did you mean tracking_sigma"),
+        ("pose=1", "there is no 'pose'"),
+        ("velocity_commands.large=1", "did you mean velocity_commands.largest"),
+        ("action_scale.x=1", "'action_scale' has no parts"),
+        ("episode_length=1.5", "expected a whole number"),
+    ):
+        with pytest.raises(CommandFailure, match=message):
+            options(text)
+    assert [len(part) for part in split(parse_assignments(["ppo.clip=1", "robot.knees=up", "pose=1"]))] == [1, 1, 1]
+    with pytest.raises(CommandFailure, match=r"did you mean robot\.stiffness"):
+        robot_options(parse_assignments(["robot.stifness=1"]))
+
+
+def test_a_checkpoint_carries_its_robot(tmp_path, capsys):
+    feet = "robot.feet=front_left_foot,front_right_foot,rear_left_foot,rear_right_foot"
+    texts = [feet, POSE, "robot.stiffness=40", "lowest_up=0.4", "episode_length=7", "ppo.epochs=2"]
+    trained = task_named(None, "quadruped", texts)
+    assert "stiffness" in capsys.readouterr().out
+    assert (trained.name, trained.folder, trained.config.epochs) == ("quadruped_velocity", "quadruped", 2)
+    assert (trained.environment.lowest_up, trained.environment.tracking_sigma) == (0.4, 0.5)
+    header = json.loads(json.dumps(trained.header))
+    with pytest.raises(CommandFailure, match=r"its robot is missing: copy robot\.npz"):
+        task_of(header, tmp_path, for_training=True)
+    artix.save(trained.articulation, tmp_path / "robot.npz")
+    again = task_of(header, tmp_path, for_training=True)
+    same = jax.tree.map(np.array_equal, trained.environment.robot[:-1], again.environment.robot[:-1])
+    assert all(jax.tree.leaves(same))
+    assert again.environment.robot.articulation.topology == trained.articulation.topology
+    assert (again.config, again.header) == (trained.config, trained.header)
+    played = task_of(header, tmp_path, for_training=False).environment
+    assert (played.episode_length, played.lowest_up, played.tracking_sigma) == (7, 0.4, 0.25)
+    assert description_path(str(tmp_path)) == tmp_path / "robot.npz"  # As artix view and info find it.
+
+
+def test_robots_are_found_by_name(monkeypatch, capsys):
+    if ROBOTS.exists():
+        assert all(description_path(name).is_file() for name in INSTALLABLE)
+    monkeypatch.setattr(names.sys, "path", [])
+    monkeypatch.setattr(names.sys, "prefix", "nowhere")
+    assert main(["train", "--robot", "go2"]) == 1
+    assert "pip install example-robot-data" in capsys.readouterr().err
+    assert main(["train", "--robot", "go3"]) == 1
+    assert "did you mean 'go" in capsys.readouterr().err
+
+
+def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
+    assert main(["train", "--robot", "arm7"]) == 1
+    assert "here it floats" in (error := capsys.readouterr().err)
+    assert "name the links of the feet with feet=" in error
+    assert main(["train"]) == 1
+    assert "give a task (cart_pole" in capsys.readouterr().err
+    assert main(["train", "go2.urdf"]) == 1
+    assert "a robot goes to --robot" in capsys.readouterr().err
+    assert main(["train", "--resume"]) == 1
+    assert "--resume needs --output" in capsys.readouterr().err
+    assert main(["train", "cart_pole", "--set", "robot.stiffness=1"]) == 1
+    assert "only a robot from --robot" in capsys.readouterr().err
+    path = tmp_path / "mine.py"
+    for text, message in (
+        (None, "no Python file"),
+        ("config = 1", "defines no make()"),
+        ("def make():\n    return 1\nconfig = 1", "config must be an artix.examples.ppo.Config"),
+        ("def make():\n    return 1", "must return an artix.envs.Environment; found 1"),
+        ("1 / 0", "raised ZeroDivisionError"),
+    ):
+        if text is not None:
+            path.write_text(text)
+        assert main(["train", str(path)]) == 1
+        assert message in capsys.readouterr().err
+    path.write_text(FILE)
+    assert main(["train", str(path), "--robot", "quadruped"]) == 1
+    assert "makes its own robot" in capsys.readouterr().err
+    assert main(["train", str(path), "--set", "episode=3"]) == 1
+    assert "did you mean episode_length" in capsys.readouterr().err
+
+
+def test_a_task_in_a_python_file_is_trained_continued_and_played(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(jax, "devices", lambda *_: jax.local_devices()[:1])
+    monkeypatch.setattr(command, "save_episode", lambda path, *_: path.write_text("<html>"))  # It has no body to show.
+    path, folder = tmp_path / "mine.py", tmp_path / "runs"
+    path.write_text(FILE)
+    mine = ["train", str(path), "--output", str(folder), "--set", "episode_length=20"]
+    assert main([*mine, "--steps", "128"]) == 0
+    header = policies.load_header(folder / "checkpoint.npz")
+    assert (header["task"], header["file"], header["set"]) == ("point_mass", str(path), ["episode_length=20"])
+    assert main(["train", "--resume", "--output", str(folder)]) == 0  # To the file's own number of steps.
+    assert policies.load_header(folder / "checkpoint.npz")["steps"] == 256
+    capsys.readouterr()
+    assert main([*mine[:-1], "episode_length=21", "--resume"]) == 1
+    assert "keeps the checkpoint's settings (--set)" in capsys.readouterr().err
+    with (folder / "progress.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["steps"]) for row in rows] == [128, 256]
+    assert {"kl", "learning_rate", "value_error", "metrics/distance", "metrics/nan", "episodes"} <= {*rows[0]}
+    assert all(math.isfinite(float(row["metrics/distance"])) for row in rows)
+    assert main(["play", str(folder), "--episodes", "2"]) == 0
+    assert "point_mass after 256 steps" in capsys.readouterr().out
+    path.unlink()
+    assert main(["play", str(folder), "--episodes", "2"]) == 1
+    assert "no Python file" in capsys.readouterr().err
+
+
+def test_learning_curves_of_other_columns_are_continued(tmp_path):
+    files = TrainingFiles(tmp_path)
+    files.rows.write_text("steps,seconds,return,fall,noise\n1,1,2,0,0.5\n2,2,3,0,0.5\n")
+    rows = load_rows(files, 1)
+    assert rows == [{"steps": 1, "seconds": 1, "return": 2, "fall": 0, "noise": 0.5}]
+    rows.append({**rows[0], "steps": 2.0, "metrics/velocity_error": 0.3, "metrics/reward/tracking_lin_vel": 0.9})
+    save_curve(files, rows, "curve")
+    assert files.curve.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_a_go2_from_its_urdf_is_trained_and_played(tmp_path, capsys, monkeypatch):
+    if not ROBOTS.exists():
+        pytest.skip("example-robot-data is not installed")
+    monkeypatch.setattr(jax, "devices", lambda *_: jax.local_devices()[:1])
+    folder, urdf = tmp_path / "runs", str(ROBOTS / "go2_description/urdf/go2.urdf")
+    options = ["ppo.epochs=1", "ppo.policy_layers=16", "ppo.critic_layers=16", "episode_length=100"]
+    mine = ["train", "--robot", urdf, "--envs", "16", "--output", str(folder), "--set", *options]
+    assert main([*mine, "--steps", "384"]) == 0
+    assert "FL_foot, FR_foot, RL_foot, RR_foot" in capsys.readouterr().out
+    assert {"robot.npz", "policy.npz", "progress.csv", "learning_curve.png"} <= {path.name for path in folder.iterdir()}
+    assert main([*mine, "--steps", "1k", "--resume"]) == 0
+    assert policies.load_header(folder / "checkpoint.npz")["steps"] == 1152
+    assert main(["play", str(folder), "--episodes", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "quadruped_velocity after 1,152 steps" in out
+    assert "velocity_error" in out
