@@ -41,7 +41,7 @@ def no_memory(
 
 def check_memory(memory: object, options: SolverOptions) -> None:
     """Raises ``TypeError`` unless this is a memory of the solver's contacts."""
-    kind = ContactMemory if options.solver == "implicit" else FrictionAnchors
+    kind = ContactMemory if options.is_implicit else FrictionAnchors
     if not isinstance(memory, kind):
         raise TypeError(
             f"solver={options.solver!r} needs an artix.{kind.__name__}; found a {type(memory).__name__}: start with "

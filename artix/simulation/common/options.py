@@ -74,7 +74,7 @@ class SolverOptions:
       True
     """
 
-    solver: Literal["implicit", "pgs", "tgs", "rk4"] = "implicit"
+    solver: Literal["implicit", "newton", "pgs", "tgs", "rk4"] = "implicit"
     tendon_law: Literal["physx", "virtual_work"] = "physx"
     position_iterations: int = 4
     velocity_iterations: int = 1
@@ -90,16 +90,18 @@ class SolverOptions:
     contact_distance: float = 0.04
     restitution_threshold: float = 0.2
     drive_limits_are_forces: bool = True
+    tolerance: float | None = None
+    max_newton_steps: int = 60
 
     def __post_init__(self) -> None:
-        if self.solver not in ("implicit", "pgs", "tgs", "rk4"):
-            raise ValueError(f"solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found {self.solver!r}")
+        if self.solver not in ("implicit", "newton", "pgs", "tgs", "rk4"):
+            raise ValueError(f"solver must be 'implicit', 'newton', 'pgs', 'tgs' or 'rk4'; found {self.solver!r}")
         check_tendon_law(self.tendon_law)
         if self.tendon_law != "physx" and self.solver in ("pgs", "tgs"):
             raise ValueError(
                 "tendon_law='virtual_work' needs solver='implicit' or 'rk4'; the other solvers follow PhysX"
             )
-        counts = {"position_iterations": 1, "velocity_iterations": 0, "substeps": 1}
+        counts = {"position_iterations": 1, "velocity_iterations": 0, "substeps": 1, "max_newton_steps": 1}
         optional = {"contact_iterations": 0, "max_contacts_per_geometry": 1, "max_link_contacts": 1}
         counts |= {name: least for name, least in optional.items() if getattr(self, name) is not None}
         for name, least in counts.items():
@@ -111,9 +113,12 @@ class SolverOptions:
                 continue
             if not (isinstance(value, int | float) and 0 <= value < float("inf")):
                 raise ValueError(f"{name} must be finite and at least 0; found {value!r}")
-        for name in ("smooth_friction", "contact_smoothing"):
-            if getattr(self, name) and self.solver != "implicit":
-                raise ValueError(f"{name} needs solver='implicit'; found solver={self.solver!r}")
+        if self.tolerance is not None and not (isinstance(self.tolerance, int | float) and self.tolerance > 0):
+            raise ValueError(f"tolerance must be positive; found {self.tolerance!r}")
+        if self.smooth_friction and not self.is_implicit:
+            raise ValueError(f"smooth_friction needs solver='implicit' or 'newton'; found solver={self.solver!r}")
+        if self.contact_smoothing and self.solver != "implicit":
+            raise ValueError(f"contact_smoothing needs solver='implicit'; found solver={self.solver!r}")
         if self.external_forces_every_iteration and self.solver != "tgs":
             raise ValueError("external_forces_every_iteration needs solver='tgs', which has substeps")
 
@@ -122,7 +127,12 @@ class SolverOptions:
         """``max_separation_speed``, or the solver's own."""
         if self.max_separation_speed is not None:
             return self.max_separation_speed
-        return 0.1 if self.solver == "implicit" else 1.0
+        return 0.1 if self.is_implicit else 1.0
+
+    @property
+    def is_implicit(self) -> bool:
+        """Whether the step is artix's own: implicit, with contacts between links and in scenes."""
+        return self.solver in ("implicit", "newton")
 
 
 def check_tendon_law(law: object) -> None:
