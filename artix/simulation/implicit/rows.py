@@ -145,7 +145,7 @@ class StepRows(NamedTuple):
         return self.contacts.each.friction * _length(rates.contacts)
 
     def resolvent(
-        self, center: Impulses, rates: Rates, lagged: Lagged, share: float, is_convex: Array | bool
+        self, center: Impulses, rates: Rates, lagged: Lagged, share: Array | float, is_convex: Array | bool
     ) -> tuple[Impulses, Slopes]:
         """The impulses of all rows' resolvents, and their slopes.
 
@@ -199,7 +199,7 @@ class StepRows(NamedTuple):
 
 
 def resolve_dofs(
-    row: BoundRow, center: BoundImpulses, rate: Array, budget: Array, share: float, sweep: Sweep
+    row: BoundRow, center: BoundImpulses, rate: Array, budget: Array, share: Array | float, sweep: Sweep
 ) -> tuple[BoundImpulses, BoundImpulses]:
     """The resolvents of drives, friction and limits, [n] each, and their slopes."""
     response = share * row.response
@@ -224,7 +224,7 @@ def resolve_dofs(
     return BoundImpulses(drive, friction, limit), slopes
 
 
-def _resolve_bounds(row: VelocityBounds, center: Array, rate: Array, share: float) -> tuple[Array, Array]:
+def _resolve_bounds(row: VelocityBounds, center: Array, rate: Array, share: Array | float) -> tuple[Array, Array]:
     response = share * row.response
     free = rate - response * center
     held = (free < row.lower) | (free > row.upper) | (row.lower == row.upper)
@@ -232,13 +232,13 @@ def _resolve_bounds(row: VelocityBounds, center: Array, rate: Array, share: floa
     return impulse, jnp.where(held, 1 / response, 0)
 
 
-def _responses(row: ContactRow, share: float) -> tuple[Array, Array, Array]:
+def _responses(row: ContactRow, share: Array | float) -> tuple[Array, Array, Array]:
     """Tangential and normal responses of a resolvent, and the normal one with the softness."""
     normal = share * (row.normal - row.softness)
     return share * row.tangential, normal, normal + row.softness
 
 
-def _coulomb(row: ContactRow, center: Array, rate: Array, share: float) -> tuple[Array, Array]:
+def _coulomb(row: ContactRow, center: Array, rate: Array, share: Array | float) -> tuple[Array, Array]:
     tangential, rigid, normal = _responses(row, share)
     push = center[:, 2] * (rigid / normal) - (rate[:, 2] + row.approach) / normal
     pushes = push > 0
@@ -262,7 +262,7 @@ def _coulomb(row: ContactRow, center: Array, rate: Array, share: float) -> tuple
     return impulse, slope
 
 
-def _convex(row: ContactRow, center: Array, rate: Array, slip: Array, share: float) -> tuple[Array, Array]:
+def _convex(row: ContactRow, center: Array, rate: Array, slip: Array, share: Array | float) -> tuple[Array, Array]:
     """The projection onto the friction cone in the metric of the responses.
 
     Normal components are scaled by ``c``, after which the projection is Euclidean and the friction mu / c.

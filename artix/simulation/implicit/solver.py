@@ -55,7 +55,17 @@ _ROUNDING = 50
 _BALANCE = 0.01
 
 #: Steps with active sets at the start and from each proximal point.
-_FIRST_TRIES, _TRIES = 4, 2
+_FIRST_TRIES, _TRIES = 4, 3
+
+#: The first share of convex resolvents, and the factor by which it becomes smaller at each proximal point.
+_FIRST_SHARE, _STIFFER = 1.0, 0.5
+
+_ACTIVE_SHARE = 1e-3
+
+#: A proximal point is reached where Newton's method is nearer by this factor than the laws.
+_INEXACT = 0.1
+
+_NEARER = 0.5
 
 #: The line search ends where the slope is this part of the first one.
 _FLATTER = 0.1
@@ -127,6 +137,8 @@ class _Loop(NamedTuple):
     is_solved: Array
     has_minimum: Array
     """Whether ``proximal`` is a proximal point."""
+    share: Array
+    """Responses of convex resolvents as shares of the rows' own."""
 
 
 def solve_system(
@@ -145,7 +157,7 @@ def solve_system(
       no energy.
     """
     rows, dtype = system.rows, system.matrix.dtype
-    share = _SHARE.get(dtype.name, 1e-5)
+    least_share = _SHARE.get(dtype.name, 1e-5)
     at_start = rows.rates(system.velocity)
     speed = jnp.max(jnp.abs(jnp.concatenate([x.reshape(-1) for x in at_start])), initial=0)
     least = _TOLERANCE.get(dtype.name, 2e-5) if tolerance is None else tolerance
@@ -155,6 +167,8 @@ def solve_system(
 
     def body(loop: _Loop) -> _Loop:
         now, is_convex = loop.now, loop.tries <= 0
+        active_share = jnp.where(loop.has_minimum, _ACTIVE_SHARE, least_share)
+        share = jnp.where(is_convex, loop.share, active_share)
         rates = _sum(at_start, rows.rates(now.change))
         impulses, slopes = rows.resolvent(now.impulses, rates, now.lagged, share, is_convex)
         gradient = matmul(system.matrix, now.change) - system.push - rows.force(impulses)
@@ -183,22 +197,31 @@ def solve_system(
         change = now.change + length * step
         there = _sum(rates, lengthened)
         residual = _residual(rows, linear, there, now.lagged)
+        error = jnp.max(jnp.abs(residual), initial=0)
         lost = system.lost_momentum(change, linear)
         balances = is_whole & (lost <= _BALANCE * enough + rounding * jnp.max(jnp.abs(change)) + rounding_of_push)
-        holds = balances & (jnp.max(jnp.abs(residual), initial=0) <= enough)
-        mismatch = rows.velocities(jax.tree.map(jnp.subtract, beyond, linear)) * share
-        is_minimum = is_convex & balances & (jnp.max(jnp.abs(mismatch), initial=0) <= 0.1 * enough)
+        holds = balances & (error <= enough)
+        # A minimum of the convex function need not be more exact than what it changes.
+        mismatch = share * _largest(rows, beyond, linear)
+        shift = share * _largest(rows, beyond, now.impulses)
+        turn = jnp.max(jnp.abs(rows.correction(there) - now.lagged.slip), initial=0)
+        allowed = jnp.maximum(0.1 * enough, _INEXACT * jnp.maximum(shift, turn))
+        is_minimum = is_convex & is_whole & (mismatch <= allowed)
         budget = _kinetic_budget(rows, now.lagged.friction, linear, there, share)
         budget = jnp.where(holds | is_minimum, budget, now.lagged.friction)
         is_solved = holds & jnp.all(budget == now.lagged.friction)
-        whole = Point(change, linear, Lagged(rows.correction(there), budget), residual)
-        tries = jnp.where(is_minimum, _TRIES, loop.tries - 1)
+        # Centres of convex laws are within their sets.
+        center = chosen(is_convex & ~is_solved, beyond, linear)
+        whole = Point(change, center, Lagged(rows.correction(there), budget), residual)
+        # Active sets go on while they get nearer.
+        is_nearer = ~is_convex & (error <= _NEARER * now.error)
+        tries = jnp.where(is_minimum, _TRIES, loop.tries - jnp.where(is_nearer, 0, 1))
         proximal = chosen(is_minimum, whole, loop.proximal)
         fails = ~is_convex & (tries <= 0)
         partly = Point(change, now.impulses, now.lagged, residual)  # The centre stays until the minimum is reached.
         now = chosen(is_convex & ~is_minimum, partly, whole)
         now = chosen(fails & ~is_solved, proximal, now)
-        return _Loop(now, proximal, tries, loop.steps + 1, is_solved, loop.has_minimum | is_minimum)
+        return _Loop(now, proximal, tries, loop.steps + 1, is_solved, loop.has_minimum | is_minimum, jnp.where(is_minimum, jnp.maximum(_STIFFER * loop.share, least_share), loop.share))
 
     def goes_on(loop: _Loop) -> Array:
         return ~loop.is_solved & (loop.steps < max_steps)
@@ -212,6 +235,7 @@ def solve_system(
         steps=jnp.zeros((), jnp.int32),
         is_solved=jnp.zeros((), bool),
         has_minimum=jnp.zeros((), bool),
+        share=jnp.full((), _FIRST_SHARE, dtype),
     )
     end = jax.lax.while_loop(goes_on, body, begin)
     best = chosen(end.is_solved | ~end.has_minimum, end.now, end.proximal)
@@ -224,13 +248,19 @@ def _residual(rows: StepRows, impulses: Impulses, rates: Rates, lagged: Lagged) 
     return rows.velocities(jax.tree.map(jnp.subtract, wanted, impulses))
 
 
+def _largest(rows: StepRows, impulses: Impulses, others: Impulses) -> Array:
+    """The largest difference of impulses, as a velocity of its row."""
+    difference = rows.velocities(jax.tree.map(jnp.subtract, impulses, others))
+    return jnp.max(jnp.abs(difference), initial=0)
+
+
 def _static_budget(rows: StepRows) -> Array:
     friction, dt = rows.dofs.friction, rows.sweep.dt
     return jnp.maximum(friction.static, friction.dynamic) * dt
 
 
 def _kinetic_budget(
-    rows: StepRows, budget: Array, impulses: Impulses, rates: Rates, share: float
+    rows: StepRows, budget: Array, impulses: Impulses, rates: Rates, share: Array | float
 ) -> Array:
     """The largest impulses of friction, which are dynamic where the static ones were not enough."""
     stopping = impulses.dofs.friction - rates.dofs / (share * rows.dofs.response)
