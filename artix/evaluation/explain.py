@@ -42,6 +42,8 @@ class OperationCost:
       bytes_written: bytes of results written per robot [B].
       lanes: number of robots per vector register of this machine.
       refusal: why XLA evaluates it; ``None`` if a kernel does.
+      until_done: how many of the operations are in loops whose number of iterations is data. Each is counted once, but
+        computed in every iteration, until all robots of a vector are done.
 
     Examples:
       >>> (cost,) = artix.explain(artix.gravity_compensation, artix.robots.load("double_pendulum")).operations
@@ -57,15 +59,18 @@ class OperationCost:
     bytes_written: int
     lanes: int
     refusal: str | None = None
+    until_done: int = 0
 
     def __str__(self) -> str:
         if self.refusal is not None:
             return f"{self.name}: by XLA, no kernel: {self.refusal}"
         counts = ", ".join(f"{n:,} {place}" for n, place in zip(self.operations, _LEVELS, strict=True) if n)
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds.items())
+        repeated = f"  until done: {self.until_done:,} of these, counted once\n" if self.until_done else ""
         return (
             f"{self.name}: one kernel, {self.lanes} robots at a time\n"
             f"  operations: {counts or 'none'}\n"
+            f"{repeated}"
             f"  of these: {kinds or 'none'}\n"
             f"  scalars alive at once: {self.alive:,}\n"
             f"  bytes of a robot: {self.bytes_read:,} read, {self.bytes_written:,} written"
@@ -151,8 +156,17 @@ def cost_of(scalars: ScalarProgram, name: str, lanes: int) -> OperationCost:
         result.size * np.dtype(dtype).itemsize
         for result, dtype in zip(scalars.results, scalars.result_types, strict=True)
     )
-    counts = (first, second, third)
-    return OperationCost(name, counts, dict(kinds.most_common()), live(scalars), read, written, lanes)
+    has_condition = [any(scalars.loops[number].has_condition for number in nest) for nest in scalars.nests]
+    return OperationCost(
+        name=name,
+        operations=(first, second, third),
+        kinds=dict(kinds.most_common()),
+        alive=live(scalars),
+        bytes_read=read,
+        bytes_written=written,
+        lanes=lanes,
+        until_done=int(times[np.array(has_condition)[scalars.stages[real]]].sum()),
+    )
 
 
 def _entries_read(scalars: ScalarProgram, argument: int) -> int:

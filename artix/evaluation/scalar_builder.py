@@ -93,6 +93,8 @@ class ScalarBuilder:
       constant_kinds: their kinds.
       tables: the known arrays from which entries are loaded.
       loops: the loops; some may turn out not to be needed.
+      loop: the number of the loop whose body is being built; -1 if there is none.
+      has_linear: whether there are inputs of negative arguments, in which results are to be transposed.
 
     Args:
       max_operations: largest number of operations of a program.
@@ -107,6 +109,8 @@ class ScalarBuilder:
         self.constant_kinds: list[int] = []
         self.tables: list[np.ndarray] = []
         self.loops: list[Loop] = []
+        self.loop = -1
+        self.has_linear = False
         self._max_operations, self._num_arguments = max_operations, num_arguments
         self._tables: dict[tuple[str, bytes], int] = {}
         self._references: list[dict[float, int]] = [{} for _ in Kind]
@@ -190,13 +194,15 @@ class ScalarBuilder:
         return self._tables[key]
 
     def new_loop(self) -> int:
-        """The number of a new loop."""
-        self.loops.append(Loop(0, *(np.zeros(0, np.int32),) * 2))
+        """The number of a new loop, in the body that is being built."""
+        none = np.zeros(0, np.int32)
+        self.loops.append(Loop(0, none, none, self.loop))
         return len(self.loops) - 1
 
     def end_loop(self, number: int, length: int, starts: Sequence[int], ends: Sequence[int]) -> None:
         """Says how often a loop is repeated, and what is carried into its first and into its next iteration."""
-        self.loops[number] = Loop(length, np.array(starts, np.int32), np.array(ends, np.int32))
+        parent = self.loops[number].parent
+        self.loops[number] = Loop(length, np.array(starts, np.int32), np.array(ends, np.int32), parent)
 
     def value(self, reference: int) -> float:
         """The value of a constant."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -10,9 +11,16 @@ from jax.extend.core import Literal
 
 from artix.evaluation.array_rules import Rule, symbolic_rule
 from artix.evaluation.known_arrays import Numeric, numeric_rule
-from artix.evaluation.scalar_builder import ScalarBuilder, TooManyOperations, UnsupportedOperation, Value, kind_of
-from artix.evaluation.scalar_choices import compare, select
-from artix.evaluation.scalar_loops import entry_of_iteration, rolled
+from artix.evaluation.scalar_builder import (
+    TRUE,
+    ScalarBuilder,
+    TooManyOperations,
+    UnsupportedOperation,
+    Value,
+    kind_of,
+)
+from artix.evaluation.scalar_choices import compare, logical, negation, select
+from artix.evaluation.scalar_loops import Loops, entry_of_iteration
 from artix.evaluation.scalar_program import Kind, Op
 
 #: Largest number of iterations of a ``while`` loop, which is unrolled.
@@ -82,6 +90,7 @@ class Evaluator:
 
     def __init__(self, builder: ScalarBuilder, has_loops: bool) -> None:
         self.builder, self.has_loops = builder, has_loops
+        self.loops = Loops(builder)
         self._plans: dict[tuple[int, ...], _Plan] = {}
 
     def call(self, closed: Any, arguments: Sequence[Value]) -> list[Value]:
@@ -107,7 +116,10 @@ class Evaluator:
         equation = step.equation
         control = _CONTROL.get(equation.primitive.name)
         if control is not None:
-            return control(self, equation, arguments)
+            if equation.primitive.name not in _LOOPS:
+                return control(self, equation, arguments)
+            with self.loops.evaluating():
+                return control(self, equation, arguments)
         for argument in arguments:
             if type(argument) is not np.ndarray:
                 break
@@ -159,6 +171,8 @@ def _scan(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
     scanned = arguments[num_consts + num_carry :]
     if not length:
         return [*carry, *(np.zeros(x.aval.shape, x.aval.dtype) for x in equation.outvars[num_carry:])]
+    if evaluator.loops.was_kept(equation) and (kept := _kept_loop(evaluator, equation, arguments, num_consts)):
+        return kept
     iterations = range(length - 1, -1, -1) if equation.params["reverse"] else range(length)
     collected: list[Sequence[Value]] = []
     sizes = [evaluator.builder.size]
@@ -196,13 +210,10 @@ def _kept_loop(
         entries = (entry_of_iteration(builder, x, iteration) for x in scanned)
         return evaluator.call(equation.params["jaxpr"], [*constants, *values, *entries])
 
-    evaluator.has_loops = False  # Within the body, loops are unrolled.
     try:
-        return rolled(builder, body, carry, types, equation.params["length"])
+        return evaluator.loops.repeated(body, carry, types, equation.params["length"], equation)
     except UnsupportedOperation:
         return None
-    finally:
-        evaluator.has_loops = True
 
 
 def _num_scanned(outer: Sequence[Any], inner: Sequence[Any]) -> int:
@@ -225,16 +236,40 @@ def _stack(evaluator: Evaluator, values: Sequence[Value], variable: Any) -> Valu
 
 
 def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
+    """A loop whose condition is data is kept; another one is unrolled as far as that is short."""
     parameters = equation.params
+    size = evaluator.builder.size
     num_cond, num_body = parameters["cond_nconsts"], parameters["body_nconsts"]
-    constants, carry = arguments[num_cond : num_cond + num_body], arguments[num_cond + num_body :]
+    constants, start = arguments[num_cond : num_cond + num_body], arguments[num_cond + num_body :]
+
+    def condition(carry: Sequence[Value]) -> Value:
+        return evaluator.call(parameters["cond_jaxpr"], [*arguments[:num_cond], *carry])[0]
+
+    def body(carry: Sequence[Value]) -> list[Value]:
+        return evaluator.call(parameters["body_jaxpr"], [*constants, *carry])
+
+    def kept() -> list[Value]:
+        types = [variable.aval for variable in equation.outvars]
+        return evaluator.loops.repeated_while(condition, body, start, types, equation, second)
+
+    carry: Sequence[Value] = start
+    second: Sequence[Value] | None = None
+    most: float = _MAX_UNROLLED if evaluator.has_loops else math.inf
+    if evaluator.loops.was_kept(equation):
+        most = -1
     for _ in range(_MAX_ITERATIONS):
-        (continues,) = evaluator.call(parameters["cond_jaxpr"], [*arguments[:num_cond], *carry])
+        continues = condition(carry)
         if type(continues) is not np.ndarray:
-            raise UnsupportedOperation("while loop whose number of iterations depends on data")
+            return kept()
         if not continues:
             return carry
-        carry = evaluator.call(parameters["body_jaxpr"], [*constants, *carry])
+        if evaluator.builder.size - size > most:
+            try:
+                return kept()
+            except UnsupportedOperation:
+                most = math.inf
+        carry = body(carry)
+        second = carry if second is None else second
     raise TooManyOperations(f"more than {_MAX_ITERATIONS:,} iterations of a loop")
 
 
@@ -244,13 +279,20 @@ def _cond(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
     if type(index) is np.ndarray:
         return evaluator.call(branches[min(max(int(index), 0), len(branches) - 1)], operands)
     builder, kind = evaluator.builder, kind_of(equation.invars[0].aval.dtype)
-    results = [evaluator.call(branch, operands) for branch in branches]
+    last = len(branches) - 1
+    if kind == Kind.BOOL:
+        is_at_most = [compare(builder, kind, Op.EQ, index[0], builder.constant(0, kind))]
+    else:
+        is_at_most = [compare(builder, kind, Op.LE, index[0], builder.constant(n, kind)) for n in range(last)]
+    results = list[list[Value]]()
+    for number, branch in enumerate(branches):
+        is_more = negation(builder, is_at_most[number - 1]) if number else TRUE
+        is_it = logical(builder, Op.AND, is_more, is_at_most[number]) if number < last else is_more
+        with evaluator.loops.only_if(is_it):
+            results.append(evaluator.call(branch, operands))
     chosen = list(results[-1])
-    for number in range(len(branches) - 2, -1, -1):
-        if kind == Kind.BOOL:
-            first = compare(builder, kind, Op.EQ, index[0], builder.constant(0, kind))
-        else:
-            first = compare(builder, kind, Op.LE, index[0], builder.constant(number, kind))
+    for number in range(last - 1, -1, -1):
+        first = is_at_most[number]
         for position, variable in enumerate(equation.outvars):
             result_kind = kind_of(variable.aval.dtype)
             pairs = zip(*(builder.references(x[position], result_kind) for x in (results[number], chosen)), strict=True)
@@ -280,6 +322,8 @@ _CALLS = (
     "custom_vjp_call_jaxpr",
     "custom_vmap_call",
 )
+
+_LOOPS = ("scan", "while")
 
 _CONTROL: dict[str, Control] = {
     **dict.fromkeys(_CALLS, _call),

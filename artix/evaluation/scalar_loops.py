@@ -2,62 +2,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from artix.evaluation.scalar_builder import ONE, ZERO, ScalarBuilder, UnsupportedOperation, Value, kind_of
+from artix.evaluation.scalar_builder import ONE, TRUE, ZERO, ScalarBuilder, Value, kind_of
+from artix.evaluation.scalar_choices import logical
 from artix.evaluation.scalar_functions import integer
 from artix.evaluation.scalar_program import Kind, Op
-from artix.evaluation.scalar_transpose import any_linear
+from artix.evaluation.scalar_transpose import NotLinear, any_linear
 
-_CARRIED, _INDEX = int(Op.CARRIED), int(Kind.INT32)
+_CARRIED, _INDEX, _BOOL = int(Op.CARRIED), int(Kind.INT32), int(Kind.BOOL)
 
 
-def rolled(
-    builder: ScalarBuilder,
-    body: Callable[[int, list[Value]], Sequence[Value]],
-    carry: Sequence[Value],
-    types: Sequence[Any],
-    length: int,
-) -> list[Value]:
-    """What a loop carries after its last iteration.
-
-    What the body leaves as it is, such as zeros, is the same in all iterations, and known if it is known at the start.
+class Loops:
+    """Builds loops.
 
     Args:
       builder: holds the scalars.
-      body: what it carries into the next iteration, given the reference of the iteration's number and what is carried.
-      carry: what is carried into the first iteration.
-      types: shapes and dtypes of what is carried.
-      length: number of iterations.
-
-    Raises:
-      UnsupportedOperation: there are no scalars of these types, or they are to be transposed.
     """
-    kinds = [_INDEX, *(int(kind_of(x.dtype)) for x in types for _ in range(x.size))]
-    starts = [ZERO[_INDEX], *_references(builder, carry, types)]
-    loop = builder.new_loop()
-    now, ends = starts.copy(), list[int]()
-    changes = True
-    while changes:
-        values = _values(builder, now[1:], types)
-        following = integer(builder, Op.ADD, now[0], ONE[_INDEX])
-        ends = [following, *_references(builder, body(now[0], values), types)]
-        changes = False
-        for entry, (before, after) in enumerate(zip(now, ends, strict=True)):
-            if before == starts[entry] and after != before:
-                now[entry] = builder.make(kinds[entry], _CARRIED, loop, entry, 0)
-                changes = True
-    if any_linear(builder, [*starts, *ends]):
-        raise UnsupportedOperation("a loop over linear scalars, which is transposed as a whole")
-    builder.end_loop(loop, length, starts, ends)
-    found = [
-        before if before == start else builder.make(kind, _CARRIED, loop, entry, 1)
-        for entry, (kind, before, start) in enumerate(zip(kinds, now, starts, strict=True))
-    ]
-    return _values(builder, found[1:], types)
+
+    def __init__(self, builder: ScalarBuilder) -> None:
+        self._builder = builder
+        self._depth = 0
+        self._is_needed = TRUE
+        self._changing: dict[int, set[int]] = {}
+        """For each loop that was kept in the outermost one being evaluated, the entries that its iterations change."""
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Evaluates a loop, in the context: several times if it is kept, and with it all loops within it.
+
+        What changed in such a loop once is taken to change the next time, so that it is evaluated once more only.
+        """
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._changing.clear()
+
+    @contextlib.contextmanager
+    def only_if(self, is_needed: int) -> Iterator[None]:
+        """Evaluates what is needed only if a bool is true: loops, in the context, do not begin where it is false."""
+        before = self._is_needed
+        self._is_needed = logical(self._builder, Op.AND, before, is_needed)
+        try:
+            yield
+        finally:
+            self._is_needed = before
+
+    def was_kept(self, equation: Any) -> bool:
+        """Whether a loop was kept before, in the outermost one being evaluated."""
+        return id(equation) in self._changing
+
+    def repeated(
+        self,
+        body: Callable[[int, list[Value]], Sequence[Value]],
+        carry: Sequence[Value],
+        types: Sequence[Any],
+        length: int,
+        equation: Any,
+    ) -> list[Value]:
+        """What a loop carries after its last iteration.
+
+        What the body leaves as it is, such as zeros, is the same in all iterations, and known if it is known at the
+        start.
+
+        Args:
+          body: what it carries into the next iteration, given the reference of the iteration's number and what is
+            carried.
+          carry: what is carried into the first iteration.
+          types: shapes and dtypes of what is carried.
+          length: number of iterations.
+          equation: what the loop is in the traced program.
+
+        Raises:
+          UnsupportedOperation: there are no scalars of these types, or they are to be transposed.
+        """
+        builder = self._builder
+        kinds = [_INDEX, *_kinds(types)]
+        starts = [ZERO[_INDEX], *_references(builder, carry, types)]
+
+        def following(before: Sequence[int]) -> list[int]:
+            number = integer(builder, Op.ADD, before[0], ONE[_INDEX])
+            return [number, *_references(builder, body(before[0], _values(builder, before[1:], types)), types)]
+
+        changing = self._changing.setdefault(id(equation), set())
+        return _values(builder, self._carried(following, starts, kinds, length, changing)[1:], types)
+
+    def repeated_while(
+        self,
+        condition: Callable[[Sequence[Value]], Value],
+        body: Callable[[Sequence[Value]], Sequence[Value]],
+        carry: Sequence[Value],
+        types: Sequence[Any],
+        equation: Any,
+        second: Sequence[Value] | None = None,
+    ) -> list[Value]:
+        """What a loop carries when its condition is no longer true; otherwise as :meth:`repeated`.
+
+        A robot whose condition never becomes false never ends: a condition needs a largest number of iterations. If
+        what is carried into the second iteration is evaluated already, ``second`` spares another evaluation.
+        """
+        builder = self._builder
+
+        def with_condition(values: Sequence[Value]) -> list[int]:
+            return [*builder.references(condition(values), _BOOL), *_references(builder, values, types)]
+
+        def following(before: Sequence[int]) -> list[int]:
+            return with_condition(body(_values(builder, before[1:], types)))
+
+        kinds = [_BOOL, *_kinds(types)]
+        starts = with_condition(carry)
+        starts[0] = logical(builder, Op.AND, starts[0], self._is_needed)
+        changing = self._changing.setdefault(id(equation), set())
+        if second is not None:
+            changing |= _differing(starts, with_condition(second))
+        before = self._is_needed
+        self._is_needed = TRUE  # The body is computed only where the loop has begun.
+        try:
+            return _values(builder, self._carried(following, starts, kinds, 0, changing)[1:], types)
+        finally:
+            self._is_needed = before
+
+    def _carried(
+        self,
+        following: Callable[[Sequence[int]], list[int]],
+        starts: list[int],
+        kinds: Sequence[int],
+        length: int,
+        changing: set[int],
+    ) -> list[int]:
+        """The entries after a loop, given those at its start and a function of those of one iteration.
+
+        ``changing``, the entries that are known to change, grows until no others do.
+        """
+        builder = self._builder
+        outer = builder.loop
+        loop = builder.new_loop()
+
+        def carried(entry: int, is_after: int) -> int:
+            return builder.make(kinds[entry], _CARRIED, loop, entry, is_after) if entry in changing else starts[entry]
+
+        builder.loop = loop
+        try:
+            while True:
+                before = [carried(entry, 0) for entry in range(len(starts))]
+                ends = following(before)
+                changed = _differing(before, ends) - changing
+                if not changed:
+                    break
+                changing |= changed
+        finally:
+            builder.loop = outer
+        if any_linear(builder, [*starts, *ends]):
+            raise NotLinear("a loop over linear scalars, which is transposed as a whole")
+        builder.end_loop(loop, length, starts, ends)
+        return [carried(entry, 1) for entry in range(len(starts))]
+
+
+def _differing(some: Sequence[int], others: Sequence[int]) -> set[int]:
+    return {entry for entry, (x, y) in enumerate(zip(some, others, strict=True)) if x != y}
+
+
+def _kinds(types: Sequence[Any]) -> list[int]:
+    return [int(kind_of(x.dtype)) for x in types for _ in range(x.size)]
 
 
 def _references(builder: ScalarBuilder, values: Sequence[Value], types: Sequence[Any]) -> list[int]:

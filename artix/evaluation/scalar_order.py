@@ -41,12 +41,7 @@ def to_program(
     builder.check_needed(needed)
     carried = _needed_entries(builder, needed)
     writer = _Writer(builder, _levels(builder, needed, [level for *_, level in arguments], carried), carried)
-    divisors = Counter(
-        builder.operations[number][2] >> 1
-        for number in needed
-        if builder.operations[number][0] == _DIV and builder.operations[number][2] < CONSTANTS
-    )
-    reciprocals = {divisor for divisor, count in divisors.items() if count >= _SHARED_DIVISIONS}
+    reciprocals = _shared_divisors(builder, needed)
     for number in needed:
         operation = builder.operations[number]
         if operation[0] == _DIV and operation[2] >> 1 in reciprocals:
@@ -56,10 +51,7 @@ def to_program(
     result_references = tuple(
         writer.references_of(result).reshape(shape) for result, (shape, _) in zip(results, types, strict=True)
     )
-    loops = tuple(
-        Loop(builder.loops[number].length, *(writer.references_of(x[entries]) for x in builder.loops[number][1:]))
-        for number, entries in carried.items()
-    )
+    loops = _loops(builder, writer, carried)
     return ScalarProgram(
         operations=np.array(writer.operations, np.uint8),
         operands=np.array(writer.operands, np.int32).reshape(-1, 3),
@@ -72,6 +64,19 @@ def to_program(
         tables=tuple(builder.tables),
         loops=loops,
     )
+
+
+def _loops(builder: ScalarBuilder, writer: _Writer, carried: dict[int, list[int]]) -> tuple[Loop, ...]:
+    """The loops that are needed; one within a loop that is not needed is in that loop's own."""
+    numbers = {loop: number for number, loop in enumerate(carried)}
+    loops = list[Loop]()
+    for loop, entries in carried.items():
+        length, starts, ends, parent = builder.loops[loop]
+        while parent >= 0 and parent not in numbers:
+            parent = builder.loops[parent].parent
+        starts, ends = (writer.references_of(references[entries]) for references in (starts, ends))
+        loops.append(Loop(length, starts, ends, numbers.get(parent, -1)))
+    return tuple(loops)
 
 
 def _needed_scalars(builder: ScalarBuilder, results: Sequence[Sequence[int]]) -> list[int]:
@@ -92,6 +97,8 @@ def _needed_scalars(builder: ScalarBuilder, results: Sequence[Sequence[int]]) ->
                 operation = operations[number]
                 if operation[0] == _CARRIED:
                     found.add((operation[1], operation[2]))
+                    if builder.loops[operation[1]].has_condition:
+                        found.add((operation[1], 0))
                 elif operation[0] != _INPUT:
                     for x in operation[1:2] if operation[0] in _ONE_REFERENCE else operation[1:]:
                         if x < CONSTANTS:
@@ -103,7 +110,7 @@ def _needed_scalars(builder: ScalarBuilder, results: Sequence[Sequence[int]]) ->
     known = set[tuple[int, int]]()
     while (entries := need_operands(range(len(operations) - 1, -1, -1))) != known:
         for loop, entry in entries - known:
-            need(int(x[entry]) for x in builder.loops[loop][1:])
+            need(int(x[entry]) for x in (builder.loops[loop].starts, builder.loops[loop].ends))
         known = entries
     return np.flatnonzero(np.frombuffer(live, np.uint8)).tolist()
 
@@ -116,8 +123,27 @@ def _needed_entries(builder: ScalarBuilder, needed: Sequence[int]) -> dict[int, 
     for number in needed:
         code, *operands = builder.operations[number]
         if code == _CARRIED:
-            found.setdefault(operands[0], set()).add(operands[1])
+            found.setdefault(operands[0], {0} if builder.loops[operands[0]].has_condition else set()).add(operands[1])
     return {loop: sorted(found[loop]) for loop in sorted(found)}
+
+
+def _shared_divisors(builder: ScalarBuilder, needed: Sequence[int]) -> set[int]:
+    """Numbers of the scalars by which others are divided often: at many places, or in the iterations of a loop."""
+    count = Counter[int]()
+    loops: dict[int, int] = {}
+    """The innermost loop in which each scalar is computed: that of one of its operands."""
+    for number in needed:
+        code, *operands = builder.operations[number]
+        if code == _CARRIED:
+            loops[number] = builder.loops[operands[0]].parent if operands[2] else operands[0]
+        elif code != _INPUT:
+            references = operands[:1] if code in _ONE_REFERENCE else operands
+            loops[number] = max((loops.get(x >> 1, -1) for x in references if x < CONSTANTS), default=-1)
+        if code == _DIV and operands[1] < CONSTANTS:
+            divisor = operands[1] >> 1
+            is_repeated = loops[number] > loops.get(divisor, -1)
+            count[divisor] += _SHARED_DIVISIONS if is_repeated else 1
+    return {divisor for divisor, times in count.items() if times >= _SHARED_DIVISIONS}
 
 
 def _levels(
@@ -140,7 +166,7 @@ def _levels(
                 levels[number] = max(highest, default=0)
         found = {
             loop: max(
-                (levels[x >> 1] for array in builder.loops[loop][1:] for x in array[entries] if x < CONSTANTS),
+                (levels[x >> 1] for array in builder.loops[loop][1:3] for x in array[entries] if x < CONSTANTS),
                 default=0,
             )
             for loop, entries in carried.items()
@@ -248,7 +274,7 @@ def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
         levels=program.levels[order],
         constants=program.constants[order],
         results=tuple(renumber(result) for result in program.results),
-        loops=tuple(Loop(length, renumber(starts), renumber(ends)) for length, starts, ends in program.loops),
+        loops=tuple(loop._replace(starts=renumber(loop.starts), ends=renumber(loop.ends)) for loop in program.loops),
     )
 
 

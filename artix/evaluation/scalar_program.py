@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -100,16 +102,23 @@ def array_operand(number: int) -> int:
 class Loop(NamedTuple):
     """Scalars computed again and again.
 
-    The body of loop ``k`` is what depends on what it carries. Its stage is ``2 k + 1``, that of what needs its results
-    at least ``2 k + 2``.
+    The body of a loop is what depends on what it carries. If the end of the loop is data, its first entry, a bool, says
+    whether there is an iteration, or another one. Otherwise a loop has a known number of iterations.
     """
 
     length: int
-    """Number of iterations."""
+    """Number of iterations; 0 if it is data."""
     starts: np.ndarray
     """References of what is carried into the first iteration, int32 [n]."""
     ends: np.ndarray
     """References of what an iteration carries into the next, int32 [n]."""
+    parent: int = -1
+    """The loop whose body this one is in; -1 if there is none."""
+
+    @property
+    def has_condition(self) -> bool:
+        """Whether its number of iterations is data."""
+        return not self.length
 
     @property
     def references(self) -> list[int]:
@@ -126,8 +135,9 @@ class ScalarProgram(NamedTuple):
     Levels are nested loops: scalars of level 0 are the same for all robots, of level 1 for one robot, of level 2 for
     one item (such as a tangent) of one robot. The level of a scalar is the highest of its operands.
 
-    Within a level, scalars are computed in the order of their stages: the highest stage of their operands, or for
-    ``CARRIED`` see :class:`Loop`. Odd stages are repeated.
+    Within a level, scalars are computed in the order of their stages: a new stage begins where the body of a loop
+    begins or ends. The stage of a scalar is the highest of its operands. That of what a loop carries is the first of
+    its body, and after the loop the one that follows its body.
     """
 
     operations: np.ndarray
@@ -150,7 +160,37 @@ class ScalarProgram(NamedTuple):
     tables: tuple[np.ndarray, ...] = ()
     """Known arrays from which entries are loaded, flattened."""
     loops: tuple[Loop, ...] = ()
-    """In an order in which each only needs the results of those before."""
+    """In the order in which their bodies begin. Each only needs the results of those before and of those within it."""
+
+    @property
+    def nests(self) -> list[tuple[int, ...]]:
+        """For each stage, the loops that repeat it, the outermost first."""
+        nests: list[tuple[int, ...]] = [()]
+        for number, loop in enumerate(self.loops):
+            while nests[-1] and nests[-1][-1] != loop.parent:
+                nests.append(nests[-1][:-1])
+            nests.append((*nests[-1], number))
+        while nests[-1]:
+            nests.append(nests[-1][:-1])
+        return nests
+
+    @property
+    def bodies(self) -> list[tuple[int, int]]:
+        """For each loop, the first stage of its body and the stage that follows it."""
+        stages: list[list[int]] = [[] for _ in self.loops]
+        for stage, nest in enumerate(self.nests):
+            for number in nest:
+                stages[number].append(stage)
+        return [(within[0], within[-1] + 1) for within in stages]
+
+    @property
+    def levels_of_loops(self) -> list[int]:
+        """The level of all that each loop carries."""
+        levels = [0] * len(self.loops)
+        for number in np.flatnonzero(self.operations == Op.CARRIED).tolist():
+            loop = int(self.operands[number, 0])
+            levels[loop] = max(levels[loop], int(self.levels[number]))
+        return levels
 
     @property
     def stages(self) -> np.ndarray:
@@ -158,10 +198,10 @@ class ScalarProgram(NamedTuple):
         stages = np.zeros(len(self.operations), np.int32)
         if not self.loops:
             return stages
-        found = stages.tolist()
+        found, bodies = stages.tolist(), self.bodies
         for number, (operation, row) in enumerate(zip(self.operations.tolist(), self.operands.tolist(), strict=True)):
             if operation == Op.CARRIED:
-                found[number] = 2 * row[0] + 1 + row[2]
+                found[number] = bodies[row[0]][row[2]]
             elif operation != Op.INPUT:
                 found[number] = max((found[x >> 1] for x in row if x >= 0), default=0)
         return np.array(found, np.int32)
@@ -173,6 +213,31 @@ class ScalarProgram(NamedTuple):
 
     @property
     def repetitions(self) -> np.ndarray:
-        """How often each scalar is computed for one item of one robot, int32 [N]."""
-        lengths = np.array([1, *(x for loop in self.loops for x in (loop.length, 1))], np.int32)
-        return lengths[self.stages]
+        """How often each scalar is computed for one item of one robot, int64 [N].
+
+        Of loops whose end is data, one iteration is counted.
+        """
+        times = [np.prod([max(self.loops[number].length, 1) for number in nest], dtype=int) for nest in self.nests]
+        return np.array(times)[self.stages]
+
+
+def visit(
+    nests: Sequence[tuple[int, ...]],
+    compute: Callable[[int], None],
+    repeat: Callable[[int], AbstractContextManager[Any]],
+) -> None:
+    """Visits all stages of a program in order, each within the loops that repeat it.
+
+    Args:
+      nests: those of the program.
+      compute: is called with each stage.
+      repeat: what surrounds the stages of a loop, given its number.
+    """
+    around: list[AbstractContextManager[Any]] = []
+    for stage, nest in enumerate(nests):
+        if len(nest) < len(around):
+            around.pop().__exit__(None, None, None)
+        elif len(nest) > len(around):
+            around.append(repeat(nest[-1]))
+            around[-1].__enter__()
+        compute(stage)

@@ -91,6 +91,8 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
 
 def any_linear(builder: ScalarBuilder, references: Sequence[int]) -> bool:
     """Whether any of the scalars depends on the inputs of negative arguments."""
+    if not builder.has_linear:
+        return False
     is_linear = _linear(builder)
     return any(is_linear[x >> 1] for x in references if x < CONSTANTS)
 

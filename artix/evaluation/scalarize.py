@@ -86,6 +86,7 @@ def scalarize_transpose(
     with np.errstate(all="ignore"):
         values: list[Value] = [*given[:num_values]]
         values += [np.zeros(aval.shape, aval.dtype) for aval in program.in_avals[num_values:]]
+        builder.has_linear = True
         for number, index in enumerate(linear):
             values[index] = _entries(builder, program.in_avals[index], -1 - number)
         results = _references(builder, program, values, has_loops)

@@ -74,8 +74,8 @@ def _of_one(x, y):
     return end, lax.scan(lambda now, _: (end * now + y, None), y, length=3)[0]
 
 
-def _unrolled(x, y):
-    """Loops that collect, that read unknown items, and that are within others."""
+def _mixed(x, y):
+    """Loops that collect and that read unknown items, which are unrolled, and one within another."""
 
     def collecting(now, _):
         return now * y + 0.1, jnp.sum(now)
@@ -89,7 +89,7 @@ def _unrolled(x, y):
     return end, of_items, lax.scan(nested, x, length=6)[0]
 
 
-_FUNCTIONS = (_recurrence, _swap, _kinds, _of_items, _of_one, _unrolled)
+_FUNCTIONS = (_recurrence, _swap, _kinds, _of_items, _of_one, _mixed)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def _made(function, levels, dtype, size):
 def test_loops_compute_what_unrolled_ones_do(function):
     with jax.enable_x64(True):
         kept, unrolled = _made(function, [1, 1], "float64", 4)
-        assert not unrolled.loops and len(kept.loops) == {_of_items: 2, _of_one: 2}.get(function, 1)
+        assert not unrolled.loops and len(kept.loops) == {_of_items: 2, _of_one: 2, _mixed: 2}.get(function, 1)
         assert kept.size < unrolled.size
         arguments = list(np.random.default_rng(1).normal(size=(2, 9, 4)))
         expected = jax.tree.leaves(jax.vmap(function)(*arguments))
@@ -168,7 +168,7 @@ def _run_on_gpu(program, arguments, levels, lead):
 
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 @pytest.mark.parametrize("levels", [(1, 1), (0, 0), (0, 1), (1, 0), (1, 2), (2, 1)])
-@pytest.mark.parametrize("function", [*_FUNCTIONS[:-1], pytest.param(_unrolled, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("function", [*_FUNCTIONS[:-1], pytest.param(_mixed, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("_short_loops_are_kept")
 @pytest.mark.parametrize("run", [_run_on_cpu, _run_on_gpu])
 def test_kernels_with_loops(run, function, levels, dtype):

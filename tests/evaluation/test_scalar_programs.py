@@ -478,7 +478,7 @@ def test_known_arguments_are_left_out() -> None:
     [
         (lambda x: lax.sort(x), "sort"),
         (lambda x: jnp.linalg.eigh(x[:, None] * x)[0], "eigh"),
-        (lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: 2 * y, x), "while"),
+        (lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: 2 * y, x.astype(jnp.int16)), "scalars of int16"),
         (
             lambda x: lax.dynamic_update_slice(x, x[:1], (x[0].astype(jnp.int32),)),
             "dynamic_update_slice at unknown indices",

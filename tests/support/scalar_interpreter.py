@@ -80,13 +80,21 @@ def check_program(program: ScalarProgram) -> None:
     assert (program.kinds[used[of_two, 0]] == program.kinds[used[of_two, 1]]).all()
     live = np.zeros(size, bool)
     live[used[there]] = True
-    for number, loop in enumerate(program.loops):
+    assert all(loop.parent < number for number, loop in enumerate(program.loops))
+    for number, (loop, (first, after)) in enumerate(zip(program.loops, program.bodies, strict=True)):
         own = np.flatnonzero((operations == Op.CARRIED) & (operands[:, 0] == number))
-        live[np.concatenate(loop[1:]) >> 1] = True
-        assert loop.length > 1 and loop.starts.shape == loop.ends.shape == (operands[own, 1].max() + 1,)
-        assert (program.stages[loop.starts >> 1] <= 2 * number).all()
-        assert (program.stages[loop.ends >> 1] <= 2 * number + 1).all()
-        for references in loop[1:]:
+        live[np.array(loop.references) >> 1] = True
+        assert (loop.length > 1 or loop.has_condition) and loop.starts.shape == loop.ends.shape
+        assert len(loop.starts) == operands[own, 1].max() + 1
+        assert program.nests[first] == (*program.nests[first - 1], number)
+        assert (
+            program.nests[after] == program.nests[first - 1] == (() if loop.parent < 0 else program.nests[first][:-1])
+        )
+        assert (program.stages[loop.starts >> 1] < first).all()
+        assert (program.stages[loop.ends >> 1] < after).all()
+        if loop.has_condition:
+            assert program.kinds[loop.starts[0] >> 1] == program.kinds[loop.ends[0] >> 1] == Kind.BOOL
+        for references in (loop.starts, loop.ends):
             entry = references[operands[own, 1]] >> 1
             assert (program.kinds[entry] == program.kinds[own]).all()
             assert (program.levels[entry] <= program.levels[own]).all()
@@ -127,17 +135,36 @@ def interpret(program: ScalarProgram, arguments: Sequence[Any]) -> list[np.ndarr
         assert value.dtype == dtype, (Op(operation), value.dtype, dtype)
         values[number] = value
 
-    stages = program.stages
-    with np.errstate(all="ignore"):
-        for stage in range(2 * len(program.loops) + 1):
-            loop = program.loops[stage // 2] if stage % 2 else None
-            if loop is not None:
-                carried[stage // 2] = [read(x) for x in loop.starts.tolist()]
-            for _ in range(1 if loop is None else loop.length):
+    stages, nests = program.stages, program.nests
+
+    def run(first: int, after: int, depth: int) -> None:
+        """Evaluates stages that are within so many loops."""
+        stage = first
+        while stage < after:
+            if len(nests[stage]) == depth:
                 for number in np.flatnonzero(stages == stage).tolist():
                     evaluate(number)
-                if loop is not None:
-                    carried[stage // 2] = [read(x) for x in loop.ends.tolist()]
+                stage += 1
+            else:
+                stage = repeat(nests[stage][depth], depth + 1)
+
+    def repeat(number: int, depth: int) -> int:
+        loop, (first, after) = program.loops[number], program.bodies[number]
+        carried[number] = [read(x).copy() for x in loop.starts.tolist()]
+        if loop.parent >= 0 and loop.has_condition and program.loops[loop.parent].has_condition:
+            carried[number][0] &= carried[loop.parent][0]
+        iteration = 0
+        while carried[number][0].any() if loop.has_condition else iteration < loop.length:
+            run(first, after, depth)
+            ends = [read(x) for x in loop.ends.tolist()]
+            if loop.has_condition:
+                ends = [np.where(carried[number][0], *pair) for pair in zip(ends, carried[number], strict=True)]
+            carried[number] = ends
+            iteration += 1
+        return after
+
+    with np.errstate(all="ignore"):
+        run(0, len(nests), 0)
     results = []
     for result, dtype in zip(program.results, program.result_types, strict=True):
         found = np.empty((batch, result.size), dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -269,6 +269,18 @@ class Code:
         yield index
         next_index = index + step
         self.lines[phi_line] = f"  {index.name} = phi i64 [ {start}, %{before} ], [ {next_index.name}, %{self.block} ]"
+        self.jump(head)
+        self.label(end)
+
+    @contextlib.contextmanager
+    def loop_while(self, condition: Callable[[], Value]) -> Iterator[None]:
+        """The same, repeated while what ``condition`` emits is true."""
+        head, body, end = self.new_label(), self.new_label(), self.new_label()
+        self.jump(head)
+        self.label(head)
+        self.branch(condition(), body, end)
+        self.label(body)
+        yield
         self.jump(head)
         self.label(end)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 from artix.evaluation.kernels.code import Code, Value
 from artix.evaluation.kernels.handler import Argument, Interface, handler
@@ -28,7 +29,7 @@ from artix.evaluation.kernels.transposition import (
     transpose_in,
     transpose_out,
 )
-from artix.evaluation.scalar_program import BYTES, Kind, ScalarProgram
+from artix.evaluation.scalar_program import BYTES, Kind, Op, ScalarProgram, visit
 from artix.evaluation.scalar_schedule import fewest_live
 
 #: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number of threads.
@@ -106,7 +107,7 @@ class Functions:
     def texts(self, with_: Callable[[dict[str, str]], str] | None = None) -> Iterator[str]:
         """The modules; the last one also contains what ``with_`` writes, given the module's declarations."""
         plan, program = self._plan, self._program
-        parts = [(index, part) for index, part in enumerate(plan.parts) if part.operations or part.stores]
+        parts = [(index, part) for index, part in enumerate(plan.parts) if not part.is_empty]
         for first in range(0, len(parts), MODULE_PARTS):
             module, together = Module(), parts[first : first + MODULE_PARTS]
             yield module.text([self._part(module, index, part) for index, part in together])
@@ -153,9 +154,9 @@ class Functions:
         """Nanoseconds per block, and per item of a block."""
         plan, program = self._plan, self._program
         by_level = [0.0, 0.0, 0.0]
-        for part in plan.parts:
-            times = program.loops[part.stage // 2].length if part.is_repeated else 1
-            by_level[part.level] += _OPERATION * len(part.operations) * times
+        times = program.repetitions * (program.operations > Op.CONSTANT)
+        for level in range(3):
+            by_level[level] += _OPERATION * int(times[program.levels == level].sum())
         for shape, _, level in program.arguments:
             by_level[level] += _ENTRY * math.prod(shape)
         by_level[2 if plan.has_items else 1] += _ENTRY * sum(result.size for result in program.results)
@@ -179,23 +180,37 @@ class Functions:
         for reference in part.stores:
             offset = plan.slot(reference)
             self._slots.store(code, code.operand(reference), Kind(lists.kinds[reference >> 1]), offset, width)
+        if part.ended is not None:
+            self._slots.carry(code, part.ended)
         return self._slots.function("hidden", self._name_of_part(index), code)
 
     def _run_parts(self, code: Code, level: int, memory: Value) -> None:
-        levels_of_loops = self._plan.levels_of_loops
-        for stage in range(2 * len(levels_of_loops) + 1):
-            number = stage // 2
-            if stage % 2 == 0:
-                self._run_stage(code, level, stage, memory)
-            elif levels_of_loops[number] == level:
-                code.run(f"artix_start_{number}", [memory])
-                with code.loop(code.integer(self._program.loops[number].length)):
-                    self._run_stage(code, level, stage, memory)
-                    code.run(f"artix_next_{number}", [memory])
+        plan, loops = self._plan, self._program.loops
+
+        @contextmanager
+        def repeat(number: int) -> Iterator[None]:
+            if plan.levels_of_loops[number] != level:
+                yield
+                return
+            code.run(f"artix_start_{number}", [memory])
+            if loops[number].has_condition:
+                flags = memory.offset(plan.carried[number][0])
+                repeated: AbstractContextManager[Any] = code.loop_while(lambda: self._is_any(code, flags, level))
+            else:
+                repeated = code.loop(code.integer(loops[number].length))
+            with repeated:
+                yield
+
+        visit(plan.nests, lambda stage: self._run_stage(code, level, stage, memory), repeat)
+
+    def _is_any(self, code: Code, flags: Value, level: int) -> Value:
+        """Whether any of the lanes' flags is set: a vector goes on until all its robots are done."""
+        width = self._plan.width if level else 1
+        return code.emit(f"load i{8 * width}, ptr {flags.name}, align {width}", f"i{8 * width}").differs(0)
 
     def _run_stage(self, code: Code, level: int, stage: int, memory: Value) -> None:
         for index, part in enumerate(self._plan.parts):
-            if (part.level, part.stage) == (level, stage) and (part.operations or part.stores):
+            if (part.level, part.stage) == (level, stage) and not part.is_empty:
                 code.run(self._name_of_part(index), [memory])
 
     def _prepare(self) -> str:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-
 from artix.evaluation.kernels.gpu_layout import Layout
 from artix.evaluation.kernels.llvm_ir import Address, Instructions, Load
 from artix.evaluation.kernels.program_lists import SCALARS, table_name
-from artix.evaluation.scalar_program import BYTES, Kind, Op
+from artix.evaluation.scalar_program import BYTES, Kind, Op, visit
 
 
 class Thread:
@@ -36,24 +34,30 @@ class Thread:
         self._arguments, self._results = rows
         self._instructions = instructions(self._fetch, self._address)
         self._targets: dict[int, list[str]] = {}
+        self._after: dict[tuple[int, int], str] = {}
+        """Names of what loops carry, after them, by loop and entry."""
 
     def lines(self) -> list[str]:
         """The instructions."""
         if self._level != 1:
             self._find_targets()
-        stages = self._layout.program.stages
-        for stage in range(2 * len(self._layout.program.loops) + 1):
-            numbers = np.flatnonzero(stages == stage).tolist()
-            if stage % 2 == 0:
-                self._compute(numbers)
-            elif any(map(self._is_computed, numbers)):
-                with self._loop(stage // 2):
-                    self._compute(numbers)
+        program, levels = self._layout.program, self._layout.program.levels_of_loops
+        numbers: list[list[int]] = [[] for _ in program.nests]
+        for number, stage in enumerate(program.stages.tolist()):
+            numbers[stage].append(number)
+
+        def repeat(loop: int) -> contextlib.AbstractContextManager[None]:
+            return self._loop(loop) if self._is_here(levels[loop]) else contextlib.nullcontext()
+
+        visit(program.nests, lambda stage: self._compute(numbers[stage]), repeat)
         return self._instructions.lines
 
     def _is_computed(self, number: int) -> bool:
         """Whether a scalar is computed here, unless it is an input or a constant."""
-        return self._level in (0, 2 if self._lists.levels[number] == 2 else 1)
+        return self._is_here(self._lists.levels[number])
+
+    def _is_here(self, level: int) -> bool:
+        return self._level in (0, 2 if level == 2 else 1)
 
     def _compute(self, numbers: Sequence[int]) -> None:
         """Computes scalars, and writes those that are results or needed for the items."""
@@ -68,26 +72,33 @@ class Thread:
 
     @contextlib.contextmanager
     def _loop(self, number: int) -> Iterator[None]:
-        """A loop of the program, whose body is what is computed in the context at least once."""
+        """A loop of the program, whose body is what is computed in the context: at least once if its end is known."""
         code, loop = self._instructions, self._layout.program.loops[number]
-        before, body, end = (f"{name}_{number}" for name in ("before", "body", "end"))
+        before, body, last, end = (f"{name}_{number}" for name in ("before", "body", "last", "end"))
         starts = [code.operand(reference) for reference in loop.starts.tolist()]
-        code.lines += [f"  br label %{before}", f"{before}:", f"  br label %{body}", f"{body}:"]
+        begin = f"i1 {starts[0]}, label %{body}, label %{end}" if loop.has_condition else f"label %{body}"
+        code.lines += [f"  br label %{before}", f"{before}:", f"  br {begin}", f"{body}:"]
         first_line = len(code.lines)
-        yield
-        ends = [code.operand(reference) for reference in loop.ends.tolist()]
-        last, kinds = f"last_{number}", [Kind(self._lists.kinds[x >> 1]) for x in loop.starts.tolist()]
+        with code.scope():
+            yield
+            ends = [code.operand(reference) for reference in loop.ends.tolist()]
         code.lines += [f"  br label %{last}", f"{last}:"]
-        count = code.emit(f"add i32 %count_{number}, 1")
-        is_left = code.emit(f"icmp ult i32 {count}, {loop.length}")
-        code.lines += [f"  br i1 {is_left}, label %{body}, label %{end}", f"{end}:"]
-        carried = [(f"%count_{number}", "i32", "0", count)]
-        for entry, (kind, start, last_value) in enumerate(zip(kinds, starts, ends, strict=True)):
-            carried.append((_carried(number, entry), SCALARS[kind], start, last_value))
-        code.lines[first_line:first_line] = [
-            f"  {name} = phi {scalar} [ {start}, %{before} ], [ {following}, %{last} ]"
-            for name, scalar, start, following in carried
-        ]
+        kinds = [SCALARS[Kind(self._lists.kinds[x >> 1])] for x in loop.starts.tolist()]
+        rows = list(zip(kinds, starts, ends, strict=True))
+        carried = [(_carried(number, entry), *row) for entry, row in enumerate(rows)]
+        if loop.has_condition:
+            continues = ends[0]
+        else:
+            count = code.emit(f"add i32 %count_{number}, 1")
+            continues = code.emit(f"icmp ult i32 {count}, {loop.length}")
+            carried.append((f"%count_{number}", "i32", "0", count))
+        code.lines += [f"  br i1 {continues}, label %{body}, label %{end}", f"{end}:"]
+        code.lines[first_line:first_line] = [_chosen(*row, before, last) for row in carried]
+        for entry, (kind, start, following) in enumerate(rows):
+            self._after[number, entry] = following
+            if loop.has_condition:
+                self._after[number, entry] = after = f"%after_{number}_{entry}"
+                code.lines.append(_chosen(after, kind, start, following, before, last))
 
     def _find_targets(self) -> None:
         """Finds where each scalar or its negative is written, as operands of getelementptr."""
@@ -121,8 +132,7 @@ class Thread:
         kind, lists = Kind(self._lists.kinds[number]), self._lists
         if lists.operations[number] == Op.CARRIED and self._is_computed(number):
             loop, entry, is_after = lists.operands[number]
-            ends = self._layout.program.loops[loop].ends
-            return code.operand(int(ends[entry])) if is_after else _carried(loop, entry)
+            return self._after[loop, entry] if is_after else _carried(loop, entry)
         scalar, size, invariant = "i8" if kind == Kind.BOOL else SCALARS[kind], BYTES[kind], ""
         if lists.operations[number] == Op.INPUT:
             argument, entry, _ = lists.operands[number]
@@ -138,3 +148,8 @@ class Thread:
 def _carried(loop: int, entry: int) -> str:
     """The name of what a loop carries, at the start of an iteration."""
     return f"%carried_{loop}_{entry}"
+
+
+def _chosen(name: str, kind: str, start: str, following: str, before: str, last: str) -> str:
+    """An instruction that chooses between a start, after the block ``before``, and what follows an iteration."""
+    return f"  {name} = phi {kind} [ {start}, %{before} ], [ {following}, %{last} ]"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from artix.evaluation.kernels.code import constant, suffix_of, type_of
@@ -100,6 +101,13 @@ class Instructions:
         name = self.fresh()
         self.lines.append(f"  {name} = {text}")
         return name
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """A block that may be passed over: what it computes has no names after the context."""
+        before = self._names.copy(), self._sincos.copy(), self._addresses.copy()
+        yield
+        self._names, self._sincos, self._addresses = before
 
     def operand(self, reference: int) -> str:
         """The name of a scalar or of its negative."""

@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 #: Part of :func:`machine_key`; increase it with every change to the generated code.
-FORMAT = 12
+FORMAT = 13
 
-#: LLVM's optimisation level. No passes run before instruction selection, since the code is straight-line and already
-#: simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the environment, kernels compile in a third of the time and run twice as
-#: long, which suits tests.
+#: LLVM's optimisation level. No passes run before instruction selection, since the code, without its loops, is
+#: straight-line and already simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the environment, kernels compile in a third of
+#: the time and run twice as long, which suits tests.
 _OPTIMISATION = int(os.environ.get("ARTIX_KERNEL_LEVEL", "1"))
 
 #: Constants are addressed relative to the code.

@@ -57,16 +57,20 @@ class Part(NamedTuple):
     operations: list[int]
     stores: list[int]
     """References stored in their slots at the end: negatives, and scalars of other functions."""
+    nest: tuple[int, ...]
+    """The loops that repeat it."""
+    ended: int | None = None
+    """The loop whose iterations end with it, where it stores what they carry into the next."""
 
     @property
-    def is_repeated(self) -> bool:
-        """Whether it belongs to a loop."""
-        return self.stage % 2 == 1
+    def is_empty(self) -> bool:
+        """Whether it does nothing."""
+        return not self.operations and not self.stores and self.ended is None
 
     @property
     def reads_ahead(self) -> bool:
         """Whether it requests arguments of the next block: once for each robot."""
-        return self.level == 1 and not self.is_repeated
+        return self.level == 1 and not self.nest
 
 
 class Plan:
@@ -96,7 +100,7 @@ class Plan:
         """Offsets of the entries of arguments of levels 1 and 2 that are used."""
         self.next_rows: dict[int, int] = {}
         """For such arguments of level 1, the slot of the address of the next block's rows."""
-        self.levels_of_loops = [self._level_of_loop(number) for number in range(len(program.loops))]
+        self.nests, self.levels_of_loops = program.nests, program.levels_of_loops
         self._results = sorted({int(r) for result in program.results for r in np.unique(result)})
         self._split()
         self._allocate_slots()
@@ -165,7 +169,7 @@ class Plan:
         lists = self.lists
         self.parts: list[Part] = []
         part_of: dict[int, int] = {}
-        stages, count = self.program.stages.tolist(), 2 * len(self.program.loops) + 1
+        stages, count = self.program.stages.tolist(), len(self.nests)
         groups: list[list[int]] = [[] for _ in range(3 * count)]
         for number, operation in enumerate(lists.operations):
             if operation > Op.CONSTANT:
@@ -175,7 +179,8 @@ class Plan:
             for first, last in itertools.pairwise(bounds):
                 for number in operations[first:last]:
                     part_of[number] = len(self.parts)
-                self.parts.append(Part(*divmod(group, count), operations[first:last], []))
+                level, stage = divmod(group, count)
+                self.parts.append(Part(level, stage, operations[first:last], [], self.nests[stage]))
         self._find_kept(part_of)
         self.arrays = lists.arrays_loaded
         """The arrays from which entries are loaded, with their levels."""
@@ -189,14 +194,22 @@ class Plan:
         self._last_reader: dict[int, int] = {}
         """For scalars that only functions of their own level need, the last of these."""
         last_of_stage = {(part.level, part.stage): index for index, part in enumerate(self.parts)}
+        bodies = self.program.bodies
+        last_of_loop = [
+            last_of_stage[level, after - 1] for level, (_, after) in zip(self.levels_of_loops, bodies, strict=True)
+        ]
+        for number, index in enumerate(last_of_loop):
+            self.parts[index] = self.parts[index]._replace(ended=number)
 
-        def read(source: int, index: int) -> None:
-            part = self.parts[index]
+        def read(source: int, index: int, level: int, stage: int) -> None:
+            """Keeps a scalar for the function of an index, or for what happens at the end of a stage."""
             self.kept.add(source)
-            if lists.levels[source] != part.level:
+            around = self.parts[part_of[source]].nest
+            repeating = next((loop for loop in self.nests[stage] if loop not in around), None)
+            if lists.levels[source] != level:
                 index = len(self.parts)
-            elif part.is_repeated and self.parts[part_of[source]].stage != part.stage:  # Needed in each iteration.
-                index = last_of_stage[part.level, part.stage]
+            elif repeating is not None:  # Needed in each iteration.
+                index = last_of_stage[level, bodies[repeating][1] - 1]
             self._last_reader[source] = max(index, self._last_reader.get(source, 0))
 
         for index, part in enumerate(self.parts):
@@ -204,11 +217,17 @@ class Plan:
                 for reference in lists.operands[number]:
                     source = reference >> 1  # -1 where there is none
                     if part_of.get(source, index) != index:
-                        read(source, index)
-        for number, loop in enumerate(self.program.loops):
-            for reference in loop.references:
-                if reference >> 1 in part_of:
-                    read(reference >> 1, last_of_stage[self.levels_of_loops[number], 2 * number + 1])
+                        read(source, index, part.level, part.stage)
+        for loop, level, (first, after), last in zip(
+            self.program.loops, self.levels_of_loops, bodies, last_of_loop, strict=True
+        ):
+            before = last_of_stage[level, first - 1]
+            for source in (loop.starts >> 1).tolist():
+                if source in part_of:
+                    read(source, before, level, first - 1)
+            for source in (loop.ends >> 1).tolist():
+                if part_of.get(source, last) != last:
+                    read(source, last, level, after - 1)
 
     def _find_stores(self, part_of: dict[int, int]) -> None:
         """Finds what is stored besides the scalars themselves, for results."""
@@ -287,10 +306,14 @@ class Plan:
             else:
                 self._scalars[number] = self.carried[loop][entry]
 
-    def _level_of_loop(self, loop: int) -> int:
-        operands = self.program.operands
-        is_carried = (self.program.operations == Op.CARRIED) & (operands[:, 0] == loop)
-        return int(self.program.levels[is_carried].max())
+    def condition_around(self, loop: int) -> int | None:
+        """The slot of the condition of the loop, of lanes of the same level, in which this one is; if it is in one."""
+        level, outer = self.levels_of_loops[loop], self.program.loops[loop].parent
+        while outer >= 0:
+            if self.program.loops[outer].has_condition and self.levels_of_loops[outer] == level > 0:
+                return self.carried[outer][0]
+            outer = self.program.loops[outer].parent
+        return None
 
     def _allocate_vector(self, number: int) -> int:
         return self._allocate(self.width * BYTES[Kind(self.lists.kinds[number])])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from artix.evaluation.kernels.code import type_of
 from artix.evaluation.kernels.llvm_ir import Instructions, Module
@@ -22,9 +24,9 @@ class Slots:
         self._plan = plan
 
     def functions(self, module: Module) -> Iterator[str]:
-        """The functions that only copy: ``artix_fill``, and for each loop ``artix_start_k`` and ``artix_next_k``."""
+        """The functions that only copy: ``artix_fill``, and for each loop ``artix_start_k``."""
         yield self._fill(module)
-        yield from self._copies(module)
+        yield from self._starts(module)
 
     def instructions(self, module: Module, width: int) -> Instructions:
         """The instructions of a function, empty yet, which loads what other functions have computed.
@@ -59,17 +61,48 @@ class Slots:
             self.store(code, code.operand(reference), kind, offset, self._plan.width)
         return self.function("internal", "artix_fill", code)
 
-    def _copies(self, module: Module) -> Iterator[str]:
-        """The functions that store what a loop carries into its first iteration, and from each into the next."""
-        plan, lists = self._plan, self._plan.lists
+    def carry(self, code: Instructions, loop: int) -> None:
+        """Stores what an iteration of a loop carries into the next; lanes whose loop has ended keep what they have."""
+        plan, slots = self._plan, self._plan.carried[loop]
+        width = plan.width if plan.levels_of_loops[loop] else 1
+        references = plan.program.loops[loop].ends
+        values = [code.operand(reference) for reference in references.tolist()]  # All are read before any is written.
+        if plan.program.loops[loop].has_condition and width > 1:
+            flags = self._load_from(code, slots[0], Kind.BOOL, width)
+            values = [
+                self._chosen(code, flags, value, slot, Kind(plan.lists.kinds[reference >> 1]))
+                for reference, value, slot in zip(references.tolist(), values, slots, strict=True)
+            ]
+        self._store_all(code, references, values, slots, width)
+
+    def _starts(self, module: Module) -> Iterator[str]:
+        """The functions that store what a loop carries into its first iteration.
+
+        Lanes whose loop around it has ended do not run it.
+        """
+        plan = self._plan
         for number, (loop, level) in enumerate(zip(plan.program.loops, plan.levels_of_loops, strict=True)):
-            for name, references in (("start", loop.starts.tolist()), ("next", loop.ends.tolist())):
-                width = plan.width if level else 1
-                code = self.instructions(module, width)
-                values = [code.operand(reference) for reference in references]  # All are read before any is written.
-                for reference, value, slot in zip(references, values, plan.carried[number], strict=True):
-                    self.store(code, value, Kind(lists.kinds[reference >> 1]), slot, width)
-                yield self.function("internal", f"artix_{name}_{number}", code)
+            width = plan.width if level else 1
+            code = self.instructions(module, width)
+            values = [code.operand(reference) for reference in loop.starts.tolist()]
+            outer = plan.condition_around(number) if loop.has_condition else None
+            if outer is not None:
+                flags = self._load_from(code, outer, Kind.BOOL, width)
+                values[0] = code.emit(f"and {type_of('i1', width)} {flags}, {values[0]}")
+            self._store_all(code, loop.starts, values, plan.carried[number], width)
+            yield self.function("internal", f"artix_start_{number}", code)
+
+    def _chosen(self, code: Instructions, flags: str, value: str, slot: int, kind: Kind) -> str:
+        """The value in lanes whose flag is set; what the slot has in the others."""
+        width = self._plan.width
+        before, type_ = self._load_from(code, slot, kind, width), type_of(SCALARS[kind], width)
+        return code.emit(f"select {type_of('i1', width)} {flags}, {type_} {value}, {type_} {before}")
+
+    def _store_all(
+        self, code: Instructions, references: np.ndarray, values: Sequence[str], slots: Sequence[int], width: int
+    ) -> None:
+        for reference, value, slot in zip(references.tolist(), values, slots, strict=True):
+            self.store(code, value, Kind(self._plan.lists.kinds[reference >> 1]), slot, width)
 
     def _pointer(self, offset: int, lines: Instructions) -> str:
         return lines.emit(f"getelementptr i8, ptr %memory, i64 {offset}")
@@ -80,20 +113,22 @@ class Slots:
         is_shared = plan.lists.levels[number] == 0
         lanes = 1 if is_shared else width
         offset = plan.scalar_slot(number) if is_shared else plan.slot(2 * number)
-        pointer = self._pointer(offset, instructions)
-        if kind == Kind.BOOL:
-            stored = type_of("i8", lanes)
-            byte = instructions.emit(f"load {stored}, ptr {pointer}, align 1")
-            name = instructions.emit(f"icmp ne {stored} {byte}, {'0' if lanes == 1 else 'zeroinitializer'}")
-        else:
-            align = BYTES[kind] * lanes
-            name = instructions.emit(f"load {type_of(SCALARS[kind], lanes)}, ptr {pointer}, align {align}")
+        name = self._load_from(instructions, offset, kind, lanes)
         if not is_shared or width == 1:
             return name
         vector, scalar = type_of(SCALARS[kind], width), SCALARS[kind]
         name = instructions.emit(f"insertelement {vector} poison, {scalar} {name}, i64 0")
         mask = f"<{width} x i32> zeroinitializer"
         return instructions.emit(f"shufflevector {vector} {name}, {vector} poison, {mask}")
+
+    def _load_from(self, instructions: Instructions, offset: int, kind: Kind, lanes: int) -> str:
+        pointer = self._pointer(offset, instructions)
+        if kind == Kind.BOOL:
+            stored = type_of("i8", lanes)
+            byte = instructions.emit(f"load {stored}, ptr {pointer}, align 1")
+            return instructions.emit(f"icmp ne {stored} {byte}, {'0' if lanes == 1 else 'zeroinitializer'}")
+        align = BYTES[kind] * lanes
+        return instructions.emit(f"load {type_of(SCALARS[kind], lanes)}, ptr {pointer}, align {align}")
 
     def _address(self, instructions: Instructions, array: int) -> tuple[str, str]:
         """The address of an array to load from: one pointer for all robots, or one for each lane."""
