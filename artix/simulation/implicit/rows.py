@@ -145,31 +145,56 @@ class StepRows(NamedTuple):
         return self.contacts.each.friction * _length(rates.contacts)
 
     def resolvent(
-        self, center: Impulses, rates: Rates, lagged: Lagged, share: Array | float, is_convex: Array | bool
+        self, center: Impulses, rates: Rates, lagged: Lagged, share: Array
     ) -> tuple[Impulses, Slopes]:
-        """The impulses of all rows' resolvents, and their slopes.
+        """The impulses of all rows' resolvents, with the convex law of contacts, and their slopes.
 
         Args:
           center: the impulses lambda0.
           rates: the rows' velocities.
           lagged: what convex laws keep constant.
           share: the response r of each resolvent as a share of the row's own.
-          is_convex: whether contacts follow the convex law instead of Coulomb's.
         """
-        dofs = resolve_dofs(self.dofs, center.dofs, rates.dofs, lagged.friction, share, self.sweep)
+        dofs = _resolve_dofs(self, center.dofs, rates.dofs, lagged.friction, share)
         bounds = center.distances, center.distances
         if self.bounds is not None:
             bounds = _resolve_bounds(self.bounds, center.distances, rates.bounds, share)
         contacts = center.contacts, jnp.zeros_like(center.contacts, shape=(0, 3, 3))
         if self.contacts is not None:
             each = self.contacts.each
-            contacts = _coulomb(each, center.contacts, rates.contacts, share)
-            if is_convex is not False:
-                cone = _convex(each, center.contacts, rates.contacts, lagged.slip, share)
-                pairs = zip(cone, contacts, strict=True)
-                contacts = tuple(jnp.where(is_convex, ours, theirs) for ours, theirs in pairs)
+            contacts = _convex(each, center.contacts, rates.contacts, lagged.slip, share)
         impulses = Impulses(dofs[0], bounds[0], contacts[0])
         return impulses, Slopes(dofs[1], bounds[1], contacts[1])
+
+    def active_sets(
+        self, center: Impulses, rates: Rates, lagged: Lagged, share: float
+    ) -> tuple[Impulses, Slopes]:
+        """The impulses of linear laws, and their slopes: what holds, slides and is open at ``center`` remains so.
+
+        A row with its own response decides which; ``share`` is that of what holds. Arguments as for
+        :meth:`resolvent`.
+        """
+        dofs = _active_dofs(self, center.dofs, rates.dofs, lagged.friction, share)
+        bounds = center.distances, center.distances
+        if self.bounds is not None:
+            bounds = _active_bounds(self.bounds, center.distances, rates.bounds, share)
+        contacts = center.contacts, jnp.zeros_like(center.contacts, shape=(0, 3, 3))
+        if self.contacts is not None:
+            contacts = _active_contacts(self.contacts.each, center.contacts, rates.contacts, share)
+        impulses = Impulses(dofs[0], bounds[0], contacts[0])
+        return impulses, Slopes(dofs[1], bounds[1], contacts[1])
+
+    def residual(self, impulses: Impulses, rates: Rates, lagged: Lagged) -> Array:
+        """How far the laws of all rows are from being satisfied, as velocities, [R]."""
+        one = jnp.ones_like(self.sweep.dt)
+        dofs, _ = _resolve_dofs(self, impulses.dofs, rates.dofs, lagged.friction, one)
+        bounds, contacts = impulses.distances, impulses.contacts
+        if self.bounds is not None:
+            bounds, _ = _resolve_bounds(self.bounds, bounds, rates.bounds, one)
+        if self.contacts is not None:
+            contacts = _coulomb(self.contacts.each, contacts, rates.contacts)
+        wanted = Impulses(dofs, bounds, contacts)
+        return self.velocities(jax.tree.map(jnp.subtract, wanted, impulses))
 
     def velocities(self, impulses: Impulses) -> Array:
         """Impulses as the velocities that they give to their own rows, [R]."""
@@ -198,30 +223,56 @@ class StepRows(NamedTuple):
         return Impulses(dofs, impulses.distances, contacts)
 
 
-def resolve_dofs(
-    row: BoundRow, center: BoundImpulses, rate: Array, budget: Array, share: Array | float, sweep: Sweep
+def _resolve_dofs(
+    rows: StepRows, center: BoundImpulses, rate: Array, budget: Array, share: Array
 ) -> tuple[BoundImpulses, BoundImpulses]:
     """The resolvents of drives, friction and limits, [n] each, and their slopes."""
+    row = rows.dofs
     response = share * row.response
     inverse = 1 / response
-
-    def pull(rate: Array) -> Array:
-        free = response / (1 - row.in_matrix * row.gain * response)
-        own = row._replace(response=response, drive=row.drive._replace(response=free))
-        return drive_impulse(own, rate - response * center.drive, sweep)
-
-    drive, drive_rise = jax.jvp(pull, (rate,), (jnp.ones_like(rate),))
+    drive, drive_slope = _resolve_drives(rows, center.drive, rate, response)
     stopping = center.friction - rate * inverse
     friction = jnp.clip(stopping, -budget, budget)
     free = rate - response * center.limit
     limit = (jnp.clip(free, row.lower_velocity, row.upper_velocity) - free) * inverse
     beyond = (free < row.lower_velocity) | (free > row.upper_velocity)
     slopes = BoundImpulses(
-        -drive_rise,
+        drive_slope,
         jnp.where(jnp.abs(stopping) < budget, inverse, 0),
         jnp.where(beyond, inverse, 0),
     )
     return BoundImpulses(drive, friction, limit), slopes
+
+
+def _active_dofs(
+    rows: StepRows, center: BoundImpulses, rate: Array, budget: Array, share: float
+) -> tuple[BoundImpulses, BoundImpulses]:
+    row = rows.dofs
+    inverse = 1 / (share * row.response)
+    drive, drive_slope = _resolve_drives(rows, center.drive, rate, share * row.response)
+    stopping = center.friction - rate / row.response
+    sticks = jnp.abs(stopping) < budget
+    friction = jnp.where(sticks, center.friction - rate * inverse, jnp.clip(stopping, -budget, budget))
+    free = rate - row.response * center.limit
+    below, above = free < row.lower_velocity, free > row.upper_velocity
+    bound = jnp.where(below, row.lower_velocity, jnp.where(above, row.upper_velocity, rate))
+    limit = jnp.where(below | above, center.limit + (bound - rate) * inverse, 0)
+    slopes = BoundImpulses(
+        drive_slope, jnp.where(sticks, inverse, 0), jnp.where(below | above, inverse, 0)
+    )
+    return BoundImpulses(drive, friction, limit), slopes
+
+
+def _resolve_drives(rows: StepRows, center: Array, rate: Array, response: Array) -> tuple[Array, Array]:
+    row = rows.dofs
+
+    def pull(rate: Array) -> Array:
+        free = response / (1 - row.in_matrix * row.gain * response)
+        own = row._replace(response=response, drive=row.drive._replace(response=free))
+        return drive_impulse(own, rate - response * center, rows.sweep)
+
+    drive, rise = jax.jvp(pull, (rate,), (jnp.ones_like(rate),))
+    return drive, -rise
 
 
 def _resolve_bounds(row: VelocityBounds, center: Array, rate: Array, share: Array | float) -> tuple[Array, Array]:
@@ -232,37 +283,74 @@ def _resolve_bounds(row: VelocityBounds, center: Array, rate: Array, share: Arra
     return impulse, jnp.where(held, 1 / response, 0)
 
 
+def _active_bounds(
+    row: VelocityBounds, center: Array, rate: Array, share: float
+) -> tuple[Array, Array]:
+    free = rate - row.response * center
+    below, above = free < row.lower, free > row.upper
+    held = below | above | (row.lower == row.upper)
+    inverse = 1 / (share * row.response)
+    bound = jnp.where(above, row.upper, row.lower)
+    impulse = jnp.where(held, center + (jnp.where(held, bound, 0) - rate) * inverse, 0)
+    return impulse, jnp.where(held, inverse, 0)
+
+
+def _coulomb(row: ContactRow, center: Array, rate: Array) -> Array:
+    """The resolvent of Coulomb's law with a contact's own response."""
+    push, pull = _alone(row, center, rate)
+    reach = row.friction * jnp.maximum(push, 0)
+    length = _length(pull)
+    slides = length > reach
+    factor = jnp.where(slides, reach / jnp.where(slides, length, 1), 1)
+    return jnp.concatenate([pull * factor[:, None], jnp.maximum(push, 0)[:, None]], axis=1)
+
+
+def _active_contacts(row: ContactRow, center: Array, rate: Array, share: float) -> tuple[Array, Array]:
+    """Semismooth Newton on Coulomb's resolvents, in closed form.
+
+    Where a contact slides along -d, its friction is ``mu lambda_n d``, and across d it answers the velocity by
+    ``-k u``, with k = mu lambda_n / |u_t| at the solution.
+    """
+    push, pull = _alone(row, center, rate)
+    pushes = push > 0
+    length, reach = _length(pull), row.friction * push
+    slides = pushes & (length > reach)
+    sticks = pushes & ~slides
+    tangential, _, normal = _responses(row, share)
+    held = (center[:, 2] * (normal - row.softness) - rate[:, 2] - row.approach) / normal
+    held = jnp.where(pushes, held, 0)
+    direction = pull / jnp.where(slides, length, 1)[:, None]
+    part = jnp.where(slides, reach / jnp.where(slides, length, 1), 0)
+    across = part / ((1 - part + share) * row.tangential)
+    sideways = rate[:, :2] - direction * jnp.sum(direction * rate[:, :2], axis=1)[:, None]
+    sliding = (row.friction * held)[:, None] * direction - across[:, None] * sideways
+    sticking = center[:, :2] - rate[:, :2] / tangential[:, None]
+    friction = jnp.where(slides[:, None], sliding, jnp.where(sticks[:, None], sticking, 0))
+    slope = _blocks(
+        direction,
+        jnp.where(sticks, 1 / tangential, across),
+        -across,
+        jnp.where(slides, row.friction / normal, 0),
+        jnp.zeros_like(across),
+        jnp.where(pushes, 1 / normal, 0),
+    )
+    return jnp.concatenate([friction, held[:, None]], axis=1), slope
+
+
+def _alone(row: ContactRow, center: Array, rate: Array) -> tuple[Array, Array]:
+    """The normal impulse [K] and friction [K, 2] that would stop a contact with its own response."""
+    softened = row.approach + row.softness * center[:, 2]
+    push = center[:, 2] - (rate[:, 2] + softened) / row.normal
+    return push, center[:, :2] - rate[:, :2] / row.tangential[:, None]
+
+
 def _responses(row: ContactRow, share: Array | float) -> tuple[Array, Array, Array]:
     """Tangential and normal responses of a resolvent, and the normal one with the softness."""
     normal = share * (row.normal - row.softness)
     return share * row.tangential, normal, normal + row.softness
 
 
-def _coulomb(row: ContactRow, center: Array, rate: Array, share: Array | float) -> tuple[Array, Array]:
-    tangential, rigid, normal = _responses(row, share)
-    push = center[:, 2] * (rigid / normal) - (rate[:, 2] + row.approach) / normal
-    pushes = push > 0
-    push = jnp.where(pushes, push, 0)
-    pull = center[:, :2] - rate[:, :2] / tangential[:, None]
-    length, reach = _length(pull), row.friction * push
-    slides = length > reach
-    direction = pull / jnp.where(slides, length, 1)[:, None]
-    factor = jnp.where(slides, reach / jnp.where(slides, length, 1), 1)
-    impulse = jnp.concatenate([pull * factor[:, None], push[:, None]], axis=1)
-    along = jnp.where(slides, factor, 0)
-    inward = jnp.where(slides & pushes, row.friction, 0) / normal
-    slope = _blocks(
-        direction,
-        jnp.where(pushes, factor, 0) / tangential,
-        -jnp.where(pushes, along, 0) / tangential,
-        inward,
-        jnp.zeros_like(inward),
-        jnp.where(pushes, 1 / normal, 0),
-    )
-    return impulse, slope
-
-
-def _convex(row: ContactRow, center: Array, rate: Array, slip: Array, share: Array | float) -> tuple[Array, Array]:
+def _convex(row: ContactRow, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:
     """The projection onto the friction cone in the metric of the responses.
 
     Normal components are scaled by ``c``, after which the projection is Euclidean and the friction mu / c.

@@ -49,7 +49,7 @@ _SHARE = {"float64": 1e-6, "float32": 1e-5}
 _TOLERANCE = {"float64": 1e-8, "float32": 2e-5}
 
 #: Residuals cannot be smaller than this times the largest velocity of a row, in rounding errors.
-_ROUNDING = 50
+_ROUNDING = 4
 
 #: The momentum that may be lost, as a share of the residual. What is lost in free directions adds up.
 _BALANCE = 0.01
@@ -60,7 +60,10 @@ _FIRST_TRIES, _TRIES = 4, 3
 #: The first share of convex resolvents, and the factor by which it becomes smaller at each proximal point.
 _FIRST_SHARE, _STIFFER = 1.0, 0.5
 
-_ACTIVE_SHARE = 1e-3
+_TRY_SHARE, _LEAST_SHARE = 1.0, 1e-6
+
+#: Static friction is not enough where what would stop a DOF exceeds it by this share, beyond rounding.
+_SLIPS = 1e-5
 
 #: A proximal point is reached where Newton's method is nearer by this factor than the laws.
 _INEXACT = 0.1
@@ -162,15 +165,15 @@ def solve_system(
     speed = jnp.max(jnp.abs(jnp.concatenate([x.reshape(-1) for x in at_start])), initial=0)
     least = _TOLERANCE.get(dtype.name, 2e-5) if tolerance is None else tolerance
     rounding = _ROUNDING * jnp.finfo(dtype).eps
-    enough = jnp.maximum(jnp.asarray(least, dtype), rounding * speed)
-    rounding_of_push = rounding * system.speed_of(system.push)
+    enough = jnp.asarray(least, dtype) + rounding * speed
 
     def body(loop: _Loop) -> _Loop:
         now, is_convex = loop.now, loop.tries <= 0
-        active_share = jnp.where(loop.has_minimum, _ACTIVE_SHARE, least_share)
-        share = jnp.where(is_convex, loop.share, active_share)
+        share = loop.share
         rates = _sum(at_start, rows.rates(now.change))
-        impulses, slopes = rows.resolvent(now.impulses, rates, now.lagged, share, is_convex)
+        convex = rows.resolvent(now.impulses, rates, now.lagged, share)
+        linear = rows.active_sets(now.impulses, rates, now.lagged, least_share)
+        impulses, slopes = chosen(is_convex, convex, linear)
         gradient = matmul(system.matrix, now.change) - system.push - rows.force(impulses)
         solve = system.factorized(rows.stiffness(slopes))
         step = -solve(gradient)
@@ -182,7 +185,7 @@ def solve_system(
         def ahead(length: Array) -> tuple[Impulses, Array]:
             """The resolvents after part of the step, and the slope of the convex function along the step."""
             there = _sum(rates, jax.tree.map(lambda x: length * x, moved))
-            pushed, _ = rows.resolvent(now.impulses, there, now.lagged, share, is_convex)
+            pushed, _ = rows.resolvent(now.impulses, there, now.lagged, share)
             return pushed, jnp.sum(step * (flat + length * curved)) - _work(pushed, moved)
 
         flat = matmul(system.matrix, now.change) - system.push
@@ -196,18 +199,21 @@ def solve_system(
         linear = jax.tree.map(jnp.add, impulses, slopes.changes(lengthened))
         change = now.change + length * step
         there = _sum(rates, lengthened)
-        residual = _residual(rows, linear, there, now.lagged)
+        residual = rows.residual(linear, there, now.lagged)
         error = jnp.max(jnp.abs(residual), initial=0)
         lost = system.lost_momentum(change, linear)
-        balances = is_whole & (lost <= _BALANCE * enough + rounding * jnp.max(jnp.abs(change)) + rounding_of_push)
-        holds = balances & (error <= enough)
+        noise = rounding * jnp.maximum(
+            jnp.max(jnp.abs(change)), jnp.max(jnp.abs(rows.velocities(linear)), initial=0)
+        )
+        balances = is_whole & (lost <= _BALANCE * enough + 4 * noise)
+        holds = balances & (error <= enough + noise)
         # A minimum of the convex function need not be more exact than what it changes.
         mismatch = share * _largest(rows, beyond, linear)
         shift = share * _largest(rows, beyond, now.impulses)
         turn = jnp.max(jnp.abs(rows.correction(there) - now.lagged.slip), initial=0)
         allowed = jnp.maximum(0.1 * enough, _INEXACT * jnp.maximum(shift, turn))
         is_minimum = is_convex & is_whole & (mismatch <= allowed)
-        budget = _kinetic_budget(rows, now.lagged.friction, linear, there, share)
+        budget = _kinetic_budget(rows, now.lagged.friction, linear, there)
         budget = jnp.where(holds | is_minimum, budget, now.lagged.friction)
         is_solved = holds & jnp.all(budget == now.lagged.friction)
         # Centres of convex laws are within their sets.
@@ -215,18 +221,22 @@ def solve_system(
         whole = Point(change, center, Lagged(rows.correction(there), budget), residual)
         # Active sets go on while they get nearer.
         is_nearer = ~is_convex & (error <= _NEARER * now.error)
-        tries = jnp.where(is_minimum, _TRIES, loop.tries - jnp.where(is_nearer, 0, 1))
+        granted = _TRIES * (loop.share <= _TRY_SHARE).astype(jnp.int32)
+        tries = jnp.where(is_minimum, granted, loop.tries - (~is_nearer).astype(jnp.int32))
         proximal = chosen(is_minimum, whole, loop.proximal)
         fails = ~is_convex & (tries <= 0)
         partly = Point(change, now.impulses, now.lagged, residual)  # The centre stays until the minimum is reached.
         now = chosen(is_convex & ~is_minimum, partly, whole)
         now = chosen(fails & ~is_solved, proximal, now)
-        return _Loop(now, proximal, tries, loop.steps + 1, is_solved, loop.has_minimum | is_minimum, jnp.where(is_minimum, jnp.maximum(_STIFFER * loop.share, least_share), loop.share))
+        return _Loop(now, proximal, tries, loop.steps + 1, is_solved, loop.has_minimum | is_minimum, jnp.where(is_minimum, jnp.maximum(_STIFFER * loop.share, jnp.maximum(least_share, _LEAST_SHARE)), loop.share))
 
     def goes_on(loop: _Loop) -> Array:
         return ~loop.is_solved & (loop.steps < max_steps)
 
     slips = Lagged(rows.correction(at_start), _static_budget(rows))
+    # Drives are soft: what they do at the first velocity is near to what they will do.
+    first, _ = rows.active_sets(start, at_start, slips, least_share)
+    start = start._replace(dofs=start.dofs._replace(drive=first.dofs.drive))
     none = Point(jnp.zeros_like(system.push), start, slips, jnp.full_like(rows.velocities(start), jnp.inf))
     begin = _Loop(
         now=none,
@@ -242,12 +252,6 @@ def solve_system(
     return best._replace(impulses=rows.admissible(best.impulses, best.lagged)), end.steps
 
 
-def _residual(rows: StepRows, impulses: Impulses, rates: Rates, lagged: Lagged) -> Array:
-    """How far the laws of all rows are from being satisfied, as velocities, [R]."""
-    wanted, _ = rows.resolvent(impulses, rates, lagged, 1.0, False)
-    return rows.velocities(jax.tree.map(jnp.subtract, wanted, impulses))
-
-
 def _largest(rows: StepRows, impulses: Impulses, others: Impulses) -> Array:
     """The largest difference of impulses, as a velocity of its row."""
     difference = rows.velocities(jax.tree.map(jnp.subtract, impulses, others))
@@ -259,12 +263,10 @@ def _static_budget(rows: StepRows) -> Array:
     return jnp.maximum(friction.static, friction.dynamic) * dt
 
 
-def _kinetic_budget(
-    rows: StepRows, budget: Array, impulses: Impulses, rates: Rates, share: Array | float
-) -> Array:
+def _kinetic_budget(rows: StepRows, budget: Array, impulses: Impulses, rates: Rates) -> Array:
     """The largest impulses of friction, which are dynamic where the static ones were not enough."""
-    stopping = impulses.dofs.friction - rates.dofs / (share * rows.dofs.response)
-    slips = jnp.abs(stopping) > budget
+    stopping = impulses.dofs.friction - rates.dofs / rows.dofs.response
+    slips = jnp.abs(stopping) > budget * (1 + _SLIPS)
     return jnp.where(slips, rows.dofs.friction.dynamic * rows.sweep.dt, budget)
 
 
