@@ -17,7 +17,9 @@ class SolverOptions:
 
     Attributes:
       solver: ``"implicit"`` solves all springs, dampers and hard relations in one linear system, and inequalities by
-        sweeps over the DOFs; it is textbook mechanics without PhysX's particularities. ``"pgs"`` (projected
+        sweeps over the DOFs; it is textbook mechanics without PhysX's particularities. ``"newton"`` is the same step,
+        whose laws Newton's method solves together, until they hold: grasps and stacks stay, whatever their masses, and
+        equal contacts carry equal loads. What is said below of ``"implicit"`` holds for it, too. ``"pgs"`` (projected
         Gauss-Seidel) and ``"tgs"`` (temporal Gauss-Seidel, with one substep per position iteration) follow PhysX, as
         ``PxSolverType`` does. ``"rk4"`` is the classical fourth-order Runge-Kutta method on
         :func:`artix.vector_field`, for smooth forces only: it ignores limits, dry friction and envelopes, and refuses
@@ -36,9 +38,10 @@ class SolverOptions:
       smooth_friction: with ``"implicit"``, the speed [rad/s or m/s] below which dry friction fades instead of sticking:
         ``-dynamic v / sqrt(v^2 + smooth_friction^2)``, implicit in time, with useful derivatives at rest; static
         friction is ignored. 0 for stick and slip.
-      contact_iterations: with contacts and ``"implicit"``, the number of Newton steps on the laws of all DOFs and
-        contacts after the sweeps; the best iterate is kept, and one sweep over the contacts comes last. With tendons,
-        mimic or loop joints, each is on the laws of the contacts and part of one of the last sweeps instead. ``None``
+      contact_iterations: with contacts and ``"implicit"``, not ``"newton"``, the number of Newton steps on the laws of
+        all DOFs and contacts after the sweeps; the best iterate is kept, and one sweep over the contacts comes last.
+        With tendons, mimic or loop joints, each is on the laws of the contacts and part of one of the last sweeps
+        instead. ``None``
         for 2, or 4 where members of a scene touch each other, since friction alone holds what is grasped.
       max_contacts_per_geometry: with a ground and ``"implicit"``, the largest number of contacts between one shape and
         one surface; the nearest are kept. ``None`` for all, which are 8 for a box.
@@ -48,7 +51,8 @@ class SolverOptions:
       allowed_penetration: with a ground and ``"implicit"``, the depth [m] to which rigid contacts may penetrate without
         being pushed out. Gaps smaller than this close slowly. If it is below the rounding error of gaps, a box rests
         only on those of its corners that happen to be lowest.
-      contact_smoothing: with a ground and ``"implicit"``, the energy E [J] of contacts that push before they touch: at
+      contact_smoothing: with a ground and ``"implicit"``, not ``"newton"``, the energy E [J] of contacts that push
+        before they touch: at
         rest, a contact with gap d pushes with the force E/d, so a weight W hovers at E/W. Optimisers then see a slope
         towards the ground. With 0, contacts push only when they touch.
       max_separation_speed: the largest speed [m/s] at which penetrating rigid contacts separate; PhysX's maximal
@@ -58,6 +62,10 @@ class SolverOptions:
       contact_distance: with a ground and ``"pgs"`` or ``"tgs"``, the gap [m] below which contacts count; the sum of
         PhysX's contact offsets of the two shapes.
       restitution_threshold: with a ground, the approach speed [m/s] above which contacts bounce.
+      tolerance: with ``"newton"``, the residual of all laws [rad/s or m/s] below which a step is solved; ``None`` for
+        1e-8 in float64 and 2e-5 in float32. Rounding of large velocities and impulses is added to it.
+      max_newton_steps: with ``"newton"``, the largest number of Newton steps. One suffices at rest, two to five where
+        legs move. Reports tell what is not solved after as many.
       drive_limits_are_forces: whether a drive's ``max_force`` is a force instead of an impulse per step, as with
         PhysX's articulation flag ``eDRIVE_LIMITS_ARE_FORCES``.
 
@@ -116,7 +124,7 @@ class SolverOptions:
         if self.tolerance is not None and not (isinstance(self.tolerance, int | float) and self.tolerance > 0):
             raise ValueError(f"tolerance must be positive; found {self.tolerance!r}")
         if self.smooth_friction and not self.is_implicit:
-            raise ValueError(f"smooth_friction needs solver='implicit' or 'newton'; found solver={self.solver!r}")
+            raise ValueError(f"smooth_friction needs solver='implicit'; found solver={self.solver!r}")
         if self.contact_smoothing and self.solver != "implicit":
             raise ValueError(f"contact_smoothing needs solver='implicit'; found solver={self.solver!r}")
         if self.external_forces_every_iteration and self.solver != "tgs":

@@ -206,9 +206,7 @@ def law_residuals(rows: StepRows, impulses: Impulses, velocity: Array) -> Change
     return Changes(velocity[:0], dofs, bounds, contacts)
 
 
-def row_equations(
-    matrix: Array, rows: StepRows, impulses: Impulses, velocity: Array
-) -> RowEquations:
+def row_equations(matrix: Array, rows: StepRows, impulses: Impulses, velocity: Array) -> RowEquations:
     """The equations at a solution.
 
     Args:

@@ -144,9 +144,7 @@ class StepRows(NamedTuple):
             return rates.contacts[:, 2]
         return self.contacts.each.friction * _length(rates.contacts)
 
-    def resolvent(
-        self, center: Impulses, rates: Rates, lagged: Lagged, share: Array
-    ) -> tuple[Impulses, Slopes]:
+    def resolvent(self, center: Impulses, rates: Rates, lagged: Lagged, share: Array) -> tuple[Impulses, Slopes]:
         """The impulses of all rows' resolvents, with the convex law of contacts, and their slopes.
 
         Args:
@@ -166,9 +164,7 @@ class StepRows(NamedTuple):
         impulses = Impulses(dofs[0], bounds[0], contacts[0])
         return impulses, Slopes(dofs[1], bounds[1], contacts[1])
 
-    def active_sets(
-        self, center: Impulses, rates: Rates, lagged: Lagged, share: float
-    ) -> tuple[Impulses, Slopes]:
+    def active_sets(self, center: Impulses, rates: Rates, lagged: Lagged, share: float) -> tuple[Impulses, Slopes]:
         """The impulses of linear laws, and their slopes: what holds, slides and is open at ``center`` remains so.
 
         A row with its own response decides which; ``share`` is that of what holds. Arguments as for
@@ -210,9 +206,7 @@ class StepRows(NamedTuple):
 
     def admissible(self, impulses: Impulses, lagged: Lagged) -> Impulses:
         """The impulses cut to what friction allows, and contacts that do not pull."""
-        dofs = impulses.dofs._replace(
-            friction=jnp.clip(impulses.dofs.friction, -lagged.friction, lagged.friction)
-        )
+        dofs = impulses.dofs._replace(friction=jnp.clip(impulses.dofs.friction, -lagged.friction, lagged.friction))
         contacts = impulses.contacts
         if self.contacts is not None:
             normal = jnp.maximum(contacts[:, 2], 0)
@@ -257,9 +251,7 @@ def _active_dofs(
     below, above = free < row.lower_velocity, free > row.upper_velocity
     bound = jnp.where(below, row.lower_velocity, jnp.where(above, row.upper_velocity, rate))
     limit = jnp.where(below | above, center.limit + (bound - rate) * inverse, 0)
-    slopes = BoundImpulses(
-        drive_slope, jnp.where(sticks, inverse, 0), jnp.where(below | above, inverse, 0)
-    )
+    slopes = BoundImpulses(drive_slope, jnp.where(sticks, inverse, 0), jnp.where(below | above, inverse, 0))
     return BoundImpulses(drive, friction, limit), slopes
 
 
@@ -283,9 +275,7 @@ def _resolve_bounds(row: VelocityBounds, center: Array, rate: Array, share: Arra
     return impulse, jnp.where(held, 1 / response, 0)
 
 
-def _active_bounds(
-    row: VelocityBounds, center: Array, rate: Array, share: float
-) -> tuple[Array, Array]:
+def _active_bounds(row: VelocityBounds, center: Array, rate: Array, share: float) -> tuple[Array, Array]:
     free = rate - row.response * center
     below, above = free < row.lower, free > row.upper
     held = below | above | (row.lower == row.upper)
@@ -368,9 +358,7 @@ def _convex(row: ContactRow, center: Array, rate: Array, slip: Array, share: Arr
     share_of_normal = 1 / (1 + mu**2)
     pressed = jnp.where(slides, (mu * length + push) * share_of_normal, 0)
     factor = jnp.where(sticks, 1, mu * pressed / safe)
-    impulse = jnp.concatenate(
-        [pull * factor[:, None], (jnp.where(sticks, push, pressed) / scale)[:, None]], axis=1
-    )
+    impulse = jnp.concatenate([pull * factor[:, None], (jnp.where(sticks, push, pressed) / scale)[:, None]], axis=1)
     outward = jnp.where(slides, mu * share_of_normal, 0) / (scale * tangential)
     slope = _blocks(
         direction,
@@ -383,9 +371,7 @@ def _convex(row: ContactRow, center: Array, rate: Array, slip: Array, share: Arr
     return impulse, slope
 
 
-def _blocks(
-    direction: Array, isotropic: Array, along: Array, inward: Array, outward: Array, normal: Array
-) -> Array:
+def _blocks(direction: Array, isotropic: Array, along: Array, inward: Array, outward: Array, normal: Array) -> Array:
     """Blocks [K, 3, 3]: ``isotropic I + along d d^T`` for tangents, ``inward d``, ``outward d^T``, normal."""
     x, y = direction[:, 0], direction[:, 1]
     cross = along * x * y

@@ -73,9 +73,7 @@ class StepVelocity(NamedTuple):
     """Number of Newton steps, as a floating-point number."""
 
 
-def solved_bounds(
-    parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions
-) -> AllBounded:
+def solved_bounds(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> AllBounded:
     """The velocities of all articulations that satisfy the laws of all rows."""
     inputs = StepInputs(
         tuple(part.articulation for part in parts),
@@ -114,10 +112,7 @@ def _solve(
     members = list(zip(inputs.articulations, inputs.states, strict=True))
     trees = [articulation.topology for articulation, _ in members]
     rows = _step_rows(options, responses, inputs)
-    missing = [
-        missing_impulse(*member, acting, None)
-        for member, acting in zip(members, inputs.acting, strict=True)
-    ]
+    missing = [missing_impulse(*member, acting, None) for member, acting in zip(members, inputs.acting, strict=True)]
     system = StepSystem(
         matrix=matrix,
         push=-joined(missing),
@@ -184,9 +179,7 @@ def _start_velocity(inputs: StepInputs) -> Array:
     return joined([generalized_velocity(*member) for member in members])
 
 
-def _step_rows(
-    options: SolverOptions, responses: Sequence[Response], inputs: StepInputs
-) -> StepRows:
+def _step_rows(options: SolverOptions, responses: Sequence[Response], inputs: StepInputs) -> StepRows:
     """The rows of all articulations."""
     articulations, states, acting, relations, touches = inputs
     trees, dt = [one.topology for one in articulations], acting[0].dt
@@ -204,10 +197,10 @@ def _velocity_bounds(
     relations: Sequence[Relations | None], responses: Sequence[Response], sizes: Sequence[int]
 ) -> VelocityBounds | None:
     parts = []
-    for k, (one, response) in enumerate(zip(relations, responses, strict=True)):
+    for k, (one, free) in enumerate(zip(relations, responses, strict=True)):
         if one is None:
             continue
-        mobility = jnp.sum(one.direction * matmul(one.direction, response.matrix.T), axis=1)
+        mobility = jnp.sum(one.direction * matmul(one.direction, free.matrix.T), axis=1)
         # What no impulse can move, such as rates out of a planar linkage's plane, needs no impulse.
         least = LOCKED * jnp.finfo(mobility.dtype).eps * jnp.max(mobility)
         moves = mobility > least
