@@ -41,8 +41,8 @@ class SolverOptions:
       contact_iterations: with contacts and ``"implicit"``, not ``"newton"``, the number of Newton steps on the laws of
         all DOFs and contacts after the sweeps; the best iterate is kept, and one sweep over the contacts comes last.
         With tendons, mimic or loop joints, each is on the laws of the contacts and part of one of the last sweeps
-        instead. ``None``
-        for 2, or 4 where members of a scene touch each other, since friction alone holds what is grasped.
+        instead. ``None`` for 2, or 4 where members of a scene touch each other, since friction alone holds what is
+        grasped.
       max_contacts_per_geometry: with a ground and ``"implicit"``, the largest number of contacts between one shape and
         one surface; the nearest are kept. ``None`` for all, which are 8 for a box.
       max_link_contacts: with ``"implicit"``, the largest number of contacts between links of one articulation; the
@@ -52,9 +52,8 @@ class SolverOptions:
         being pushed out. Gaps smaller than this close slowly. If it is below the rounding error of gaps, a box rests
         only on those of its corners that happen to be lowest.
       contact_smoothing: with a ground and ``"implicit"``, not ``"newton"``, the energy E [J] of contacts that push
-        before they touch: at
-        rest, a contact with gap d pushes with the force E/d, so a weight W hovers at E/W. Optimisers then see a slope
-        towards the ground. With 0, contacts push only when they touch.
+        before they touch: at rest, a contact with gap d pushes with the force E/d, so a weight W hovers at E/W.
+        Optimisers then see a slope towards the ground. With 0, contacts push only when they touch.
       max_separation_speed: the largest speed [m/s] at which penetrating rigid contacts separate; PhysX's maximal
         depenetration velocity. Contacts keep this speed, so a large one adds energy. ``None`` for 0.1 m/s with
         ``"implicit"``, where a shallow penetration is undone more slowly, with a time constant of 25 ms, and 1 m/s with
@@ -62,12 +61,12 @@ class SolverOptions:
       contact_distance: with a ground and ``"pgs"`` or ``"tgs"``, the gap [m] below which contacts count; the sum of
         PhysX's contact offsets of the two shapes.
       restitution_threshold: with a ground, the approach speed [m/s] above which contacts bounce.
+      drive_limits_are_forces: whether a drive's ``max_force`` is a force instead of an impulse per step, as with
+        PhysX's articulation flag ``eDRIVE_LIMITS_ARE_FORCES``.
       tolerance: with ``"newton"``, the residual of all laws [rad/s or m/s] below which a step is solved; ``None`` for
         1e-8 in float64 and 2e-5 in float32. Rounding of large velocities and impulses is added to it.
       max_newton_steps: with ``"newton"``, the largest number of Newton steps. One suffices at rest, two to five where
         legs move. Reports tell what is not solved after as many.
-      drive_limits_are_forces: whether a drive's ``max_force`` is a force instead of an impulse per step, as with
-        PhysX's articulation flag ``eDRIVE_LIMITS_ARE_FORCES``.
 
     Raises:
       ValueError: a name is unknown, a count is out of range, or the options contradict each other.

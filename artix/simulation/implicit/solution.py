@@ -33,8 +33,9 @@ from artix.simulation.implicit.members import (
     parted,
     side_by_side,
 )
+from artix.simulation.implicit.resolvents import VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
-from artix.simulation.implicit.rows import StepRows, VelocityBounds
+from artix.simulation.implicit.rows import StepRows
 from artix.simulation.implicit.solver import StepSystem, solve_system
 from artix.simulation.implicit.system import Acting, Prepared, Response, missing_impulse
 from artix.simulation.implicit.touches import Touches

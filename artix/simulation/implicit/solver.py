@@ -3,7 +3,7 @@
 The step in symbols, for the velocity v [nv] at its end and the impulses lambda of all rows::
 
     M (v - v0) = p + J^T lambda       momentum: M with springs and dampers, v0 at the start, p of forces
-    lambda ~ u = J v                  the law of each row, see :mod:`artix.simulation.implicit.rows`
+    lambda ~ u = J v                  the law of each row, see :mod:`artix.simulation.implicit.resolvents`
 
 Laws are replaced by functions ``lambda = R(u)`` with slopes R' = -dR/du. A Newton step solves
 ``(M + J^T R' J) d = p + J^T R - M (v - v0)``, and ``lambda = R - R' J d`` satisfies the momentum equation.

@@ -30,7 +30,6 @@ from artix.simulation.implicit.bounds import AllBounded, Bounded, bounded
 from artix.simulation.implicit.contact_bounds import Touching
 from artix.simulation.implicit.dof_rows import is_unlimited, with_drives_chosen
 from artix.simulation.implicit.hard_bounds import bounded_with_relations, close_loops
-from artix.simulation.implicit.solution import solved_bounds
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
 Array = jax.Array
@@ -56,6 +55,9 @@ def solve_step(
     """Solves one step (see :func:`artix.step`) of articulations that contacts may couple."""
     parts = [_prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))]
     if options.solver == "newton":
+        # Imported here while it is optional, so that importing artix takes no longer.
+        from artix.simulation.implicit.solution import solved_bounds
+
         return Solved(parts, touching, solved_bounds(parts, touching, options))
     touch_each_other = len(parts) > 1 and touching is not None and touching.touches.between is not None
     if touch_each_other and options.contact_iterations is None:
