@@ -76,7 +76,7 @@ class Environment:
         for what, count in (("episode_length", episode_length), ("action_size", action_size)):
             check_count(f"{name}: {what}", count)
         solver_options = artix.SolverOptions() if solver_options is None else solver_options
-        if ground is not None and solver_options.solver != "implicit":
+        if ground is not None and not solver_options.is_implicit:
             raise ValueError(
                 f"{name}: solver_options.solver must be 'implicit' on a ground, because observations, rewards and the "
                 f"next step's initial guess need contact impulses; found {solver_options.solver!r}; "

@@ -294,7 +294,7 @@ def _by_name(scene: Scene, values: Any) -> dict[str, Any]:
 
 def check_scene_solver(options: SolverOptions) -> None:
     """Refuses solvers without contacts between articulations."""
-    if options.solver != "implicit":
+    if not options.is_implicit:
         raise ValueError(
             f"solver={options.solver!r} knows no contacts between articulations: step scenes with solver='implicit'"
         )

@@ -334,7 +334,7 @@ def checked_control(
     check_state(articulation, state)
     if ground is not None and options.solver == "rk4":
         raise ValueError("solver='rk4' has no contacts: use solver='implicit', 'pgs' or 'tgs', or leave out ground")
-    if options.solver != "implicit" and has_pairs(articulation):
+    if has_pairs(articulation) and not options.is_implicit:
         raise ValueError(
             f"solver={options.solver!r} has no contacts between links, but the articulation has pairs of shapes: use "
             "solver='implicit', or remove the pairs with artix.select_geometry_pairs(articulation, ())"

@@ -17,7 +17,9 @@ class SolverOptions:
 
     Attributes:
       solver: ``"implicit"`` solves all springs, dampers and hard relations in one linear system, and inequalities by
-        sweeps over the DOFs; it is textbook mechanics without PhysX's particularities. ``"pgs"`` (projected
+        sweeps over the DOFs; it is textbook mechanics without PhysX's particularities. ``"newton"`` is the same step,
+        whose laws Newton's method solves together, until they hold: grasps and stacks stay, whatever their masses, and
+        equal contacts carry equal loads. What is said below of ``"implicit"`` holds for it, too. ``"pgs"`` (projected
         Gauss-Seidel) and ``"tgs"`` (temporal Gauss-Seidel, with one substep per position iteration) follow PhysX, as
         ``PxSolverType`` does. ``"rk4"`` is the classical fourth-order Runge-Kutta method on
         :func:`artix.vector_field`, for smooth forces only: it ignores limits, dry friction and envelopes, and refuses
@@ -36,10 +38,11 @@ class SolverOptions:
       smooth_friction: with ``"implicit"``, the speed [rad/s or m/s] below which dry friction fades instead of sticking:
         ``-dynamic v / sqrt(v^2 + smooth_friction^2)``, implicit in time, with useful derivatives at rest; static
         friction is ignored. 0 for stick and slip.
-      contact_iterations: with contacts and ``"implicit"``, the number of Newton steps on the laws of all DOFs and
-        contacts after the sweeps; the best iterate is kept, and one sweep over the contacts comes last. With tendons,
-        mimic or loop joints, each is on the laws of the contacts and part of one of the last sweeps instead. ``None``
-        for 2, or 4 where members of a scene touch each other, since friction alone holds what is grasped.
+      contact_iterations: with contacts and ``"implicit"``, not ``"newton"``, the number of Newton steps on the laws of
+        all DOFs and contacts after the sweeps; the best iterate is kept, and one sweep over the contacts comes last.
+        With tendons, mimic or loop joints, each is on the laws of the contacts and part of one of the last sweeps
+        instead. ``None`` for 2, or 4 where members of a scene touch each other, since friction alone holds what is
+        grasped.
       max_contacts_per_geometry: with a ground and ``"implicit"``, the largest number of contacts between one shape and
         one surface; the nearest are kept. ``None`` for all, which are 8 for a box.
       max_link_contacts: with ``"implicit"``, the largest number of contacts between links of one articulation, or of a
@@ -49,9 +52,9 @@ class SolverOptions:
       allowed_penetration: with a ground and ``"implicit"``, the depth [m] to which rigid contacts may penetrate without
         being pushed out. Gaps smaller than this close slowly. If it is below the rounding error of gaps, a box rests
         only on those of its corners that happen to be lowest.
-      contact_smoothing: with a ground and ``"implicit"``, the energy E [J] of contacts that push before they touch: at
-        rest, a contact with gap d pushes with the force E/d, so a weight W hovers at E/W. Optimisers then see a slope
-        towards the ground. With 0, contacts push only when they touch.
+      contact_smoothing: with a ground and ``"implicit"``, not ``"newton"``, the energy E [J] of contacts that push
+        before they touch: at rest, a contact with gap d pushes with the force E/d, so a weight W hovers at E/W.
+        Optimisers then see a slope towards the ground. With 0, contacts push only when they touch.
       max_separation_speed: the largest speed [m/s] at which penetrating rigid contacts separate; PhysX's maximal
         depenetration velocity. Contacts keep this speed, so a large one adds energy. ``None`` for 0.1 m/s with
         ``"implicit"``, where a shallow penetration is undone more slowly, with a time constant of 25 ms, and 1 m/s with
@@ -61,6 +64,10 @@ class SolverOptions:
       restitution_threshold: with a ground, the approach speed [m/s] above which contacts bounce.
       drive_limits_are_forces: whether a drive's ``max_force`` is a force instead of an impulse per step, as with
         PhysX's articulation flag ``eDRIVE_LIMITS_ARE_FORCES``.
+      tolerance: with ``"newton"``, the residual of all laws [rad/s or m/s] below which a step is solved; ``None`` for
+        1e-8 in float64 and 2e-5 in float32. Rounding of large velocities and impulses is added to it.
+      max_newton_steps: with ``"newton"``, the largest number of Newton steps. One suffices at rest, two to five where
+        legs move. Reports tell what is not solved after as many.
 
     Raises:
       ValueError: a name is unknown, a count is out of range, or the options contradict each other.
@@ -75,7 +82,7 @@ class SolverOptions:
       True
     """
 
-    solver: Literal["implicit", "pgs", "tgs", "rk4"] = "implicit"
+    solver: Literal["implicit", "newton", "pgs", "tgs", "rk4"] = "implicit"
     tendon_law: Literal["physx", "virtual_work"] = "physx"
     position_iterations: int = 4
     velocity_iterations: int = 1
@@ -91,16 +98,18 @@ class SolverOptions:
     contact_distance: float = 0.04
     restitution_threshold: float = 0.2
     drive_limits_are_forces: bool = True
+    tolerance: float | None = None
+    max_newton_steps: int = 60
 
     def __post_init__(self) -> None:
-        if self.solver not in ("implicit", "pgs", "tgs", "rk4"):
-            raise ValueError(f"solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found {self.solver!r}")
+        if self.solver not in ("implicit", "newton", "pgs", "tgs", "rk4"):
+            raise ValueError(f"solver must be 'implicit', 'newton', 'pgs', 'tgs' or 'rk4'; found {self.solver!r}")
         check_tendon_law(self.tendon_law)
         if self.tendon_law != "physx" and self.solver in ("pgs", "tgs"):
             raise ValueError(
                 "tendon_law='virtual_work' needs solver='implicit' or 'rk4'; the other solvers follow PhysX"
             )
-        counts = {"position_iterations": 1, "velocity_iterations": 0, "substeps": 1}
+        counts = {"position_iterations": 1, "velocity_iterations": 0, "substeps": 1, "max_newton_steps": 1}
         optional = {"contact_iterations": 0, "max_contacts_per_geometry": 1, "max_link_contacts": 1}
         counts |= {name: least for name, least in optional.items() if getattr(self, name) is not None}
         for name, least in counts.items():
@@ -112,9 +121,12 @@ class SolverOptions:
                 continue
             if not (isinstance(value, int | float) and 0 <= value < float("inf")):
                 raise ValueError(f"{name} must be finite and at least 0; found {value!r}")
-        for name in ("smooth_friction", "contact_smoothing"):
-            if getattr(self, name) and self.solver != "implicit":
-                raise ValueError(f"{name} needs solver='implicit'; found solver={self.solver!r}")
+        if self.tolerance is not None and not (isinstance(self.tolerance, int | float) and self.tolerance > 0):
+            raise ValueError(f"tolerance must be positive; found {self.tolerance!r}")
+        if self.smooth_friction and not self.is_implicit:
+            raise ValueError(f"smooth_friction needs solver='implicit'; found solver={self.solver!r}")
+        if self.contact_smoothing and self.solver != "implicit":
+            raise ValueError(f"contact_smoothing needs solver='implicit'; found solver={self.solver!r}")
         if self.external_forces_every_iteration and self.solver != "tgs":
             raise ValueError("external_forces_every_iteration needs solver='tgs', which has substeps")
 
@@ -123,7 +135,12 @@ class SolverOptions:
         """``max_separation_speed``, or the solver's own."""
         if self.max_separation_speed is not None:
             return self.max_separation_speed
-        return 0.1 if self.solver == "implicit" else 1.0
+        return 0.1 if self.is_implicit else 1.0
+
+    @property
+    def is_implicit(self) -> bool:
+        """Whether the step is artix's own: implicit, with contacts between links and in scenes."""
+        return self.solver in ("implicit", "newton")
 
 
 def check_tendon_law(law: object) -> None:

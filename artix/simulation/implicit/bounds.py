@@ -54,6 +54,8 @@ class AllBounded(NamedTuple):
     """The same for the velocity at the end."""
     impulses: Impulses
     """Impulses of all bounds at the end of the step; those of DOFs in their order."""
+    newton_steps: Array | None = None
+    """Number of Newton steps of the solver ``"newton"``."""
 
 
 def bounded(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> AllBounded:

@@ -138,6 +138,12 @@ def with_drives_chosen(
     return acting.replace(in_matrix=1 - exceeds.astype(velocity.dtype))
 
 
+def is_unlimited(articulation: Articulation) -> Array:
+    """1 for DOFs whose drives have neither a limit nor an envelope, 0 for the others, [n]."""
+    limited = jnp.isfinite(articulation.drive.max_force) | jnp.isfinite(articulation.envelope.max_effort)
+    return 1 - limited.astype(articulation.dtype)
+
+
 def _drive_row(articulation: Articulation, acting: Acting, response: Array, softened: Array) -> DriveRow:
     return DriveRow(
         drive=articulation.drive,
@@ -165,7 +171,7 @@ def solve_bounds(row: BoundRow, old: BoundImpulses, velocity: Array, sweep: Swee
     # A drive in the matrix that loses some of its impulse makes its joint softer, which invalidates the impulses of
     # other rows. Full corrections of such rows can diverge (joints at their limits beside limited drives: 1e43 rad/s
     # after 60 sweeps). This fraction is safe but slow; drives known to reach their limits are not in the matrix.
-    wanted = _drive_impulse(row, velocity - row.response * old.drive, sweep)
+    wanted = drive_impulse(row, velocity - row.response * old.drive, sweep)
     drive = old.drive + (1 - row.in_matrix * row.gain * row.response) * (wanted - old.drive)
     velocity = velocity + row.response * (drive - old.drive)
     stopping = old.friction - velocity / row.response
@@ -199,7 +205,7 @@ def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep:
     # If friction and a limit hold it, the limit counts, which solve_bounds applies last.
     bound = active_bound(found.limit, row.lower_velocity, row.upper_velocity)
     drive = found.drive + friction - slides
-    wanted = _drive_impulse(row, velocity - row.response * drive, sweep)
+    wanted = drive_impulse(row, velocity - row.response * drive, sweep)
     return jnp.where(held, (bound - velocity) / row.response, wanted - drive)
 
 
@@ -225,7 +231,7 @@ def with_change(row: BoundRow, found: BoundImpulses, velocity: Array, change: Ar
     )
 
 
-def _drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
+def drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
     """The drive's impulse within its bounds, or what they take away; ``velocity`` is that without this impulse."""
     inside = row.in_matrix * row.gain
     unlimited = row.push - row.gain * velocity

@@ -27,7 +27,7 @@ from artix.simulation.common.springs import coupling_springs
 from artix.simulation.common.step_start import StepStart, evaluate_step_start, has_loop_joints, has_tendons, link_motion
 from artix.simulation.implicit.bounds import AllBounded, Bounded, bounded
 from artix.simulation.implicit.contact_bounds import Touching
-from artix.simulation.implicit.dof_rows import with_drives_chosen
+from artix.simulation.implicit.dof_rows import is_unlimited, with_drives_chosen
 from artix.simulation.implicit.hard_bounds import bounded_with_relations, close_loops
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
@@ -52,6 +52,11 @@ def solve_step(
 ) -> Solved:
     """Solves one step (see :func:`artix.step`) of articulations that contacts may couple."""
     parts = [_prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))]
+    if options.solver == "newton":
+        # Imported here while it is optional, so that importing artix takes no longer.
+        from artix.simulation.implicit.solution import solved_bounds
+
+        return Solved(parts, touching, solved_bounds(parts, touching, options))
     touch_each_other = len(parts) > 1 and touching is not None and touching.touches.between is not None
     if touch_each_other and options.contact_iterations is None:
         options = dataclasses.replace(options, contact_iterations=4)  # Friction alone holds what is grasped.
@@ -82,7 +87,10 @@ def _prepared(
         dt=dt,
         smooth_friction=options.smooth_friction,
     )
-    acting = with_drives_chosen(articulation, state, at_start, acting, options)
+    if options.solver == "newton":  # Drives with limits are rows.
+        acting = acting.replace(in_matrix=is_unlimited(articulation))
+    else:
+        acting = with_drives_chosen(articulation, state, at_start, acting, options)
     loops = loop_closures(articulation, state) if has_loop_joints(tree) else None
     system = implicit_system(articulation, state, at_start, acting, loops)
     return Prepared(articulation, state, at_start, motion, given - taken + brake, acting, loops, system)

@@ -1,0 +1,201 @@
+"""All rows of a step: their velocities, the forces of their impulses, and their laws."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.math.arrays import matmul
+from artix.simulation.common.sweep import Sweep
+from artix.simulation.implicit.blocks import times
+from artix.simulation.implicit.contact_rows import ContactRows
+from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow
+from artix.simulation.implicit.laws import Impulses
+from artix.simulation.implicit.resolvents import (
+    VelocityBounds,
+    active_bounds,
+    active_contacts,
+    active_dofs,
+    convex_contacts,
+    coulomb,
+    resolve_bounds,
+    resolve_dofs,
+    tangential_length,
+)
+
+Array = jax.Array
+
+
+class Rates(NamedTuple):
+    """Velocities of all rows."""
+
+    dofs: Array
+    """[n]."""
+    bounds: Array
+    """[E]."""
+    contacts: Array
+    """Two tangential ones, then the normal one, [K, 3]."""
+
+
+class Slopes(NamedTuple):
+    """Decreases of the rows' impulses per velocity."""
+
+    dofs: BoundImpulses
+    """Of drives, friction and limits, [n] each."""
+    bounds: Array
+    """[E]."""
+    contacts: Array
+    """[K, 3, 3]."""
+
+    def changes(self, rates: Rates) -> Impulses:
+        """The changes of all impulses for changes of the velocities."""
+        return Impulses(
+            BoundImpulses(*(-slope * rates.dofs for slope in self.dofs)),
+            -self.bounds * rates.bounds,
+            -times(self.contacts, rates.contacts),
+        )
+
+
+class Lagged(NamedTuple):
+    """What convex laws keep constant while Newton's method solves them."""
+
+    slip: Array
+    """De Saxce's correction s of each contact, [K]."""
+    friction: Array
+    """The largest friction impulse of each DOF: static friction, or dynamic once the DOF slips, [n]."""
+
+
+class StepRows(NamedTuple):
+    """The rows of all articulations of a step."""
+
+    places: np.ndarray
+    """Indices of the DOFs in the generalised velocity, [n]."""
+    dofs: BoundRow
+    bounds: VelocityBounds | None
+    contacts: ContactRows | None
+    sweep: Sweep
+
+    def rates(self, velocity: Array) -> Rates:
+        """The rows' velocities ``J v`` for a generalised velocity [nv]."""
+        none = velocity[:0]
+        bounds = none if self.bounds is None else matmul(self.bounds.direction, velocity)
+        if self.contacts is None:
+            return Rates(velocity[self.places], bounds, none.reshape(0, 3))
+        motions = matmul(self.contacts.links.direction, velocity)
+        return Rates(velocity[self.places], bounds, matmul(self.contacts.each.reach, motions))
+
+    def force(self, impulses: Impulses) -> Array:
+        """The generalised impulse ``J^T lambda``, [nv]."""
+        total = jnp.zeros_like(impulses.contacts, shape=self.dofs.effect.shape[-1])
+        total = total.at[self.places].add(impulses.dofs.total)
+        if self.bounds is not None:
+            total = total + matmul(impulses.distances, self.bounds.direction)
+        if self.contacts is not None:
+            on_links = self.contacts.on_links(impulses.contacts)
+            total = total + matmul(on_links, self.contacts.links.direction)
+        return total
+
+    def stiffness(self, slopes: Slopes) -> Array:
+        """``J^T diag(slopes) J``, [nv, nv]."""
+        size = self.dofs.effect.shape[-1]
+        diagonal = jnp.zeros_like(slopes.contacts, shape=size).at[self.places].add(slopes.dofs.total)
+        matrix = jnp.diag(diagonal)
+        if self.bounds is not None:
+            direction = self.bounds.direction
+            matrix = matrix + matmul(direction.T * slopes.bounds, direction)
+        if self.contacts is not None:
+            reach, direction = self.contacts.each.reach, self.contacts.links.direction
+            pulled = jnp.sum(slopes.contacts[:, :, :, None] * reach[:, None], axis=2)
+            width = len(direction)
+            on_links = matmul(reach.reshape(-1, width).T, pulled.reshape(-1, width))
+            matrix = matrix + matmul(direction.T, matmul(on_links, direction))
+        return matrix
+
+    def none(self) -> Impulses:
+        """No impulses."""
+        zero = jnp.zeros_like(self.dofs.response)
+        bounds = zero[:0] if self.bounds is None else jnp.zeros_like(self.bounds.lower)
+        count = 0 if self.contacts is None else self.contacts.num_contacts
+        contacts = jnp.zeros_like(zero, shape=(count, 3))
+        return Impulses(BoundImpulses(zero, zero, zero), bounds, contacts)
+
+    def correction(self, rates: Rates) -> Array:
+        """De Saxce's correction ``mu |u_t|`` of each contact, [K]."""
+        if self.contacts is None:
+            return rates.contacts[:, 2]
+        return self.contacts.each.friction * tangential_length(rates.contacts)
+
+    def resolvent(self, center: Impulses, rates: Rates, lagged: Lagged, share: Array) -> tuple[Impulses, Slopes]:
+        """The impulses of all rows' resolvents, with the convex law of contacts, and their slopes.
+
+        Args:
+          center: the impulses lambda0.
+          rates: the rows' velocities.
+          lagged: what convex laws keep constant.
+          share: the response r of each resolvent as a share of the row's own.
+        """
+        dofs = resolve_dofs(self.dofs, self.sweep, center.dofs, rates.dofs, lagged.friction, share)
+        bounds = center.distances, center.distances
+        if self.bounds is not None:
+            bounds = resolve_bounds(self.bounds, center.distances, rates.bounds, share)
+        contacts = center.contacts, jnp.zeros_like(center.contacts, shape=(0, 3, 3))
+        if self.contacts is not None:
+            each = self.contacts.each
+            contacts = convex_contacts(each, center.contacts, rates.contacts, lagged.slip, share)
+        impulses = Impulses(dofs[0], bounds[0], contacts[0])
+        return impulses, Slopes(dofs[1], bounds[1], contacts[1])
+
+    def active_sets(self, center: Impulses, rates: Rates, lagged: Lagged, share: float) -> tuple[Impulses, Slopes]:
+        """The impulses of linear laws, and their slopes: what holds, slides and is open at ``center`` remains so.
+
+        A row with its own response decides which; ``share`` is that of what holds. Arguments as for
+        :meth:`resolvent`.
+        """
+        dofs = active_dofs(self.dofs, self.sweep, center.dofs, rates.dofs, lagged.friction, share)
+        bounds = center.distances, center.distances
+        if self.bounds is not None:
+            bounds = active_bounds(self.bounds, center.distances, rates.bounds, share)
+        contacts = center.contacts, jnp.zeros_like(center.contacts, shape=(0, 3, 3))
+        if self.contacts is not None:
+            contacts = active_contacts(self.contacts.each, center.contacts, rates.contacts, share)
+        impulses = Impulses(dofs[0], bounds[0], contacts[0])
+        return impulses, Slopes(dofs[1], bounds[1], contacts[1])
+
+    def residual(self, impulses: Impulses, rates: Rates, lagged: Lagged) -> Array:
+        """How far the laws of all rows are from being satisfied, as velocities, [R]."""
+        one = jnp.ones_like(self.sweep.dt)
+        dofs, _ = resolve_dofs(self.dofs, self.sweep, impulses.dofs, rates.dofs, lagged.friction, one)
+        bounds, contacts = impulses.distances, impulses.contacts
+        if self.bounds is not None:
+            bounds, _ = resolve_bounds(self.bounds, bounds, rates.bounds, one)
+        if self.contacts is not None:
+            contacts = coulomb(self.contacts.each, contacts, rates.contacts)
+        wanted = Impulses(dofs, bounds, contacts)
+        return self.velocities(jax.tree.map(jnp.subtract, wanted, impulses))
+
+    def velocities(self, impulses: Impulses) -> Array:
+        """Impulses as the velocities that they give to their own rows, [R]."""
+        dofs, bounds, contacts = impulses
+        parts = [own * self.dofs.response for own in dofs]
+        if self.bounds is not None:
+            parts.append(bounds * self.bounds.response)
+        if self.contacts is not None:
+            each = self.contacts.each
+            scale = jnp.stack([each.tangential, each.tangential, each.normal], axis=1)
+            parts.append((contacts * scale).reshape(-1))
+        return jnp.concatenate(parts)
+
+    def admissible(self, impulses: Impulses, lagged: Lagged) -> Impulses:
+        """The impulses cut to what friction allows, and contacts that do not pull."""
+        dofs = impulses.dofs._replace(friction=jnp.clip(impulses.dofs.friction, -lagged.friction, lagged.friction))
+        contacts = impulses.contacts
+        if self.contacts is not None:
+            normal = jnp.maximum(contacts[:, 2], 0)
+            reach = self.contacts.each.friction * normal
+            length = tangential_length(contacts)
+            factor = jnp.where(length > reach, reach / jnp.where(length > reach, length, 1), 1)
+            contacts = jnp.concatenate([contacts[:, :2] * factor[:, None], normal[:, None]], axis=1)
+        return Impulses(dofs, impulses.distances, contacts)

@@ -1,0 +1,243 @@
+"""The solution of a step by :mod:`artix.simulation.implicit.solver`, and its derivative.
+
+The derivative comes from the momentum equation and the laws at the solution, so it needs the derivatives
+of inverse dynamics, but neither those of the mass matrix nor those of the solver's iterations.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.kinematics.velocities import generalized_velocity
+from artix.math.arrays import joined, matmul
+from artix.math.tangents import value_and_change
+from artix.model.articulation import Articulation, State
+from artix.simulation.common.contact_memory import ContactMemory
+from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.sweep import implicit_sweep
+from artix.simulation.implicit.bounds import AllBounded, Bounded
+from artix.simulation.implicit.contact_bounds import Touching, contact_impulse, contact_rows
+from artix.simulation.implicit.distance_rows import distance_rows
+from artix.simulation.implicit.dof_rows import LOCKED, BoundImpulses, all_bound_rows
+from artix.simulation.implicit.laws import Impulses
+from artix.simulation.implicit.members import (
+    dof_places,
+    elimination_order,
+    in_columns,
+    parted,
+    side_by_side,
+)
+from artix.simulation.implicit.resolvents import VelocityBounds
+from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
+from artix.simulation.implicit.rows import StepRows
+from artix.simulation.implicit.solver import StepSystem, solve_system
+from artix.simulation.implicit.system import Acting, Prepared, Response, missing_impulse
+from artix.simulation.implicit.touches import Touches
+
+Array = jax.Array
+
+
+class Relations(NamedTuple):
+    """Bounds of velocities along directions of one articulation: hard relations, then distances."""
+
+    direction: Array
+    """[E, its nv]."""
+    lower: Array
+    upper: Array
+
+
+class StepInputs(NamedTuple):
+    """What the equations of a step depend on."""
+
+    articulations: tuple[Articulation, ...]
+    states: tuple[State, ...]
+    acting: tuple[Acting, ...]
+    relations: tuple[Relations | None, ...]
+    touches: Touches | None
+
+
+class StepVelocity(NamedTuple):
+    """The solution of a step."""
+
+    velocity: Array
+    """Generalised velocity of all articulations, [nv]."""
+    impulses: Impulses
+    residual: Array
+    """How far each law is from being satisfied, as a velocity, [R]."""
+    steps: Array
+    """Number of Newton steps, as a floating-point number."""
+
+
+def solved_bounds(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> AllBounded:
+    """The velocities of all articulations that satisfy the laws of all rows."""
+    inputs = StepInputs(
+        tuple(part.articulation for part in parts),
+        tuple(part.state for part in parts),
+        tuple(part.acting for part in parts),
+        tuple(_relations(part, "target") for part in parts),
+        None if touching is None else touching.touches,
+    )
+    sizes = [len(part.system.velocity) for part in parts]
+    matrix = side_by_side([part.system.matrix for part in parts], sizes)
+    responses = tuple(part.system.response for part in parts)
+    start = None if touching is None else touching.remembered
+    corrects = any(len(part.at_start.topology.mimic_dofs) for part in parts)
+    moving = None
+    if corrects:  # Errors of mimic joints are corrected by moving positions, not by velocities.
+        relations = tuple(_relations(part, "position_target") for part in parts)
+        moving = _solve(options, matrix, responses, start, inputs._replace(relations=relations))
+    end = _solve(options, matrix, responses, start, inputs)
+    moving = end if moving is None else moving
+    loops = _loop_impulses(parts, end.impulses.distances)
+    velocities = parted(moving.velocity, sizes), parted(end.velocity, sizes)
+    each = [Bounded(*one) for one in zip(*velocities, loops, strict=True)]
+    steps = end.steps if moving is end else moving.steps + end.steps
+    return AllBounded(each, end.velocity, moving.residual, end.residual, end.impulses, steps)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _solve(
+    options: SolverOptions,
+    matrix: Array,
+    responses: tuple[Response, ...],
+    remembered: ContactMemory | None,
+    inputs: StepInputs,
+) -> StepVelocity:
+    """Solves a step with the ``matrix`` of its linear system, whose inverses are the ``responses``."""
+    members = list(zip(inputs.articulations, inputs.states, strict=True))
+    trees = [articulation.topology for articulation, _ in members]
+    rows = _step_rows(options, responses, inputs)
+    missing = [missing_impulse(*member, acting, None) for member, acting in zip(members, inputs.acting, strict=True)]
+    system = StepSystem(
+        matrix=matrix,
+        push=-joined(missing),
+        velocity=_start_velocity(inputs),
+        rows=rows,
+        order=elimination_order(trees),
+    )
+    start = rows.none()
+    if remembered is not None:
+        dofs = start.dofs._replace(friction=remembered.joint_friction)
+        start = start._replace(dofs=dofs, contacts=remembered.impulse)
+    found, steps = solve_system(system, start, options.tolerance, options.max_newton_steps)
+    velocity = system.velocity + found.change
+    return StepVelocity(velocity, found.impulses, found.residual, steps.astype(velocity.dtype))
+
+
+@functools.partial(_solve.defjvp, symbolic_zeros=True)
+def _solve_jvp(options: SolverOptions, primals, tangents):
+    """Tangents of the matrix and of responses are not used: the equations account for them."""
+    (matrix, responses, _, inputs), d_inputs = primals, tangents[3]
+    solution = _solve(options, *primals)
+    velocity, impulses = solution.velocity, solution.impulses
+    trees = [one.topology for one in inputs.articulations]
+    sizes = [tree.nv for tree in trees]
+    velocities = parted(velocity, sizes)
+    counts = [0 if one is None else len(one.lower) for one in inputs.relations]
+    ends = np.cumsum([0, *counts])
+
+    def imbalance(inputs: StepInputs) -> tuple[Array, Changes]:
+        """The momentum that is missing, and the residuals of the laws, at the solution."""
+        missing = []
+        for k, (articulation, state) in enumerate(zip(inputs.articulations, inputs.states, strict=True)):
+            change = velocities[k] - generalized_velocity(articulation, state)
+            part = missing_impulse(articulation, state, inputs.acting[k], change)
+            relations = inputs.relations[k]
+            if relations is not None:
+                own = impulses.distances[ends[k] : ends[k + 1]]
+                part = part - matmul(own, relations.direction)
+            missing.append(part)
+        total = joined(missing)
+        if inputs.touches is not None:
+            members = inputs.articulations, inputs.states
+            total = total - contact_impulse(*members, inputs.touches, impulses.contacts)
+        return total, law_residuals(_step_rows(options, responses, inputs), impulses, velocity)
+
+    _, (d_missing, d_laws) = value_and_change(imbalance, inputs, d_inputs)
+    rows = _step_rows(options, responses, inputs)
+    equations = row_equations(matrix, rows, impulses, velocity)
+    change = equations.solve(elimination_order(trees), d_laws._replace(velocity=-d_missing))
+    zero = jnp.zeros_like(change.dofs)
+    # The equations determine only the total of a DOF's impulses, and nothing else is used.
+    d_impulses = Impulses(BoundImpulses(change.dofs, zero, zero), change.bounds, change.contacts)
+    d_solution = StepVelocity(
+        change.velocity,
+        d_impulses,
+        jnp.zeros_like(solution.residual),
+        jnp.zeros_like(solution.steps),
+    )
+    return solution, d_solution
+
+
+def _start_velocity(inputs: StepInputs) -> Array:
+    members = zip(inputs.articulations, inputs.states, strict=True)
+    return joined([generalized_velocity(*member) for member in members])
+
+
+def _step_rows(options: SolverOptions, responses: Sequence[Response], inputs: StepInputs) -> StepRows:
+    """The rows of all articulations."""
+    articulations, states, acting, relations, touches = inputs
+    trees, dt = [one.topology for one in articulations], acting[0].dt
+    dofs = all_bound_rows(articulations, states, acting, responses, responses)
+    contacts = None
+    if touches is not None:
+        response = Response.joined(responses)
+        contacts = contact_rows(articulations, states, touches, response, acting, options)
+    sweep = implicit_sweep(dt, drive_limits_are_forces=options.drive_limits_are_forces)
+    bounds = _velocity_bounds(relations, responses, [tree.nv for tree in trees])
+    return StepRows(dof_places(trees), dofs, bounds, contacts, sweep)
+
+
+def _velocity_bounds(
+    relations: Sequence[Relations | None], responses: Sequence[Response], sizes: Sequence[int]
+) -> VelocityBounds | None:
+    parts = []
+    for k, (one, free) in enumerate(zip(relations, responses, strict=True)):
+        if one is None:
+            continue
+        mobility = jnp.sum(one.direction * matmul(one.direction, free.matrix.T), axis=1)
+        # What no impulse can move, such as rates out of a planar linkage's plane, needs no impulse.
+        least = LOCKED * jnp.finfo(mobility.dtype).eps * jnp.max(mobility)
+        moves = mobility > least
+        direction = jnp.where(moves[:, None], one.direction, 0)
+        response = jnp.where(moves, mobility, 1)
+        lower, upper = jnp.where(moves, one.lower, 0), jnp.where(moves, one.upper, 0)
+        parts.append(VelocityBounds(in_columns(direction, sizes, k), lower, upper, response))
+    return joined(parts) if parts else None
+
+
+def _relations(part: Prepared, target: str) -> Relations | None:
+    """The hard relations of an articulation, whose bounds are equal, then the distances of its loop joints."""
+    hard, loops, parts = part.system.hard, part.loops, []
+    if hard is not None:
+        wanted = getattr(hard, target)
+        parts.append(Relations(hard.direction, wanted, wanted))
+    if loops is not None and len(loops.distances):
+        response = part.system.response.matrix
+        rows = distance_rows(part.articulation, loops, response, part.acting.dt)
+        parts.append(Relations(rows.direction, rows.lower_velocity, rows.upper_velocity))
+    return joined(parts) if parts else None
+
+
+def _loop_impulses(parts: Sequence[Prepared], impulses: Array) -> list[Array]:
+    """Impulses on all rows of each articulation's loop anchors."""
+    first, every = 0, []
+    for part in parts:
+        hard, loops = part.system.hard, part.loops
+        num_hard = 0 if hard is None else len(hard.target)
+        if loops is None:
+            every.append(impulses[:0])
+            first += num_hard
+            continue
+        end = first + num_hard + len(loops.distances)
+        held = impulses[first + num_hard - len(loops.held) : first + num_hard]
+        total = jnp.zeros_like(loops.rows.error).at[loops.held].set(held)
+        every.append(total.at[loops.distances].set(impulses[first + num_hard : end]))
+        first = end
+    return every
