@@ -23,7 +23,7 @@ _NO_PADDING = "trees are not data any more; artix.Fleet(members) takes any robot
 
 #: Old name -> new name. An old name goes on working for one release, with a ``DeprecationWarning``.
 RENAMED = {f"artix.simulation.{name}": f"{_SOLVER}.{name}" for name in _SOLVER_NAMES} | {
-    f"artix.compiler.{name}": f"artix.compiler.{name}" for name in _COMPILER_NAMES
+    f"artix.evaluation.{name}": f"artix.compiler.{name}" for name in _COMPILER_NAMES
 }
 
 #: Names that nothing replaces -> why, and what to do instead.
