@@ -34,6 +34,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made = {**reference.pages(), **tutorials.pages(ROOT / "notebooks"), **gallery.pages()}
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         made[name.lower()] = _moved((ROOT / name).read_text(encoding="utf-8"))
+    made["compiler.md"] = _moved((ROOT / "artix" / "compiler" / "README.md").read_text(encoding="utf-8"))
     for path, content in made.items():
         files.append(File.generated(config, path, content=content))
     return files
@@ -41,7 +42,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def _moved(text: str) -> str:
     """What lies beside ``docs/``, as a page within."""
-    return re.sub(r"\]\(docs/", "](", text)
+    return re.sub(r"\]\((\.\./\.\./)?docs/", "](", text).replace("](artix/compiler/README.md", "](compiler.md")
 
 
 def on_page_markdown(markdown: str, page, config: MkDocsConfig, files: Files) -> str:
