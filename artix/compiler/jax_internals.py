@@ -34,6 +34,14 @@ def clean_context() -> Iterator[None]:
         yield
 
 
+def types_of_64_bits(are_needed: bool) -> contextlib.AbstractContextManager[Any]:
+    """Within this context JAX has types of 64 bits, if they are needed, whatever the caller's setting.
+
+    Derivatives are traced when they are lowered, which may be outside the ``jax.enable_x64`` of the function.
+    """
+    return _config.enable_x64(True) if are_needed else contextlib.nullcontext()
+
+
 def without_varying_check() -> contextlib.AbstractContextManager[Any]:
     """Within this context, ``jax.shard_map`` lets the operands of an operation vary over different devices.
 

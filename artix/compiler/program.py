@@ -16,7 +16,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from artix.compiler.jax_internals import clean_context, long_call
+from artix.compiler.jax_internals import clean_context, long_call, types_of_64_bits
 from artix.compiler.simplification import closed, simplified
 
 Array = jax.Array
@@ -185,7 +185,7 @@ def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJa
     """The jaxpr of a function of arrays and the types of its results, independent of the caller's context."""
     before, _tracing.active = _tracing.active, True
     try:
-        with clean_context():
+        with clean_context(), types_of_64_bits(any(x.dtype.itemsize == 8 for x in types)):
             program, results = jax.make_jaxpr(function, return_shape=True)(*types)
         return simplified(program), results
     finally:

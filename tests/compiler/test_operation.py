@@ -472,3 +472,15 @@ def test_robots_outlive_those_they_are_equal_to() -> None:
     for array in jax.tree.leaves(first):
         array.delete()
     assert artix.mass_matrix(second, artix.neutral_state(second)).shape == (2, 2)
+
+
+def test_derivatives_in_64_bits_are_lowered_where_64_bits_are_off() -> None:
+    """They are traced while they are lowered, after the context in which their function was traced has ended."""
+    robot = artix.robots.load("double_pendulum").astype("float64")
+    state = artix.neutral_state(robot)
+    traced = jax.jit(jax.grad(lambda state: artix.kinetic_energy(robot, state))).trace(state)
+    jax.clear_caches()  # Other tests may have traced the derivative.
+    with jax.enable_x64(False):
+        compiled = traced.lower().compile()
+    wanted = jax.grad(lambda state: artix.kinetic_energy(robot, state))(state)
+    jax.tree.map(np.testing.assert_array_equal, compiled(state), wanted)
