@@ -9,7 +9,6 @@ from typing import Any
 
 _SOLVER = "artix.physx.solver"
 _SOLVER_NAMES = (
-    "FrictionAnchors",
     "SleepState",
     "is_sleeping",
     "put_to_sleep",
@@ -25,6 +24,28 @@ _NO_PADDING = "trees are not data any more; artix.Fleet(members) takes any robot
 RENAMED = {f"artix.simulation.{name}": f"{_SOLVER}.{name}" for name in _SOLVER_NAMES} | {
     f"artix.evaluation.{name}": f"artix.compiler.{name}" for name in _COMPILER_NAMES
 }
+RENAMED["artix.model.Scene"] = "artix.contact.Scene"
+
+_STATE_REMEMBERS = "give the state a memory by artix.remember_contacts, and take artix.step"
+_FORMER = "artix.simulation.former"
+
+#: Old name -> where it still works for one release, and what to write instead.
+REPLACED = {
+    "step_with_contact_memory": (f"{_FORMER}.step_with_contact_memory", _STATE_REMEMBERS),
+    "settled_contact_memory": (
+        f"{_FORMER}.settled_contact_memory",
+        "artix.remember_contacts gives the state that memory",
+    ),
+    "scene_step": (f"{_FORMER}.scene_step", "artix.step takes scenes"),
+    "scene_step_and_report": (f"{_FORMER}.scene_step_and_report", "artix.step_and_report takes scenes"),
+    "scene_step_with_contact_memory": (f"{_FORMER}.scene_step_with_contact_memory", _STATE_REMEMBERS),
+    "scene_rollout": (f"{_FORMER}.scene_rollout", "artix.rollout takes scenes"),
+    "ContactMemory": ("artix.simulation.common.contact_memory.ContactMemory", _STATE_REMEMBERS),
+    "FrictionAnchors": ("artix.physx.solver.friction_anchors.FrictionAnchors", _STATE_REMEMBERS),
+}
+REPLACED = {f"{room}.{name}": new for name, new in REPLACED.items() for room in ("artix", "artix.simulation")} | {
+    "artix.physx.solver.FrictionAnchors": REPLACED["FrictionAnchors"],
+}
 
 #: Names that nothing replaces -> why, and what to do instead.
 REMOVED = {
@@ -39,7 +60,7 @@ REMOVED = {
 
 
 def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module, which finds its old names in :data:`RENAMED` and :data:`REMOVED`.
+    """The ``__getattr__`` of a module, which finds its old names in these tables.
 
     Write it as ``if not TYPE_CHECKING: __getattr__ = old_names(__name__)``, so that type checkers go on refusing names
     that a module does not have. ``stacklevel`` counts the frames up to the user's line.
@@ -55,6 +76,11 @@ def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
                 stacklevel=stacklevel,
             )
             return getattr(importlib.import_module(home), new)
+        if path in REPLACED:
+            path_of_former, advice = REPLACED[path]
+            home, _, former = path_of_former.rpartition(".")
+            warnings.warn(f"{path} leaves with the next release: {advice}", DeprecationWarning, stacklevel=stacklevel)
+            return getattr(importlib.import_module(home), former)
         if path in REMOVED:
             raise AttributeError(f"{module} no longer has {name}: {REMOVED[path]}")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
