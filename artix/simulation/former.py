@@ -37,7 +37,7 @@ def step_with_contact_memory(
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no contacts: use artix.step, or solver='implicit', 'pgs' or 'tgs'")
     _check_memory(memory, options)
-    scene = scene_of(articulation).replace(ground=ground)
+    scene = _on(articulation, ground)
     end = step(scene, state.replace(contact_memory=memory), control, dt, options)
     return end.replace(contact_memory=None), end.contact_memory
 
@@ -53,7 +53,7 @@ def settled_contact_memory(
     repetitions: int = 2,
 ) -> ContactMemory:
     """The memory that :func:`artix.remember_contacts` gives a state."""
-    scene = scene_of(articulation).replace(ground=ground)
+    scene = _on(articulation, ground)
     if not scene.can_touch or not options.is_implicit:
         raise ValueError(
             "there are no contacts to remember: settled_contact_memory needs solver='implicit', and a ground or pairs "
@@ -73,7 +73,7 @@ def scene_step(
     ground: Ground | None = None,
 ) -> States:
     """:func:`artix.step`."""
-    return step(scene.replace(ground=ground), dict(states), controls, dt, options)
+    return step(_on(scene, ground), dict(states), controls, dt, options)
 
 
 def scene_step_and_report(
@@ -86,7 +86,7 @@ def scene_step_and_report(
     ground: Ground | None = None,
 ) -> tuple[States, SceneReport]:
     """:func:`artix.step_and_report`."""
-    return step_and_report(scene.replace(ground=ground), dict(states), controls, dt, options)
+    return step_and_report(_on(scene, ground), dict(states), controls, dt, options)
 
 
 def scene_step_with_contact_memory(
@@ -101,7 +101,7 @@ def scene_step_with_contact_memory(
 ) -> tuple[States, ContactMemory]:
     """:func:`artix.step` of states that remember ``memory``, and the memory after it."""
     _check_memory(memory, options)
-    scene = scene.replace(ground=ground)
+    scene = _on(scene, ground)
     empty = empty_memories(scene)
     candidates = sum(len(part.impulse) for part in empty)
     check_vector("memory.impulse", memory.impulse, (candidates, 3), scene.dtype, "C candidates of the shapes")
@@ -124,7 +124,13 @@ def scene_rollout(
 ) -> Any:
     """:func:`artix.rollout`."""
     given: dict[str, Any] = {"num_steps": num_steps, "with_report": with_report}
-    return rollout(scene.replace(ground=ground), states, controls, dt, options, **given)
+    return rollout(_on(scene, ground), states, controls, dt, options, **given)
+
+
+def _on(scene: Articulation | Scene, ground: Ground | None) -> Scene:
+    """The scene on this ground; on its own if there is none."""
+    scene = scene_of(scene)
+    return scene if ground is None else scene.replace(ground=ground)
 
 
 def _check_memory(memory: object, options: SolverOptions) -> None:

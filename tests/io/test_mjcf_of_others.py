@@ -80,7 +80,7 @@ def test_a_box_slides_by_the_friction_of_a_floor_with_priority():
     robot, ground = artix.load_mjcf(text, dtype="float64"), artix.load_mjcf_ground(text, dtype="float64")
     state = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
     mujoco.mj_step(model, data, 200)
-    speed = artix.rollout(robot, state, None, 0.002, num_steps=100, ground=ground).root_velocity[-1, 0]
+    speed = artix.rollout(artix.Scene(robot, ground=ground), state, None, 0.002, num_steps=100).root_velocity[-1, 0]
     np.testing.assert_allclose(speed, 2.0 - 0.3 * 9.81 * 0.2, atol=1e-9)
     np.testing.assert_allclose(speed, data.qvel[0], atol=5e-3)
 

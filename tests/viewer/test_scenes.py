@@ -252,8 +252,8 @@ def test_neither_viser_nor_trimesh_is_loaded_before_it_is_used():
 
 def test_members_of_a_scene_are_where_they_are(cart, quadruped):
     """Each in its own colour and under its own name, with its forces; bad arguments are named."""
-    scene = artix.Scene.of({"dog": quadruped, "one": cart, "other": cart})
-    states = {name: tiled(state, 3) for name, state in scene.neutral_states().items()}
+    scene = artix.Scene({"dog": quadruped, "one": cart, "other": cart})
+    states = {name: tiled(state, 3) for name, state in scene.neutral_state().items()}
     away = states["one"].root_pose.at[:, 0].set(5.0)
     states["one"] = states["one"].replace(root_pose=away)
     force = (np.zeros((3, 1, 3)), np.full((3, 1, 3), 2.0))

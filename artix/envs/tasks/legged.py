@@ -122,7 +122,9 @@ class LeggedVelocity(Environment):
             if not 0 <= least <= largest < math.inf:
                 raise ValueError(f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}")
         self.robot = robot
-        self._num_pair_contacts = len(artix.ContactMemory.none(robot.articulation).impulse)
+        start = artix.neutral_state(robot.articulation)
+        pairs = artix.remember_contacts(robot.articulation, start).contact_memory
+        self._num_pair_contacts = 0 if pairs is None else len(pairs.impulse)
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
         self.noise_scales = noise.as_scales(noise_scales, self._measured)

@@ -37,7 +37,7 @@ OFFSET_THRESHOLD, CORRELATION_DISTANCE, SAME_NORMAL, SAME_POINT = 0.04, 0.025, 0
 class FrictionAnchors(struct.PyTreeNode):
     """The friction anchors of ``"pgs"`` and ``"tgs"``, carried along with the state.
 
-    There are P pairs of a shape and a surface, ordered by surface; see :func:`artix.step_with_contact_memory`.
+    There are P pairs of a shape and a surface, ordered by surface; see :func:`artix.remember_contacts`.
 
     Attributes:
       on_link: the anchors in the links' frames, [P, 2, 3] [m].
@@ -50,10 +50,9 @@ class FrictionAnchors(struct.PyTreeNode):
       >>> robot, ground = artix.robots.load("quadruped"), artix.Ground.flat()
       >>> state = artix.neutral_state(robot)
       >>> state = state.replace(root_pose=state.root_pose.at[2].set(0.42))
-      >>> anchors = artix.FrictionAnchors.none(robot, ground)
-      >>> pgs = artix.SolverOptions(solver="pgs")
-      >>> state, anchors = artix.step_with_contact_memory(robot, state, anchors, None, 0.005, pgs, ground=ground)
-      >>> print(anchors.count)
+      >>> scene, pgs = artix.Scene(robot, ground=ground), artix.SolverOptions(solver="pgs")
+      >>> state = artix.remember_contacts(scene, state, options=pgs)
+      >>> print(artix.step(scene, state, None, 0.005, pgs).contact_memory.count)
       [1. 1. 1. 1.]
     """
 

@@ -37,7 +37,8 @@ class ContactMemory(struct.PyTreeNode):
         cls, articulation: Articulation | Scene, ground: Ground | None = None, max_per_geometry: int | None = None
     ) -> ContactMemory:
         """An empty memory of a whole scene, as former releases made it."""
-        scene = scene_of(articulation).replace(ground=ground)
+        scene = scene_of(articulation)
+        scene = scene if ground is None else scene.replace(ground=ground)
         return join_memories(scene, empty_memories(scene))
 
 

@@ -73,7 +73,7 @@ class ContactReport(struct.PyTreeNode):
       >>> builder.add_geometry("ball", artix.Geometry.sphere(0.1))
       >>> ball = builder.build()
       >>> resting = artix.neutral_state(ball).replace(root_pose=jnp.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0]))
-      >>> _, report = artix.step_and_report(ball, resting, None, 0.005, ground=artix.Ground.flat())
+      >>> _, report = artix.step_and_report(artix.Scene(ball, ground=artix.Ground.flat()), resting, None, 0.005)
       >>> print(report.contacts.force, report.contacts.sticks)  # its weight [N]
       [[0.   0.   9.81]] [ True]
     """
