@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import jax.numpy as jnp
 
@@ -76,6 +76,18 @@ class Scene(struct.PyTreeNode):
     max_link_contacts: int | None = struct.field(pytree_node=False, default=None)
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
 
+    if TYPE_CHECKING:  # What the constructor makes of its arguments is more special than what it takes.
+
+        def __init__(
+            self,
+            articulations: Articulation | Mapping[str, Articulation] | tuple[Articulation, ...],
+            ground: Ground | None = None,
+            pairs: Sequence[tuple[str, str]] = (),
+            max_contacts_per_geometry: int | None = None,
+            max_link_contacts: int | None = None,
+            names: tuple[str, ...] = (),
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         given: Any = self.articulations
         if isinstance(given, tuple) or given is None:
@@ -101,7 +113,7 @@ class Scene(struct.PyTreeNode):
     def of(cls, members: Mapping[str, Articulation], pairs: Sequence[tuple[str, str]] = ()) -> Scene:
         """The former constructor of scenes; write ``Scene(members, pairs=pairs)``."""
         warnings.warn("Scene.of is now Scene(members, pairs=...)", DeprecationWarning, stacklevel=2)
-        return cls(cast(Any, members), pairs=cast(Any, pairs))
+        return cls(members, pairs=pairs)
 
     def _checked(self, pairs: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
         checked: list[tuple[str, str]] = []

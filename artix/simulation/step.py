@@ -99,8 +99,7 @@ def step(
       >>> print(end["a"].root_velocity[:1], end["b"].root_velocity[:1])  # they change velocities
       [0.] [1.]
     """
-    scene, state, control, dt, options = _checked(scene, state, control, dt, options)
-    return _step(scene, state, control, dt, options)
+    return _step(*_checked(scene, state, control, dt, options))
 
 
 @quantity
@@ -154,10 +153,10 @@ def step_and_report(
       >>> print(report.link_acceleration[0, :3], report.contacts.gap)
       [ 0.    0.   -9.81] [0.9]
     """
-    scene, state, control, dt, options = _checked(scene, state, control, dt, options)
+    arguments = _checked(scene, state, control, dt, options)
     if options.solver == "rk4":
         raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
-    return _step_and_report(scene, state, control, dt, options)
+    return _step_and_report(*arguments)
 
 
 @quantity
