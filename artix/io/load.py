@@ -8,13 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from artix.io.archive.npz import check_archive, load_archive, save_archive
+from artix.io.archive import check_archive, load_archive, save_archive
 from artix.io.common.diagnostics import Issue
 from artix.io.mjcf.reader import check_mjcf, load_mjcf
 from artix.io.mjcf.writer import save_mjcf
-from artix.io.urdf.reader import check_urdf, load_urdf
+from artix.io.urdf.reader import check_urdf, check_xacro, load_urdf, load_xacro
 from artix.io.urdf.writer import save_urdf
-from artix.io.urdf.xacro import check_xacro, load_xacro
 from artix.io.usd import check_usd, load_usd, save_usd
 from artix.io.usd.writer import SUFFIXES as USD_SUFFIXES
 from artix.model.articulation import Articulation

@@ -12,7 +12,7 @@ import numpy as np
 from artix import Articulation, robots
 from artix.io.common.meshes import Packages
 from artix.io.load import MJCF, SUFFIXES, USD
-from artix.io.urdf.xacro import expand_xacro
+from artix.io.urdf.reader import expand_xacro
 from artix.viewer.link_shapes import link_visuals
 from artix.viewer.mesh_files import simplified, with_sharp_edges
 from artix.viewer.meshes import TriangleMesh

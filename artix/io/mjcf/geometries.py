@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from artix.io.common.description import Names
 from artix.io.common.diagnostics import Location, listed
-from artix.io.common.links import Names
 from artix.io.common.meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
-from artix.io.mjcf.bodies import geom_type, pose_from_wxyz
-from artix.io.mjcf.source import MjcfSource
+from artix.io.mjcf.source import MjcfSource, geom_type, pose_from_wxyz
 from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
 from artix.model.geometry_pairs import PAIRED_TYPES
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from artix.io.common.description import Names
 from artix.io.common.diagnostics import Location, Report
-from artix.io.common.links import Names
 from artix.io.usd.stage import NAME_KEY, import_pxr
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.links import Names
+from artix.io.common.description import Names
 from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, vector
 from artix.io.usd.couplings import ATTACHMENT, ATTACHMENT_LEAF, ATTACHMENT_ROOT
 from artix.io.usd.joints import AXIS_INSTANCES, KINDS
