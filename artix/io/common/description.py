@@ -176,6 +176,28 @@ class Frame(NamedTuple):
     pose: npt.ArrayLike = IDENTITY_POSE
 
 
+class Surface(NamedTuple):
+    """What a file draws on a link; it has no effect on dynamics.
+
+    Attributes:
+      link: the link's name.
+      shape: a shape, the name of a mesh file, or vertices [V, 3] and triangles [F, 3].
+      pose: pose of the surface in the link's frame, shape [7].
+      color: red, green and blue, each from 0 to 1; ``None`` if the file has none.
+      opacity: from 0 (invisible) to 1.
+      scale: factors on the coordinates of the surface, shape [3].
+      role: what it is in the file; a ``"substitute"`` is drawn only where a visual of its link cannot be.
+    """
+
+    link: str
+    shape: Geometry | str | tuple[np.ndarray, np.ndarray]
+    pose: np.ndarray
+    color: tuple[float, float, float] | None = None
+    opacity: float = 1.0
+    scale: tuple[float, ...] = (1.0, 1.0, 1.0)
+    role: Literal["visual", "collision", "substitute"] = "visual"
+
+
 #: A relation between joints or links outside the tree.
 Coupling = MimicJoint | FixedTendon | SpatialTendon | LoopJoint
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from artix.io.common.description import LinkDescription, ReadOptions
+from artix.io.common.description import LinkDescription, ReadOptions, Surface
 from artix.io.common.diagnostics import Location, Report
 from artix.io.common.meshes import Meshes, MeshShape, Packages, find_file, mesh_shape, read_vertices, summarize_errors
 from artix.io.common.poses import quaternion_from_rpy
@@ -431,3 +431,57 @@ def read_origin(element: Element, report: Report) -> np.ndarray:
     position = read_numbers(report, origin, "xyz", (0.0, 0.0, 0.0))
     angles = read_numbers(report, origin, "rpy", (0.0, 0.0, 0.0))
     return np.concatenate([position, quaternion_from_rpy(*angles)])
+
+
+# --- visuals -------------------------------------------------------------------------------------
+
+Color = tuple[float, float, float]
+
+
+def urdf_visuals(path_or_text: str | Path) -> list[Surface]:
+    """The visuals of a URDF, and the collision shapes that replace those whose meshes cannot be read.
+
+    A URDF without visuals is drawn by its collision shapes.
+
+    Raises:
+      DescriptionError: the document is not XML.
+      OSError: it cannot be read.
+    """
+    report = Report(origin(path_or_text)[0])
+    robot = read_xml(path_or_text, report)
+    report.raise_errors()
+    assert robot is not None  # Otherwise there are errors.
+    materials = {element.attributes.get("name", ""): _color(element, report) for element in robot.all("material")}
+    bare = not any(link.all("visual") for link in robot.all("link"))
+    surfaces: list[Surface] = []
+    for link in robot.all("link"):
+        parts = [_surface(link, visual, materials, report) for visual in link.all("visual")]
+        surfaces += filter(None, parts)
+        if bare or parts:
+            role: Any = "collision" if bare or not all(parts) else "substitute"
+            shapes = [_surface(link, shape, {}, report) for shape in link.all("collision")]
+            surfaces += [shape._replace(role=role) for shape in shapes if shape is not None]
+    return surfaces
+
+
+def _surface(link: Element, visual: Element, materials: dict[str, Color | None], report: Report) -> Surface | None:
+    """The surface of a ``<visual>`` or ``<collision>``; ``None`` if it is malformed."""
+    name, pose = link.attributes.get("name", ""), read_origin(visual, report)
+    material = read_child(report, visual, "material")
+    color = None
+    if material is not None:
+        color = _color(material, report) or materials.get(material.attributes.get("name", ""))
+    meshes = [mesh for geometry in visual.all("geometry") for mesh in geometry.all("mesh")]
+    if meshes:
+        scale = read_numbers(report, meshes[0], "scale", (1.0, 1.0, 1.0))
+        return Surface(name, meshes[0].attributes.get("filename", ""), pose, color, scale=scale)
+    shape = read_shape(visual, report)
+    return None if shape is None else Surface(name, shape, np.asarray(shape.pose), color)
+
+
+def _color(material: Element, report: Report) -> Color | None:
+    color = read_child(report, material, "color")
+    if color is None:
+        return None
+    red, green, blue, _ = read_numbers(report, color, "rgba", (0.7, 0.7, 0.7, 1.0))
+    return red, green, blue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -17,6 +17,7 @@ from artix.io.common.description import (
     LinkDescription,
     LinkPlace,
     ReadOptions,
+    Surface,
     UsdOptions,
     build,
     build_state,
@@ -26,9 +27,10 @@ from artix.io.common.description import (
 from artix.io.common.diagnostics import Issue, Location, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation, read_articulation
-from artix.io.usd.colliders import TRIGGER_SCHEMA
+from artix.io.usd.colliders import TRIGGER_SCHEMA, read_shape
 from artix.io.usd.couplings import read_couplings
-from artix.io.usd.joints import UsdJoint, is_between
+from artix.io.usd.joints import UsdJoint, enclosing, is_between
+from artix.io.usd.shapes import triangulate
 from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
 from artix.model.articulation import Articulation, State
 from artix.model.geometry_pairs import PAIRED_TYPES
@@ -349,3 +351,88 @@ def _root_velocity(description: UsdArticulation) -> np.ndarray:
     linear = np.zeros(3) if linear is None else rotation @ scene.point(above, linear)
     angular = np.zeros(3) if angular is None else rotation @ angular * DEGREE
     return np.concatenate([linear, angular])
+
+
+# --- visuals -------------------------------------------------------------------------------------
+
+_DRAWN = ("Mesh", "Cube", "Sphere", "Capsule", "Cylinder", "Capsule_1", "Cylinder_1")
+
+
+def usd_visuals(source: Any, root: str | None) -> list[Surface]:
+    """The visible meshes, cubes, spheres, capsules and cylinders of the bodies or, without any, their colliders.
+
+    Args:
+      source: the stage.
+      root: path of the articulation root prim; ``None`` for the only one.
+
+    Raises:
+      DescriptionError: the stage cannot be opened, or has no such articulation.
+      ModuleNotFoundError: ``usd-core`` is not installed.
+    """
+    report = Report(str(source))
+    stage = open_stage(source, report)
+    report.raise_errors()
+    assert stage is not None  # Otherwise there are errors.
+    usd = read_articulation(UsdScene(stage, report), root, None)
+    report.raise_errors()
+    assert usd is not None
+    visible = list(_surfaces(usd, only_visible=True))
+    bare = {usd.names[body] for body in usd.tree.bodies} - {one.link for one in visible}
+    return visible + [one for one in _surfaces(usd, only_visible=False) if one.link in bare]
+
+
+def _surfaces(usd: UsdArticulation, *, only_visible: bool) -> Iterator[Surface]:
+    scene, bodies = usd.scene, dict.fromkeys(usd.tree.bodies)
+    for prim in scene.prims.values():
+        body = enclosing(prim.path, bodies)
+        kind = str(prim.prim.GetTypeName())
+        if body is None or kind not in _DRAWN or (only_visible and not _is_visible(prim)):
+            continue
+        trial = Report(scene.report.file)
+        if kind == "Mesh":
+            triangles = _triangles(prim, np.abs(scene.scale(prim.path)))
+            if triangles is not None:
+                pose = scene.relative_pose(prim.path, body)
+                yield Surface(usd.names[body], triangles, pose, _color(prim))
+            continue
+        shape = read_shape(scene, UsdPrim(prim.prim, trial), scene.prims[body])
+        if shape is not None and not trial.num_errors:
+            yield Surface(usd.names[body], shape, np.asarray(shape.pose), _color(prim))
+
+
+def _is_visible(prim: UsdPrim) -> bool:
+    """Whether a prim is drawn: it is visible and not a guide shape for physics."""
+    geom = import_pxr().UsdGeom
+    imageable = geom.Imageable(prim.prim)
+    purposes = (geom.Tokens.default_, geom.Tokens.render)
+    return imageable.ComputeVisibility() != geom.Tokens.invisible and imageable.ComputePurpose() in purposes
+
+
+def _triangles(prim: UsdPrim, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Vertices and triangles of a mesh; ``None`` if it has none, or refers to vertices that do not exist."""
+    points, counts, indices = (prim.read(name) for name in ("points", "faceVertexCounts", "faceVertexIndices"))
+    if points is None or counts is None or indices is None:
+        return None
+    faces = triangulate(np.asarray(counts, int), np.asarray(indices, int))
+    vertices = np.asarray(points, float).reshape(-1, 3) * scale
+    valid = len(faces) and faces.min() >= 0 and faces.max() < len(vertices) and np.isfinite(vertices).all()
+    return (vertices, faces) if valid else None
+
+
+def _color(prim: UsdPrim) -> tuple[float, float, float] | None:
+    """The colour of a prim: that of its material's surface, or its own ``displayColor``."""
+    pxr = import_pxr()
+    material, _ = pxr.UsdShade.MaterialBindingAPI(prim.prim).ComputeBoundMaterial()
+    if material:
+        shader = material.ComputeSurfaceSource()[0] or material.ComputeSurfaceSource("mdl")[0]
+        for name in ("diffuseColor", "diffuse_color_constant"):
+            value = shader.GetInput(name).Get() if shader and shader.GetInput(name) else None
+            if value is not None:
+                return _rgb(value)
+    own = pxr.UsdGeom.Gprim(prim.prim).GetDisplayColorAttr().Get()
+    return _rgb(own[0]) if own else None
+
+
+def _rgb(value: Any) -> tuple[float, float, float]:
+    red, green, blue = (min(max(float(part), 0.0), 1.0) for part in value)
+    return red, green, blue
