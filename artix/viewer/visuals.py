@@ -22,8 +22,16 @@ from artix.io.common.meshes import Packages, find_file, read_meshes
 from artix.io.common.poses import quaternion_from_matrix
 from artix.io.load import FORMATS, SUFFIXES, URDF
 from artix.math.arrays import host_arrays
-from artix.viewer.meshes import TriangleMesh, box_mesh, capsule_mesh, geometry_mesh, sphere_mesh
-from artix.viewer.transforms import compose, quaternion_from_z_to, rotate
+from artix.viewer.meshes import (
+    TriangleMesh,
+    box_mesh,
+    capsule_mesh,
+    compose,
+    geometry_mesh,
+    quaternion_from_z_to,
+    rotate,
+    sphere_mesh,
+)
 
 IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 COLLISION_COLOR = (0.90, 0.45, 0.15)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -123,6 +124,24 @@ class ReadOptions:
             known = ", ".join(known_repairs)
             raise ValueError(f"unknown repair {unknown[0]!r}; known repairs: {known}")
         object.__setattr__(self, "repair", names)
+
+
+_Reader = TypeVar("_Reader", bound=Callable[..., Any])
+
+
+def takes(keywords: type) -> Callable[[_Reader], _Reader]:
+    """Decorates a reader with keywords of a format: ``help`` and editors show them, with their defaults."""
+    defaults = {field.name: field.default for field in dataclasses.fields(ReadOptions)}
+
+    def decorate(reader: _Reader) -> _Reader:
+        signature = inspect.signature(reader)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        named = [inspect.Parameter(name, kind, default=defaults.get(name)) for name in keywords.__annotations__]
+        first = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        vars(reader)["__signature__"] = signature.replace(parameters=[*first, *named])
+        return reader
+
+    return decorate
 
 
 # --- the description -----------------------------------------------------------------------------

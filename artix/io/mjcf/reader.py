@@ -24,6 +24,7 @@ from artix.io.common.description import (
     build_ground,
     check_inertias,
     merge_links,
+    takes,
 )
 from artix.io.common.diagnostics import Issue, Location, Place, Report, listed
 from artix.io.common.poses import compose, rotation_matrix
@@ -64,6 +65,7 @@ from artix.io.mjcf.source import (
 from artix.model.articulation import Articulation
 
 
+@takes(MjcfOptions)
 def load_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> Articulation:
     """Reads one articulation of an MJCF model.
 
@@ -121,6 +123,7 @@ def load_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> Artic
     return robot.articulation
 
 
+@takes(MjcfOptions)
 def load_mjcf_all(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> dict[str, Articulation]:
     """Reads every articulation of an MJCF model.
 
@@ -146,11 +149,12 @@ def load_mjcf_all(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> d
     return {name: robot.articulation for name, robot in robots.items()}
 
 
+@takes(MjcfOptions)
 def check_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> list[Issue]:
     """Lists all errors and warnings of an MJCF, by line; its content never makes this raise.
 
-    Arguments are those of :func:`load_mjcf`, which raises the warnings of this list and refuses a model with errors.
-    Without ``body``, all articulations of the model are checked.
+    Arguments and errors are those of :func:`load_mjcf`, which raises the warnings of this list and
+    refuses a model with errors. Without ``body``, all articulations of the model are checked.
 
     Returns:
       The issues, none for a model without errors and warnings.

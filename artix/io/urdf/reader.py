@@ -23,6 +23,7 @@ from artix.io.common.description import (
     check_inertias,
     joint_frame,
     merge_links,
+    takes,
 )
 from artix.io.common.diagnostics import DescriptionError, Issue, Place, Report
 from artix.io.common.meshes import Packages, find_package
@@ -53,6 +54,7 @@ REPAIRS = ("inertia", "mimic")
 _X_TO_Z = np.array([0.0, 0.0, 0.0, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5)])
 
 
+@takes(UrdfOptions)
 def load_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> Articulation:
     """Reads a robot from a URDF.
 
@@ -105,10 +107,12 @@ def load_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> Artic
     return build(description, options.get("dtype"))
 
 
+@takes(UrdfOptions)
 def check_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> list[Issue]:
     """Lists all errors, warnings and notes of a URDF, by line; its content never makes this raise.
 
-    Arguments are those of :func:`load_urdf`, which raises the warnings of this list and refuses a URDF with errors.
+    Arguments and errors are those of :func:`load_urdf`, which raises the warnings of this list and
+    refuses a URDF with errors.
 
     Returns:
       The issues, one warning or note for each kind; none for a description without any.

@@ -23,6 +23,7 @@ from artix.io.common.description import (
     build_state,
     check_inertias,
     merge_links,
+    takes,
 )
 from artix.io.common.diagnostics import Issue, Location, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
@@ -30,12 +31,13 @@ from artix.io.usd.articulation import UsdArticulation, read_articulation
 from artix.io.usd.colliders import TRIGGER_SCHEMA, read_shape
 from artix.io.usd.couplings import read_couplings
 from artix.io.usd.joints import UsdJoint, enclosing, is_between
-from artix.io.usd.shapes import triangulate
+from artix.io.usd.mass import triangulate
 from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
 from artix.model.articulation import Articulation, State
 from artix.model.geometry_pairs import PAIRED_TYPES
 
 
+@takes(UsdOptions)
 def load_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> Articulation:
     """Reads an articulation from USD with the package ``usd-core`` (``pip install 'artix[usd]'``), without plugins.
 
@@ -84,6 +86,7 @@ def load_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> Artic
     return robot.articulation
 
 
+@takes(UsdOptions)
 def load_usd_with_state(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> tuple[Articulation, State]:
     """Reads an articulation and its state from USD; arguments and errors are those of :func:`load_usd`.
 
@@ -110,10 +113,12 @@ def load_usd_with_state(path_or_text_or_stage: Any, **options: Unpack[UsdOptions
     return robot.articulation, build_state(*robot)
 
 
+@takes(UsdOptions)
 def check_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> list[Issue]:
     """Lists all errors and warnings of an articulation in USD, errors first; its content never makes this raise.
 
-    Arguments are those of :func:`load_usd`, which raises the warnings of this list and refuses a stage with errors.
+    Arguments and errors are those of :func:`load_usd`, which raises the warnings of this list and
+    refuses a stage with errors.
 
     Returns:
       The issues, none for a stage without errors and warnings.
