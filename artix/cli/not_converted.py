@@ -11,7 +11,7 @@ from artix.io.common.diagnostics import Report
 from artix.io.common.xml_tree import Element, read_xml
 from artix.io.load import MJCF, USD
 from artix.io.mjcf.source import compile_mjcf
-from artix.io.urdf.xacro import expand_xacro
+from artix.io.urdf.reader import expand_xacro
 from artix.io.usd.stage import import_pxr, open_stage
 
 #: Elements of a URDF that are no part of an articulation.

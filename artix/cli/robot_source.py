@@ -16,11 +16,6 @@ from artix.io.load import BINARY_SUFFIXES, SUFFIXES, check, load
 from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.model.articulation import Articulation
 
-#: Options that only readers take, not checkers.
-_READER_OPTIONS = ("body", "merge_fixed_joints")
-#: Suffixes of formats whose checkers do not take ``fixed_base``.
-_OTHERS = tuple(suffix for suffix in SUFFIXES if suffix not in (".urdf", ".xacro"))
-
 
 def description_path(robot: str) -> Path:
     """The file that ``robot`` names.
@@ -50,14 +45,12 @@ def check_robot(robot: str, **options: Any) -> list[Issue]:
 
     Args:
       robot: a path, or the name of a built-in robot.
-      **options: options of the reader of its format; those that only readers take are ignored.
+      **options: options of the reader of its format.
 
     Raises:
       CommandFailure: as :func:`description_path`, an option does not fit the format, or its package is missing.
     """
     path = description_path(robot)
-    left = (*_READER_OPTIONS, "fixed_base") if path.suffix.lower() in _OTHERS else _READER_OPTIONS
-    options = {name: value for name, value in options.items() if name not in left}
     return _explained(path, check if path.suffix.lower() in SUFFIXES else check_urdf, options)
 
 

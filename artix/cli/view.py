@@ -14,8 +14,7 @@ from artix import Articulation, DescriptionWarning, State, viewer
 from artix.cli.names import naming
 from artix.cli.robot_source import description_path, load_robot
 from artix.cli.text import CommandFailure
-from artix.viewer.limbs import limbs_of
-from artix.viewer.sliders import followed, neutral_within_limits
+from artix.viewer.sliders import followed, limbs_of, neutral_within_limits
 
 RATE = 30.0
 #: How long each joint moves in a recording [s].

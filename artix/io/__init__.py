@@ -1,14 +1,13 @@
 """Readers and writers of robot descriptions; ``load`` chooses one by the file's suffix."""
 
-from artix.io.archive.npz import check_archive, load_archive, save_archive
+from artix.io.archive import check_archive, load_archive, save_archive
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.load import check, load, save
 from artix.io.mjcf.reader import check_mjcf, load_mjcf, load_mjcf_all, load_mjcf_ground
 from artix.io.mjcf.state import MujocoCoordinates
 from artix.io.mjcf.writer import save_mjcf
-from artix.io.urdf.reader import check_urdf, load_urdf
+from artix.io.urdf.reader import check_urdf, check_xacro, load_urdf, load_xacro
 from artix.io.urdf.writer import save_urdf
-from artix.io.urdf.xacro import check_xacro, load_xacro
 from artix.io.usd import check_usd, load_usd, load_usd_with_state, save_usd
 
 __all__ = [

@@ -8,14 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from artix.io.archive.npz import check_archive, load_archive, save_archive
+from artix.io.archive import check_archive, load_archive, save_archive
+from artix.io.common.description import ReadOptions, Surface
 from artix.io.common.diagnostics import Issue
+from artix.io.mjcf.geometries import mjcf_visuals
 from artix.io.mjcf.reader import check_mjcf, load_mjcf
 from artix.io.mjcf.writer import save_mjcf
-from artix.io.urdf.reader import check_urdf, load_urdf
+from artix.io.urdf.parser import urdf_visuals
+from artix.io.urdf.reader import check_urdf, check_xacro, expand_xacro, load_urdf, load_xacro
 from artix.io.urdf.writer import save_urdf
-from artix.io.urdf.xacro import check_xacro, load_xacro
 from artix.io.usd import check_usd, load_usd, save_usd
+from artix.io.usd.reader import usd_visuals
 from artix.io.usd.writer import SUFFIXES as USD_SUFFIXES
 from artix.model.articulation import Articulation
 
@@ -28,25 +31,31 @@ class Format:
       read: reads an articulation from a path.
       check: lists the issues of the file at a path.
       write: writes an articulation to a path; ``None`` for a format that is only read.
+      visuals: reads what the file at a path draws. This does not need the rest of the file to be without errors.
       suffixes: the suffixes of its files.
     """
 
     read: Callable[..., Articulation]
     check: Callable[..., list[Issue]]
     write: Callable[..., list[Issue]] | None
+    visuals: Callable[[Path, ReadOptions], list[Surface]]
     suffixes: tuple[str, ...]
 
 
-URDF = Format(load_urdf, check_urdf, save_urdf, (".urdf",))
-XACRO = Format(load_xacro, check_xacro, None, (".xacro",))
-MJCF = Format(load_mjcf, check_mjcf, save_mjcf, (".xml", ".mjcf"))
-USD = Format(load_usd, check_usd, save_usd, USD_SUFFIXES)
-ARCHIVE = Format(load_archive, check_archive, save_archive, (".npz",))
+def _xacro_visuals(path: Path, options: ReadOptions) -> list[Surface]:
+    return urdf_visuals(expand_xacro(path, packages=options.packages))
 
-_FORMATS = {suffix: each for each in (URDF, XACRO, MJCF, USD, ARCHIVE) for suffix in each.suffixes}
+
+URDF = Format(load_urdf, check_urdf, save_urdf, lambda path, _: urdf_visuals(path), (".urdf",))
+XACRO = Format(load_xacro, check_xacro, None, _xacro_visuals, (".xacro",))
+MJCF = Format(load_mjcf, check_mjcf, save_mjcf, lambda path, _: mjcf_visuals(path), (".xml", ".mjcf"))
+USD = Format(load_usd, check_usd, save_usd, lambda path, options: usd_visuals(path, options.root), USD_SUFFIXES)
+ARCHIVE = Format(load_archive, check_archive, save_archive, lambda path, _: [], (".npz",))
+
+FORMATS = {suffix: each for each in (URDF, XACRO, MJCF, USD, ARCHIVE) for suffix in each.suffixes}
 
 #: Suffixes of all readable formats, and of those whose files are not text.
-SUFFIXES = tuple(_FORMATS)
+SUFFIXES = tuple(FORMATS)
 BINARY_SUFFIXES = (".usd", ".usdc", ".usdz", ".npz")
 
 
@@ -157,7 +166,7 @@ def save(articulation: Articulation, path: str | os.PathLike[str], **options: An
 
 def _function(path: str | os.PathLike[str], action: Literal["read", "check", "write"], name: str) -> Callable[..., Any]:
     """What the format of a file has for an action; ``name`` is its name in the message if there is none."""
-    functions = {suffix: getattr(each, action) for suffix, each in _FORMATS.items()}
+    functions = {suffix: getattr(each, action) for suffix, each in FORMATS.items()}
     known = [suffix for suffix, function in functions.items() if function is not None]
     suffix = Path(path).suffix.lower()
     if suffix not in known:

@@ -5,16 +5,13 @@ a browser, and trimesh, which opens meshes; pictures of robots without meshes ne
 """
 
 from artix.viewer.camera import Camera as Camera
-from artix.viewer.html import save_html as save_html
-from artix.viewer.html import scene_html as scene_html
-from artix.viewer.link_shapes import link_visuals as link_visuals
-from artix.viewer.load_visuals import load_visuals as load_visuals
-from artix.viewer.load_visuals import visuals_of as visuals_of
 from artix.viewer.meshes import TriangleMesh as TriangleMesh
 from artix.viewer.meshes import geometry_mesh as geometry_mesh
 from artix.viewer.pictures import draw_scene as draw_scene
 from artix.viewer.pictures import render_png as render_png
 from artix.viewer.player import Viewer as Viewer
+from artix.viewer.player import save_html as save_html
+from artix.viewer.player import scene_html as scene_html
 from artix.viewer.player import view as view
 from artix.viewer.scene import Crowd as Crowd
 from artix.viewer.scene import Scene as Scene
@@ -26,3 +23,6 @@ from artix.viewer.sliders import joint_range as joint_range
 from artix.viewer.sliders import pose as pose
 from artix.viewer.visuals import Visual as Visual
 from artix.viewer.visuals import collision_visuals as collision_visuals
+from artix.viewer.visuals import link_visuals as link_visuals
+from artix.viewer.visuals import load_visuals as load_visuals
+from artix.viewer.visuals import visuals_of as visuals_of

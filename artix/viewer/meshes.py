@@ -1,4 +1,4 @@
-"""Triangle meshes: primitives, and the shapes of :class:`artix.Geometry`."""
+"""Triangle meshes: primitives, the shapes of :class:`artix.Geometry`, the ground; and the poses that place them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from artix import Geometry, GeometryType
-from artix.io.usd.shapes import hull_triangles
+from artix import Geometry, GeometryType, Ground, HeightField, Plane
+from artix.io.usd.mass import hull_triangles
 
 #: Corners of circles: enough to look round at the size of a link, few enough for fleets.
 AROUND = 20
@@ -165,3 +165,80 @@ def _revolved(profile: list[tuple[float, float]]) -> TriangleMesh:
     every = np.concatenate(faces)
     proper = (every[:, 0] != every[:, 1]) & (every[:, 1] != every[:, 2]) & (every[:, 2] != every[:, 0])
     return TriangleMesh(np.concatenate(vertices), every[proper])
+
+
+# --- poses ---------------------------------------------------------------------------------------
+
+
+def rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """Rotates vectors [..., 3] by unit quaternions xyzw [..., 4]; leading axes broadcast."""
+    imaginary, real = quaternion[..., :3], quaternion[..., 3:]
+    return vector + 2.0 * np.cross(imaginary, np.cross(imaginary, vector) + real * vector)
+
+
+def quaternion_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The rotations ``b`` followed by ``a``, quaternions xyzw [..., 4]; leading axes broadcast."""
+    vector = a[..., 3:] * b[..., :3] + b[..., 3:] * a[..., :3] + np.cross(a[..., :3], b[..., :3])
+    real = a[..., 3:] * b[..., 3:] - np.sum(a[..., :3] * b[..., :3], axis=-1, keepdims=True)
+    return np.concatenate([vector, real], axis=-1)
+
+
+def compose(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
+    """Composes poses: ``inner`` [..., 7] in the frames ``outer`` [..., 7], expressed in the frames of ``outer``."""
+    position = outer[..., :3] + rotate(outer[..., 3:], inner[..., :3])
+    return np.concatenate([position, quaternion_product(outer[..., 3:], inner[..., 3:])], axis=-1)
+
+
+def transform(pose: np.ndarray, point: np.ndarray) -> np.ndarray:
+    """Transforms points [..., 3] from the frames ``pose`` [..., 7] to their parent frames."""
+    return pose[..., :3] + rotate(pose[..., 3:], point)
+
+
+def quaternion_from_z_to(direction: np.ndarray) -> np.ndarray:
+    """The shortest rotations, quaternions xyzw [..., 4], from z to nonzero directions [..., 3]."""
+    unit = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
+    x, y, z = np.moveaxis(unit, -1, 0)
+    opposite = z < -1.0 + 1e-12
+    quaternion = np.stack([np.where(opposite, 1.0, -y), np.where(opposite, 0.0, x), 0.0 * z, 1.0 + z], axis=-1)
+    return quaternion / np.linalg.norm(quaternion, axis=-1, keepdims=True)
+
+
+# --- the ground ----------------------------------------------------------------------------------
+
+
+def height_field_mesh(field: HeightField) -> TriangleMesh:
+    """The surface of a height field, with two triangles per cell.
+
+    Args:
+      field: the field, with heights [R, C].
+    """
+    heights = np.asarray(field.heights, float)
+    rows, columns = heights.shape
+    origin, spacing = np.asarray(field.origin, float), np.asarray(field.spacing, float)
+    x, y = np.meshgrid(np.arange(rows) * spacing[0], np.arange(columns) * spacing[1], indexing="ij")
+    vertices = np.stack([x, y, heights], axis=-1).reshape(-1, 3) + origin
+    corner = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).reshape(-1)
+    first = np.stack([corner, corner + columns, corner + columns + 1], axis=1)
+    second = np.stack([corner, corner + columns + 1, corner + 1], axis=1)
+    return TriangleMesh(vertices, np.concatenate([first, second]))
+
+
+def plane_mesh(plane: Plane, center: np.ndarray, half_width: float, tiles: int = 24) -> TriangleMesh:
+    """A square piece of a plane, centred at the point nearest to ``center`` [3], with ``tiles`` by ``tiles`` tiles."""
+    normal = np.asarray(plane.normal, float)
+    point = center - (normal @ center - float(plane.height)) * normal
+    along = np.linspace(-half_width, half_width, tiles + 1)
+    x, y = np.meshgrid(along, along, indexing="ij")
+    flat = np.stack([x, y, np.zeros_like(x)], axis=-1).reshape(-1, 3)
+    corner = (np.arange(tiles)[:, None] * (tiles + 1) + np.arange(tiles)).reshape(-1)
+    step = tiles + 1
+    faces = [[corner, corner + step, corner + step + 1], [corner, corner + step + 1, corner + 1]]
+    vertices = point + rotate(quaternion_from_z_to(normal), flat)
+    return TriangleMesh(vertices, np.concatenate([np.stack(face, axis=1) for face in faces]))
+
+
+def is_level(ground: Ground | None) -> bool:
+    """Whether the ground is the same everywhere: absent, or level planes."""
+    if ground is None:
+        return True
+    return all(isinstance(one, Plane) and float(one.normal[2]) > 1.0 - 1e-9 for one in ground.surfaces)

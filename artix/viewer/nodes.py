@@ -9,11 +9,9 @@ import numpy as np
 
 from artix import HeightField
 from artix.viewer.camera import Camera
-from artix.viewer.ground_shapes import height_field_mesh
-from artix.viewer.meshes import TriangleMesh, joined, sphere_mesh
+from artix.viewer.meshes import TriangleMesh, height_field_mesh, joined, quaternion_from_z_to, sphere_mesh, transform
 from artix.viewer.overlays import Arrows, Marks, Segments
 from artix.viewer.scene import Crowd, Scene
-from artix.viewer.transforms import quaternion_from_z_to, transform
 from artix.viewer.visuals import Visual
 
 #: Poses are rounded to fractions of 1 (or 1 m): 0.03 mm, which halves the size of recordings.

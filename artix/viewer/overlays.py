@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 import artix
 from artix import Articulation, ContactReport, Fleet, Ground, LinkContactReport, State
+from artix.viewer.meshes import rotate, transform
 from artix.viewer.motions import Motion
-from artix.viewer.transforms import rotate, transform
 
 #: Contacts from the report of a step, or points and forces in world axes.
 ContactsToShow: TypeAlias = ContactReport | LinkContactReport | tuple[npt.ArrayLike, npt.ArrayLike]

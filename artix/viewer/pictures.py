@@ -12,12 +12,21 @@ import numpy as np
 from artix import HeightField, Plane, State
 from artix.io.common.atomic_file import check_writable, write_atomically
 from artix.viewer.camera import Camera
-from artix.viewer.ground_shapes import height_field_mesh, plane_mesh
-from artix.viewer.meshes import TriangleMesh, cone_mesh, cylinder_mesh, sphere_mesh
+from artix.viewer.meshes import (
+    TriangleMesh,
+    compose,
+    cone_mesh,
+    cylinder_mesh,
+    height_field_mesh,
+    plane_mesh,
+    quaternion_from_z_to,
+    rotate,
+    sphere_mesh,
+    transform,
+)
 from artix.viewer.motions import Robots
 from artix.viewer.scene import Crowd, Scene, make_scene
 from artix.viewer.shading import Triangles, corner_normals, shade
-from artix.viewer.transforms import compose, quaternion_from_z_to, rotate, transform
 from artix.viewer.visuals import Visual
 
 FLOOR_COLORS = ((0.99, 0.99, 0.985), (0.92, 0.93, 0.94))

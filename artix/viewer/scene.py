@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 import artix
 from artix import Ground, State
-from artix.viewer.ground_shapes import is_level
-from artix.viewer.load_visuals import visuals_of
+from artix.viewer.meshes import is_level, transform
 from artix.viewer.motions import Kind, Motion, Robots
 from artix.viewer.overlays import (
     Arrows,
@@ -24,8 +23,7 @@ from artix.viewer.overlays import (
     mass_centers,
     support_polygons,
 )
-from artix.viewer.transforms import transform
-from artix.viewer.visuals import Visual, checked_visuals, collision_visuals
+from artix.viewer.visuals import Visual, checked_visuals, collision_visuals, visuals_of
 
 Layout: TypeAlias = Literal["grid", "overlaid"]
 #: The layers of robots that can be shown; the default is ``"visual"``.

@@ -1,8 +1,10 @@
-"""Poses a robot by hand: a slider for each degree of freedom, and frames to drag."""
+"""Poses a robot by hand: a slider for each degree of freedom, limb by limb, and frames to drag."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
 import threading
 import webbrowser
 from collections.abc import Collection, Sequence
@@ -13,9 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
-from artix import Articulation, Ground, State
-from artix.viewer.drag import dragged
-from artix.viewer.limbs import Limb, limbs_of
+from artix import Articulation, Ground, State, Topology, optimal_control
 from artix.viewer.nodes import Nodes
 from artix.viewer.player import add_layers
 from artix.viewer.scene import make_scene
@@ -302,4 +302,118 @@ def _followers(articulation: Articulation) -> dict[int, tuple[int, float, float]
     }
 
 
+# --- dragging ------------------------------------------------------------------------------------
+
+Array = jax.Array
+
+#: Damping of motions that hardly move the frame [m].
+DAMPING = 0.03
+
+
+def dragged(articulation: Articulation, state: State, frame: str, target: Array, *, iterations: int = 15) -> State:
+    """Moves the joints within their limits, but not the root, to bring a frame as close to a pose as possible.
+
+    Damped least squares (Nakamura and Hanafusa, 1986) from the current joint positions, which is well-behaved even for
+    a stretched arm. The damping fades with the error, so reachable targets are reached. To search for a posture, use
+    :func:`artix.optimal_control.inverse_kinematics`.
+
+    Args:
+      articulation: one articulation.
+      state: the initial state.
+      frame: the name of a link or an additional frame.
+      target: the target pose in world axes: position [m], quaternion xyzw, shape [7].
+      iterations: number of iterations, static.
+
+    Returns:
+      The state with new joint positions. If the pose is out of reach, the frame ends close to it.
+
+    Raises:
+      KeyError: no link or frame has this name.
+      ValueError: an array has the wrong shape.
+    """
+    base = articulation.topology.num_base_dofs
+    low, high = articulation.joint_lower_limit, articulation.joint_upper_limit
+
+    def advance(state: State, _: None) -> tuple[State, None]:
+        error = -optimal_control.frame_pose(articulation, state, frame, target)
+        jacobian = artix.frame_jacobian(articulation, state, frame)[:, base:]
+        size = jnp.sqrt(jnp.sum(error**2) + 1e-12)
+        error = error * jnp.minimum(1.0, 0.3 / size)
+        held_back = DAMPING**2 * jnp.minimum(size / 0.1, 1.0) + 1e-7
+        system = jacobian @ jacobian.T + held_back * jnp.eye(6, dtype=articulation.dtype)
+        move = jacobian.T @ jnp.linalg.solve(system, error)
+        moved = artix.integrate(articulation, state, jnp.concatenate([jnp.zeros(base, move.dtype), move]))
+        return moved.replace(joint_position=jnp.clip(moved.joint_position, low, high)), None
+
+    return jax.lax.scan(advance, state, None, length=iterations)[0]
+
+
 _dragged = jax.jit(dragged, static_argnames="frame")
+
+
+# --- limbs ---------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Limb:
+    """Degrees of freedom that move one limb.
+
+    Attributes:
+      name: what the names of its degrees of freedom begin with, such as ``front_left``, or the name
+        of its first link.
+      dofs: their indices, from the root to the tip.
+    """
+
+    name: str
+    dofs: tuple[int, ...]
+
+
+def limbs_of(topology: Topology) -> tuple[Limb, ...]:
+    """Divides the degrees of freedom of a robot into limbs, depth first.
+
+    Where the tree branches, each branch with two or more degrees of freedom is a limb of its own. A
+    branch with a single one, such as a wheel or a finger, belongs to the limb that carries it.
+
+    Args:
+      topology: the topology of one robot.
+
+    Returns:
+      The limbs, which contain every degree of freedom once.
+    """
+    children: list[list[int]] = [[] for _ in topology.parent]
+    own: list[list[int]] = [[] for _ in topology.parent]
+    for dof, link in enumerate(topology.dof_link):
+        own[int(link)].append(dof)
+    below = [len(dofs) for dofs in own]
+    for link in reversed(range(1, len(children))):  # Links are numbered breadth first.
+        children[topology.parent[link]].insert(0, link)
+        below[topology.parent[link]] += below[link]
+    groups: list[tuple[int, list[int]]] = [(0, [])]
+
+    def walk(link: int, group: list[int]) -> None:
+        group += own[link]
+        moving = [child for child in children[link] if below[child]]
+        for child in moving:
+            inside = group
+            if len(moving) > 1 and below[child] > 1:
+                inside = []
+                groups.append((child, inside))
+            walk(child, inside)
+
+    walk(0, groups[0][1])
+    filled = [(link, tuple(dofs)) for link, dofs in groups if dofs]
+    starts = [_common_start([topology.dof_names[dof] for dof in dofs]) for _, dofs in filled]
+    return tuple(
+        Limb(start if start and starts.count(start) == 1 else topology.link_names[link], dofs)
+        for start, (link, dofs) in zip(starts, filled, strict=True)
+    )
+
+
+def _common_start(names: Sequence[str]) -> str:
+    """The words with which all names begin: ``arm_left`` for ``arm_left_1`` and ``arm_left_2``."""
+    words = [re.split(r"[_\-. /]", name) for name in names]
+    count = 0
+    while all(len(one) > count + 1 for one in words) and len({one[count] for one in words}) == 1:
+        count += 1
+    start = "_".join(words[0][:count])
+    return names[0][: len(start)]

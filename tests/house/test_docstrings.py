@@ -35,7 +35,7 @@ SLOW = {
 ALL_ROOMS = sorted({entry.room for entry in entries()})
 
 #: What shows robots in a browser, with a package that is an extra.
-WITH_SERVER = {"artix.viewer.html.scene_html", "artix.viewer.player.Viewer", "artix.viewer.sliders.Poser"}
+WITH_SERVER = {"artix.viewer.player.scene_html", "artix.viewer.player.Viewer", "artix.viewer.sliders.Poser"}
 
 #: A unit in brackets, a reference to one, or a truth value.
 UNIT = re.compile(r"\[(1|1/|m|rad|kg|N|J|s|B)\b[^\]]*\]|\bunits?\b( as)? (of|as)\b|same unit| is in (J|N)\b|[Bb]ool")
@@ -118,7 +118,12 @@ def listed(text: str, section: str) -> list[str]:
 
 
 def parts_of(public: type | types.FunctionType) -> list[str]:
-    """The parameters of a function; the fields of a class, where it has fields."""
+    """The parameters of a function; the fields of a class, where it has fields.
+
+    Keywords that many functions share are one parameter, ``**options``, though the signature that ``help`` shows names them.
+    """
+    if inspect.isfunction(public) and "__signature__" in vars(public):
+        return [name for name in public.__annotations__ if name != "return"]
     if inspect.isfunction(public):
         return list(inspect.signature(public).parameters)
     if dataclasses.is_dataclass(public):

@@ -32,7 +32,6 @@ ROOMS = (
     "io.urdf",
     "io.mjcf",
     "io.usd",
-    "io.archive",
     "io",
     "robots",
     "physx.solver",

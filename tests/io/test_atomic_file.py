@@ -88,7 +88,7 @@ def test_a_missing_folder_is_said_before_the_work(tmp_path, monkeypatch, save):
     def work(*_, **__):
         raise AssertionError("the work began")
 
-    monkeypatch.setattr("artix.viewer.html.make_scene", work)
+    monkeypatch.setattr("artix.viewer.player.make_scene", work)
     monkeypatch.setattr("artix.viewer.pictures.make_scene", work)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         save(tmp_path / "missing" / "rod")

@@ -1,5 +1,6 @@
 """The table of formats, and the options that their readers share."""
 
+import dataclasses
 import inspect
 import itertools
 import re
@@ -7,16 +8,20 @@ import re
 import pytest
 
 import artix
-from artix.io.common.options import ReadOptions
+from artix.io.common.description import MjcfOptions, ReadOptions, UrdfOptions, UsdOptions
 from artix.io.load import ARCHIVE, MJCF, SUFFIXES, URDF, USD, XACRO
 
 READERS = {"URDF": URDF, "MJCF": MJCF, "USD": USD, "npz": ARCHIVE}
+#: The keywords of the readers; those of archives are in their signature.
+KEYWORDS = {"URDF": UrdfOptions, "MJCF": MjcfOptions, "USD": UsdOptions}
 
 
-def keywords(function) -> dict[str, object]:
-    """The keywords of a function and their defaults."""
-    parameters = inspect.signature(function).parameters.values()
-    return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
+def keywords(name: str) -> set[str]:
+    """The keywords of the reader of a format."""
+    if name in KEYWORDS:
+        return set(KEYWORDS[name].__annotations__)
+    parameters = inspect.signature(READERS[name].read).parameters.values()
+    return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
 def documented() -> dict[str, list[str]]:
@@ -27,8 +32,8 @@ def documented() -> dict[str, list[str]]:
 
 def test_load_describes_the_options_that_formats_share():
     having = {}
-    for name, each in READERS.items():
-        for keyword in keywords(each.read):
+    for name in READERS:
+        for keyword in keywords(name):
             having.setdefault(keyword, []).append(name)
     shared = {keyword: names for keyword, names in having.items() if len(names) > 1}
     of_one = {keyword: names for keyword, names in documented().items() if len(names) == 1}
@@ -37,22 +42,26 @@ def test_load_describes_the_options_that_formats_share():
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_readers_and_checkers_agree_on_keywords_and_defaults(name):
+def test_readers_and_checkers_take_the_same_keywords(name):
     each = READERS[name]
-    reading = keywords(each.read)
-    assert keywords(each.check).items() <= reading.items()
+    read, check = (inspect.signature(function).parameters for function in (each.read, each.check))
+    assert [(one.name, one.kind, one.annotation) for one in read.values()] == [
+        (one.name, one.kind, one.annotation) for one in check.values()
+    ]
 
 
-@pytest.mark.parametrize("name", ["URDF", "MJCF", "USD"])
-def test_defaults_are_those_of_read_options(name):
-    options = ReadOptions()
-    defaults = keywords(READERS[name].read)
-    differ = {
-        keyword
-        for keyword, default in defaults.items()
-        if hasattr(options, keyword) and (getattr(options, keyword) or None) != (default or None)
-    }
-    assert differ == ({"gravity"} if name == "URDF" else set())
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_keywords_are_options_of_all_formats(name):
+    """But for ``body``, MJCF's word for the root."""
+    fields = {field.name for field in dataclasses.fields(ReadOptions)} | {"body"}
+    assert keywords(name) <= fields
+
+
+@pytest.mark.parametrize("function", ["read", "check"])
+@pytest.mark.parametrize(("name", "keyword"), [("URDF", "root"), ("MJCF", "gravity"), ("USD", "packages")])
+def test_keywords_of_other_formats_are_refused(function, name, keyword):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{keyword}'"):
+        getattr(READERS[name], function)("no file is opened", **{keyword: None})
 
 
 def test_every_suffix_has_one_format():

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
+from artix.io.common.description import repaired_inertia
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning
-from artix.io.common.inertias import repaired_inertia
 from artix.io.common.poses import rotation_matrix
 from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.model.joints import Axis, JointType

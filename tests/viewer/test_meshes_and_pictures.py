@@ -7,8 +7,7 @@ import artix
 from artix import Geometry, viewer
 from artix.viewer import meshes
 from artix.viewer.camera import Camera
-from artix.viewer.raster import rasterize
-from artix.viewer.shading import corner_normals
+from artix.viewer.shading import corner_normals, rasterize
 
 N = meshes.AROUND
 #: Area of the regular polygon that stands for a circle of radius 1.

@@ -16,8 +16,7 @@ import pytest
 import artix
 from artix import viewer
 from artix.cli import demo, main
-from artix.viewer.limbs import limbs_of
-from artix.viewer.sliders import slider_numbers
+from artix.viewer.sliders import limbs_of, slider_numbers
 from tests.support.oracles import ROBOTS
 
 viser = pytest.importorskip("viser")

@@ -10,7 +10,7 @@ import pytest
 
 import artix
 from artix import viewer
-from artix.viewer.drag import dragged
+from artix.viewer.sliders import dragged
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ def test_ground_is_drawn_where_it_is():
     rng = np.random.default_rng(0)
     heights = rng.normal(size=(4, 5))
     field = artix.HeightField.of(heights, spacing=(0.5, 0.2), origin=(1.0, -1.0, 0.3))
-    from artix.viewer.ground_shapes import height_field_mesh, is_level, plane_mesh
+    from artix.viewer.meshes import height_field_mesh, is_level, plane_mesh
 
     mesh = height_field_mesh(field)
     np.testing.assert_allclose(mesh.vertices[7], [1.5, -0.6, 0.3 + heights[1, 2]], atol=1e-6)

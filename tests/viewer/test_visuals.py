@@ -10,7 +10,7 @@ import pytest
 import artix
 from artix import robots, viewer
 from artix.cli import main
-from artix.viewer.transforms import compose, rotate
+from artix.viewer.meshes import compose, rotate
 from tests.viewer.test_meshes_and_pictures import volume
 
 

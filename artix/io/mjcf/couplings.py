@@ -7,14 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from artix.io.common.description import Coupling, LinkDescription, LinkPlace, Names
 from artix.io.common.diagnostics import Location
-from artix.io.common.links import LinkDescription, LinkPlace, Names
 from artix.io.common.poses import compose, rotation_matrix, translation
 from artix.io.common.xml_tree import LARGEST_NUMBER
-from artix.io.mjcf.bodies import pose_from_wxyz
-from artix.io.mjcf.source import MjcfSource, import_mujoco
-from artix.model.builder import ArticulationBuilder
-from artix.model.couplings import LoopJoint, LoopJointType
+from artix.io.mjcf.source import MjcfSource, import_mujoco, pose_from_wxyz
+from artix.model.couplings import LoopJoint, LoopJointType, MimicJoint
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 
 #: Why a coupling is refused that is only partly of one articulation.
@@ -28,8 +26,8 @@ class Members:
     Attributes:
       bodies: the bodies.
       joints: the joints, except for free ones.
-      places: places of the links in the builder, by link name.
-      links: descriptions of the links, by link name.
+      places: places of the links in the description, by link name.
+      links: descriptions of the links before any are merged, by link name.
     """
 
     bodies: frozenset[int]
@@ -69,18 +67,41 @@ def held_joints(source: MjcfSource) -> dict[int, float]:
     return held
 
 
-def add_equalities(builder: ArticulationBuilder, source: MjcfSource, members: Members) -> None:
-    """Adds the equalities between members, or of members with the world; refuses those with other articulations."""
-    if source.disables("EQUALITY"):
-        return
+def read_couplings(source: MjcfSource, members: Members, springs: Mapping[int, tuple[float, float]]) -> list[Coupling]:
+    """The equalities, tendons and springs of joints of one articulation.
+
+    Equalities and tendons with other articulations are refused.
+
+    Args:
+      source: the model.
+      members: the articulation.
+      springs: stiffness and reference position of the springs that become tendons along one joint each, by joint.
+    """
+    couplings = [*_equalities(source, members), *_tendons(source, members)]
+    names = Names(_name(source, tendon) for tendon in range(source.model.ntendon))
+    for joint, (stiffness, rest) in springs.items():
+        name = source.names.joints[joint]
+        alone = TendonJoint(dof=name, coefficient=1.0, recip_coefficient=1.0)
+        root = members.parent(members.link_of_joint(name))
+        spring = names.new(f"{name}_spring")
+        couplings.append(
+            FixedTendon(name=spring, joints=[alone], stiffness=stiffness, rest_length=rest, root_link=root)
+        )
+    return couplings
+
+
+def _equalities(source: MjcfSource, members: Members) -> list[Coupling]:
+    """The equalities between members, or of members with the world."""
+    couplings: list[Coupling | None] = []
     followers: set[int] = set()
-    for equality in range(source.model.neq):
+    for equality in range(0 if source.disables("EQUALITY") else source.model.neq):
         kind = _kind(source, equality)
         relation = _relation(source, equality)
         if relation is not None:
-            _add_mimic(builder, source, members, equality, relation, followers)
+            couplings.append(_mimic(source, members, equality, relation, followers))
         elif kind in ("connect", "weld"):
-            _add_loop_joint(builder, source, members, equality, weld=kind == "weld")
+            couplings.append(_loop_joint(source, members, equality, weld=kind == "weld"))
+    return [coupling for coupling in couplings if coupling is not None]
 
 
 def check_equalities(source: MjcfSource) -> None:
@@ -127,50 +148,48 @@ def _is_read(source: MjcfSource, equality: int, place: Location, inside: list[bo
     return active and bool(inside) and all(inside)
 
 
-def _add_mimic(
-    builder: ArticulationBuilder,
+def _mimic(
     source: MjcfSource,
     members: Members,
     equality: int,
     relation: tuple[int, int, list[float]],
     followers: set[int],
-) -> None:
-    """Adds an equality of two joints, and its first joint to ``followers``, the joints that follow another one."""
+) -> MimicJoint | None:
+    """An equality of two joints, whose first joint joins ``followers``, the joints that follow another one."""
     model = source.model
     place = source.place("eq", equality)
     follower, reference, polynomial = relation
     if not np.all(np.abs(polynomial) <= LARGEST_NUMBER):
         source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
-        return
+        return None
     if reference < 0:
         if _is_read(source, equality, place, [follower in members.joints]):
             message = "it holds one joint at a position, by equal limits, which are hard"
             source.report.warning(place, message, "nothing; artix.lock_joints removes such a joint")
-        return
+        return None
     if not _is_read(source, equality, place, [joint in members.joints for joint in (follower, reference)]):
-        return
+        return None
     constant, slope, *higher = polynomial
     if any(higher):
         source.report_unsupported("equality", place, "its polynomial is not linear")
-        return
+        return None
     if follower in followers:
         source.report_unsupported("equality", place, "its first joint already follows another joint")
-        return
+        return None
     followers.add(follower)
     start, start_of_reference = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in (follower, reference))
     offset = slope * start_of_reference - constant - start
-    builder.add_mimic(source.names.joints[follower], source.names.joints[reference], gear_ratio=-slope, offset=offset)
+    joints = source.names.joints
+    return MimicJoint(follower=joints[follower], reference=joints[reference], gear_ratio=-slope, offset=offset)
 
 
-def _add_loop_joint(
-    builder: ArticulationBuilder, source: MjcfSource, members: Members, equality: int, *, weld: bool
-) -> None:
+def _loop_joint(source: MjcfSource, members: Members, equality: int, *, weld: bool) -> LoopJoint | None:
     model = source.model
     place = source.place("eq", equality)
     data = model.eq_data[equality]
     if not np.all(np.abs(data) <= LARGEST_NUMBER):
         source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
-        return
+        return None
     first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
     if int(model.eq_objtype[equality]) == int(import_mujoco().mjtObj.mjOBJ_SITE):
         poses = [pose_from_wxyz(model.site_pos[site], model.site_quat[site]) for site in (first, second)]
@@ -181,7 +200,7 @@ def _add_loop_joint(
         poses = [translation(data[at : at + 3]) for at in (0, 3)]
     # A body is coupled to the world by its own articulation, whichever articulation has the world for its root.
     if not _is_read(source, equality, place, [body in members.bodies for body in (first, second) if body]):
-        return
+        return None
     ends = [_end(source, members, body, pose) for body, pose in zip((first, second), poses, strict=True)]
     if ends[1][0] is None:
         ends.reverse()
@@ -190,11 +209,11 @@ def _add_loop_joint(
         source.report.warning(
             place, "it connects bodies that cannot move relative to each other; not read", "remove it"
         )
-        return
+        return None
     holds_rotation = weld and data[10] != 0.0  # A weld whose torquescale is 0 leaves the rotation free.
     kind = LoopJointType.FIXED if holds_rotation else LoopJointType.SPHERICAL
     name = source.name("eq", equality) or f"equality{equality}"
-    builder.add_loop_joint(LoopJoint(name=name, link_a=link_a, link_b=link_b, pose_a=pose_a, pose_b=pose_b, type=kind))
+    return LoopJoint(name=name, link_a=link_a, link_b=link_b, pose_a=pose_a, pose_b=pose_b, type=kind)
 
 
 def _end(source: MjcfSource, members: Members, body: int, pose: np.ndarray) -> tuple[str | None, np.ndarray]:
@@ -205,31 +224,12 @@ def _end(source: MjcfSource, members: Members, body: int, pose: np.ndarray) -> t
     return place.link, compose(place.pose, pose)
 
 
-# --- tendons and springs of joints ---------------------------------------------------------------
+# --- tendons -------------------------------------------------------------------------------------
 
 
-def add_joint_springs(
-    builder: ArticulationBuilder, source: MjcfSource, members: Members, springs: Mapping[int, tuple[float, float]]
-) -> None:
-    """Adds springs of joints, given by their stiffness and reference position, as tendons along one joint each."""
-    names = Names(_name(source, tendon) for tendon in range(source.model.ntendon))
-    for joint, (stiffness, rest) in springs.items():
-        name = source.names.joints[joint]
-        alone = TendonJoint(dof=name, coefficient=1.0, recip_coefficient=1.0)
-        root = members.parent(members.link_of_joint(name))
-        builder.add_fixed_tendon(
-            FixedTendon(
-                name=names.new(f"{name}_spring"),
-                joints=[alone],
-                stiffness=stiffness,
-                rest_length=rest,
-                root_link=root,
-            )
-        )
-
-
-def add_tendons(builder: ArticulationBuilder, source: MjcfSource, members: Members) -> None:
-    """Adds the tendons between members that exert a force, and reports the others."""
+def _tendons(source: MjcfSource, members: Members) -> list[Coupling]:
+    """The tendons between members that exert a force; the others are reported."""
+    couplings: list[Coupling | None] = []
     for tendon in range(source.model.ntendon):
         path = source.tendon_path(tendon)
         inside = [
@@ -250,24 +250,18 @@ def add_tendons(builder: ArticulationBuilder, source: MjcfSource, members: Membe
             continue
         if not all(inside):
             source.report_unsupported("tendon", place, BEYOND)
-        elif kinds == {"joint"}:
-            _add_fixed_tendon(builder, source, members, tendon, numbers)
         else:
-            _add_spatial_tendon(builder, source, members, tendon, numbers)
+            read = _fixed_tendon if kinds == {"joint"} else _spatial_tendon
+            couplings.append(read(source, members, tendon, numbers))
+    return [coupling for coupling in couplings if coupling is not None]
 
 
 def _name(source: MjcfSource, tendon: int) -> str:
     return source.name("tendon", tendon) or f"tendon{tendon}"
 
 
-def _add_fixed_tendon(
-    builder: ArticulationBuilder,
-    source: MjcfSource,
-    members: Members,
-    tendon: int,
-    numbers: _Numbers,
-) -> None:
-    """Adds a tendon along joints; joints that it skips in between become members with coefficient 0."""
+def _fixed_tendon(source: MjcfSource, members: Members, tendon: int, numbers: _Numbers) -> FixedTendon | None:
+    """A tendon along joints; joints that it skips in between become members with coefficient 0."""
     coefficient: dict[str, float] = {}
     for _, element, factor in source.tendon_path(tendon):
         link = members.link_of_joint(source.names.joints[element])
@@ -282,7 +276,7 @@ def _add_fixed_tendon(
         if joint is None or len(joint.axes) != 1:
             message = f"it passes link {link!r}, whose joint does not have exactly one degree of freedom"
             source.report_unsupported("tendon", source.place("tendon", tendon), message)
-            return
+            return None
         parent = members.parent(link)
         factor = coefficient.get(link, 0.0)
         joints.append(
@@ -297,9 +291,8 @@ def _add_fixed_tendon(
         _warn_of_law(source, tendon)
     # PhysX divides the tension among the joints of the tendon; MuJoCo applies the full tension to each.
     gains = {gain: len(order) * getattr(numbers, gain) for gain in ("stiffness", "damping", "limit_stiffness")}
-    builder.add_fixed_tendon(
-        FixedTendon(name=_name(source, tendon), joints=joints, root_link=root, **(dataclasses.asdict(numbers) | gains))
-    )
+    law = dataclasses.asdict(numbers) | gains
+    return FixedTendon(name=_name(source, tendon), joints=joints, root_link=root, **law)
 
 
 def _warn_of_law(source: MjcfSource, tendon: int) -> None:
@@ -309,14 +302,8 @@ def _warn_of_law(source: MjcfSource, tendon: int) -> None:
     source.report.warning(source.place("tendon", tendon), message, fix)
 
 
-def _add_spatial_tendon(
-    builder: ArticulationBuilder,
-    source: MjcfSource,
-    members: Members,
-    tendon: int,
-    numbers: _Numbers,
-) -> None:
-    """Adds a tendon with straight segments from site to site."""
+def _spatial_tendon(source: MjcfSource, members: Members, tendon: int, numbers: _Numbers) -> SpatialTendon:
+    """A tendon with straight segments from site to site."""
     model = source.model
     sites = [site for _, site, _ in source.tendon_path(tendon)]
     points = []
@@ -335,14 +322,12 @@ def _add_spatial_tendon(
         )
     if len(sites) > 2:
         _warn_of_law(source, tendon)
-    builder.add_spatial_tendon(
-        SpatialTendon(
-            name=_name(source, tendon),
-            attachments=points,
-            stiffness=numbers.stiffness,
-            damping=numbers.damping,
-            limit_stiffness=numbers.limit_stiffness,
-        )
+    return SpatialTendon(
+        name=_name(source, tendon),
+        attachments=points,
+        stiffness=numbers.stiffness,
+        damping=numbers.damping,
+        limit_stiffness=numbers.limit_stiffness,
     )
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from artix.io.common.diagnostics import Location, listed
-from artix.io.common.links import Names
+from artix.io.common.description import Names, Surface
+from artix.io.common.diagnostics import Location, Report, listed
 from artix.io.common.meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
-from artix.io.mjcf.bodies import geom_type, pose_from_wxyz
-from artix.io.mjcf.source import MjcfSource
+from artix.io.mjcf.source import MjcfSource, compile_mjcf, geom_type, pose_from_wxyz
 from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
 from artix.model.geometry_pairs import PAIRED_TYPES
 
@@ -371,3 +371,57 @@ def _moves_as_one(model: mujoco.MjModel, a: int, b: int) -> bool:
     """Whether two geoms are on bodies that are welded together."""
     weld = model.body_weldid
     return bool(weld[model.geom_bodyid[a]] == weld[model.geom_bodyid[b]])
+
+
+# --- visuals -------------------------------------------------------------------------------------
+
+#: MuJoCo's own viewer shows geoms of groups 0 to 2; models keep collision shapes in group 3.
+SHOWN_GROUPS = 3
+
+
+def mjcf_visuals(path_or_text: str | Path) -> list[Surface]:
+    """The geoms that MuJoCo's viewer draws for moving bodies: groups 0 to 2, or all geoms of a body without these.
+
+    Raises:
+      DescriptionError: MuJoCo's compiler refuses the file.
+      OSError: it cannot be read.
+      ImportError: ``mujoco`` is not installed.
+    """
+    report = Report(str(path_or_text))
+    source = compile_mjcf(path_or_text, report)
+    report.raise_errors()
+    assert source is not None  # Without one there are errors.
+    model, names = source.model, source.names
+    meshes = [_triangles(model, mesh) for mesh in range(model.nmesh)]
+    surfaces: list[Surface] = []
+    for body in range(1, model.nbody):
+        first = int(model.body_geomadr[body])
+        geoms = range(first, first + int(model.body_geomnum[body]))
+        shown = [geom for geom in geoms if model.geom_group[geom] < SHOWN_GROUPS and _rgba(model, geom)[3] > 0.0]
+        for geom in shown or geoms:
+            kind, scale = geom_type(model, geom), (1.0, 1.0, 1.0)
+            shape: Any = meshes[int(model.geom_dataid[geom])] if kind == "MESH" else primitive(model, geom)
+            if kind == "ELLIPSOID":
+                shape, scale = Geometry.sphere(1.0), tuple(map(float, model.geom_size[geom]))
+            if shape is not None:
+                pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
+                red, green, blue, opacity = _rgba(model, geom)
+                opacity = opacity if shown else 1.0
+                surfaces.append(Surface(names.bodies[body], shape, pose, (red, green, blue), opacity, scale))
+    return surfaces
+
+
+def _triangles(model: mujoco.MjModel, mesh: int) -> tuple[np.ndarray, np.ndarray]:
+    """Vertices and triangles of a mesh."""
+    vertex, face = int(model.mesh_vertadr[mesh]), int(model.mesh_faceadr[mesh])
+    vertices = model.mesh_vert[vertex : vertex + int(model.mesh_vertnum[mesh])]
+    return np.array(vertices), np.array(model.mesh_face[face : face + int(model.mesh_facenum[mesh])])
+
+
+def _rgba(model: mujoco.MjModel, geom: int) -> tuple[float, float, float, float]:
+    """The colour of a geom or, without one, of its material."""
+    color, material = np.asarray(model.geom_rgba[geom], float), int(model.geom_matid[geom])
+    if material >= 0 and np.allclose(color, [0.5, 0.5, 0.5, 1.0]):
+        color = np.asarray(model.mat_rgba[material], float)
+    red, green, blue, opacity = color.tolist()
+    return red, green, blue, opacity

@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from artix.contact.ground import Ground, Surface
+from artix.contact.ground import Ground
 from artix.contact.height_field import HeightField
 from artix.contact.plane import Plane
+from artix.io.common.description import (
+    Description,
+    Frame,
+    GroundDescription,
+    InitialState,
+    MjcfOptions,
+    Names,
+    ReadOptions,
+    build,
+    build_ground,
+    check_inertias,
+    merge_links,
+    takes,
+)
 from artix.io.common.diagnostics import Issue, Location, Place, Report, listed
-from artix.io.common.inertias import check_inertias
-from artix.io.common.links import Names, add_links
-from artix.io.common.meshes import Meshes
-from artix.io.common.options import ReadOptions
 from artix.io.common.poses import compose, rotation_matrix
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
-from artix.io.mjcf.actuators import acts_on_joint, check_transmissions, joint_options, springs_beside_drives
 from artix.io.mjcf.bodies import (
-    BALL,
-    WORLD,
+    acts_on_joint,
+    check_transmissions,
     describe_bodies,
-    geom_type,
-    has_dofs,
-    is_free,
-    joints_of,
-    pose_from_wxyz,
-    top_bodies,
+    joint_options,
+    springs_beside_drives,
 )
-from artix.io.mjcf.couplings import (
-    Members,
-    add_equalities,
-    add_joint_springs,
-    add_tendons,
-    check_equalities,
-    held_joints,
-)
+from artix.io.mjcf.couplings import Members, check_equalities, held_joints, read_couplings
 from artix.io.mjcf.geometries import (
     check_friction,
     check_geoms,
@@ -50,26 +48,25 @@ from artix.io.mjcf.geometries import (
     ground_geoms,
     self_contact_pairs,
 )
-from artix.io.mjcf.source import SKIPPABLE, MjcfSource, compile_mjcf, import_mujoco
+from artix.io.mjcf.source import (
+    BALL,
+    SKIPPABLE,
+    WORLD,
+    MjcfSource,
+    compile_mjcf,
+    geom_type,
+    has_dofs,
+    import_mujoco,
+    is_free,
+    joints_of,
+    pose_from_wxyz,
+    top_bodies,
+)
 from artix.model.articulation import Articulation
-from artix.model.builder import ArticulationBuilder
-
-Skip = Collection[str] | Literal["all"]
 
 
-def load_mjcf(
-    path_or_text: str | Path,
-    *,
-    body: str | None = None,
-    fixed_base: bool | None = None,
-    merge_fixed_joints: bool = False,
-    skip: Skip = (),
-    repair: Collection[str] = (),
-    strict: bool = False,
-    meshes: Meshes | None = None,
-    self_contact: bool = False,
-    dtype: Any = None,
-) -> Articulation:
+@takes(MjcfOptions)
+def load_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> Articulation:
     """Reads one articulation of an MJCF model.
 
     Each body with a free joint is the root of an articulation; everything else that moves forms another one, whose root
@@ -85,21 +82,15 @@ def load_mjcf(
     Args:
       path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). MuJoCo opens the files
         and meshes that it refers to.
-      body: root of the articulation: ``"world"`` or a child of the world; optional if the model has only one.
-      fixed_base: as for :func:`artix.load`: ``True`` fixes a body with a free joint at its pose in the file, ``False``
-        frees a body that has no joint.
-      merge_fixed_joints: as for :func:`artix.load`; these links are bodies without joints.
-      skip: kinds of elements that a strict reader leaves out with a warning instead of refusing the model: any of
-        ``"actuator"``, ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``, ``"spring"``,
-        ``"tendon"``, or ``"all"``.
-      repair: as for :func:`artix.load`: ``("inertia",)`` drops the inertia of bodies without mass. MuJoCo uses such
+      **options: keywords that :func:`artix.load` describes, and two more. ``body`` is the root of the articulation:
+        ``"world"`` or a child of the world; it is optional if the model has only one. ``skip`` has the kinds of
+        elements that a strict reader leaves out with a warning instead of refusing the model: any of ``"actuator"``,
+        ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``, ``"spring"``, ``"tendon"``, or
+        ``"all"``. ``fixed_base=True`` fixes a body with a free joint at its pose in the file, ``False`` frees a body
+        that has no joint. The repair ``"inertia"`` drops the inertia of bodies without mass; MuJoCo uses such
         inertias, and so does this reader by default. MuJoCo's compiler handles all other impossible inertias, see its
-        ``balanceinertia``.
-      strict: whether to refuse a model that cannot be read completely, and what ``repair`` would repair.
-      meshes: as for :func:`artix.load`, of geoms with more than 16 vertices.
-      self_contact: as for :func:`artix.load`: wherever ``contype``, ``conaffinity`` and ``<exclude>`` allow it.
-        Otherwise only the geoms of a ``<pair>`` touch each other.
-      dtype: as for :func:`artix.load`.
+        ``balanceinertia``. ``meshes`` replace geoms with more than 16 vertices. ``self_contact`` follows ``contype``,
+        ``conaffinity`` and ``<exclude>``; without it only the geoms of a ``<pair>`` touch each other.
 
     Returns:
       The articulation.
@@ -109,7 +100,7 @@ def load_mjcf(
       OSError: the file cannot be read.
       ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
       ValueError: a kind to skip or a repair is unknown; the body is unknown, or missing although there are several.
-      TypeError: ``path_or_text`` is neither a string nor a path.
+      TypeError: ``path_or_text`` is neither a string nor a path, or a keyword is unknown.
 
     Examples:
       >>> model = '''
@@ -126,37 +117,14 @@ def load_mjcf(
       >>> print(rod.topology.dof_names, rod.link_mass)
       ('hinge',) [0. 1.]
     """
-    options = ReadOptions(
-        root=body,
-        fixed_base=fixed_base,
-        merge_fixed_joints=merge_fixed_joints,
-        skip=_skipped(skip),
-        repair=repair,
-        strict=strict,
-        meshes=meshes,
-        self_contact=self_contact,
-        dtype=dtype,
-    )
-    report, source = _read(path_or_text, options)
-    report.raise_errors()
-    assert source is not None  # An unreadable document is an error.
-    articulation = _articulation(source, _choose_root(source, options.root))
+    report, robots = read_mjcf(path_or_text, _read_options(options), one=True)
     report.finish()
-    assert articulation is not None
-    return articulation
+    (robot,) = robots.values()
+    return robot.articulation
 
 
-def load_mjcf_all(
-    path_or_text: str | Path,
-    *,
-    merge_fixed_joints: bool = False,
-    skip: Skip = (),
-    repair: Collection[str] = (),
-    strict: bool = False,
-    meshes: Meshes | None = None,
-    self_contact: bool = False,
-    dtype: Any = None,
-) -> dict[str, Articulation]:
+@takes(MjcfOptions)
+def load_mjcf_all(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> dict[str, Articulation]:
     """Reads every articulation of an MJCF model.
 
     Arguments and errors are those of :func:`load_mjcf`.
@@ -176,36 +144,17 @@ def load_mjcf_all(
       >>> print({name: float(one.link_mass.sum()) for name, one in artix.io.load_mjcf_all(model).items()})
       {'ball': 1.0, 'box': 2.0}
     """
-    options = ReadOptions(
-        merge_fixed_joints=merge_fixed_joints,
-        skip=_skipped(skip),
-        repair=repair,
-        strict=strict,
-        meshes=meshes,
-        self_contact=self_contact,
-        dtype=dtype,
-    )
-    report, source = _read(path_or_text, options)
-    report.raise_errors()
-    assert source is not None
-    read = {name: _articulation(source, root) for name, root in _roots(source).items()}
+    report, robots = read_mjcf(path_or_text, _read_options(options))
     report.finish()
-    return {name: articulation for name, articulation in read.items() if articulation is not None}
+    return {name: robot.articulation for name, robot in robots.items()}
 
 
-def check_mjcf(
-    path_or_text: str | Path,
-    *,
-    skip: Skip = (),
-    repair: Collection[str] = (),
-    strict: bool = False,
-    meshes: Meshes | None = None,
-    self_contact: bool = False,
-) -> list[Issue]:
+@takes(MjcfOptions)
+def check_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> list[Issue]:
     """Lists all errors and warnings of an MJCF, by line; its content never makes this raise.
 
-    Arguments and errors are those of :func:`load_mjcf`, which raises the warnings of this list and refuses a model
-    with errors. Here the content of the model never raises an error.
+    Arguments and errors are those of :func:`load_mjcf`, which raises the warnings of this list and
+    refuses a model with errors. Without ``body``, all articulations of the model are checked.
 
     Returns:
       The issues, none for a model without errors and warnings.
@@ -224,18 +173,43 @@ def check_mjcf(
       >>> print([issue.severity for issue in artix.io.check_mjcf(model)])
       []
     """
-    options = ReadOptions(
-        skip=_skipped(skip),
-        repair=repair,
-        strict=strict,
-        meshes=meshes,
-        self_contact=self_contact,
-    )
-    report, source = _read(path_or_text, options)
-    if source is not None:
-        for root in _roots(source).values():
-            _articulation(source, root)
+    report, _ = read_mjcf(path_or_text, _read_options(options))
     return sorted(report.issues, key=lambda issue: issue.line)
+
+
+class MjcfRobot(NamedTuple):
+    """One articulation of a model: its description, and what is built from it."""
+
+    description: Description
+    articulation: Articulation
+
+
+def read_mjcf(
+    path_or_text: str | Path, options: ReadOptions, *, one: bool = False
+) -> tuple[Report, dict[str, MjcfRobot]]:
+    """Reads an MJCF: what there is to say of it, and its articulations by the names of their roots.
+
+    Articulations with errors are missing.
+
+    Args:
+      path_or_text: a path, or the MJCF itself.
+      options: of the reader.
+      one: whether the model must have a single articulation unless ``options.root`` chooses one.
+
+    Raises:
+      ValueError: the root is unknown, missing or cannot float.
+    """
+    report = Report(origin(path_or_text)[0], strict=options.strict)
+    source = compile_mjcf(path_or_text, report, options)
+    robots: dict[str, MjcfRobot] = {}
+    if source is not None:
+        check_world(source)
+        if one:
+            report.raise_errors()
+        for name, root in _chosen_roots(source, one=one).items():
+            robot = _read_robot(source, root)
+            robots |= {name: robot} if robot is not None else {}
+    return report, robots
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,25 +221,22 @@ class _Root:
     tops: tuple[int, ...]
 
 
-def _skipped(skip: Skip) -> frozenset[str]:
-    """The kinds of elements to skip.
+def _read_options(keywords: MjcfOptions) -> ReadOptions:
+    """The options of the reader.
 
     Raises:
-      ValueError: one is unknown.
+      TypeError: a keyword is unknown.
+      ValueError: so is a repair or a kind of elements to skip.
     """
+    skip = keywords.get("skip", ())
     kinds = (skip,) if isinstance(skip, str) else tuple(skip)
-    unknown = [kind for kind in kinds if kind not in (*SKIPPABLE, "all")]
-    if unknown:
-        raise ValueError(f"nothing called {unknown[0]!r} can be skipped; choose from: {', '.join(SKIPPABLE)}, or 'all'")
-    return frozenset(SKIPPABLE if "all" in kinds else kinds)
-
-
-def _read(path_or_text: str | Path, options: ReadOptions) -> tuple[Report, MjcfSource | None]:
-    report = Report(origin(path_or_text)[0], strict=options.strict)
-    source = compile_mjcf(path_or_text, report, options)
-    if source is not None:
-        check_world(source)
-    return report, source
+    for kind in kinds:
+        if kind not in (*SKIPPABLE, "all"):
+            known = ", ".join(SKIPPABLE)
+            raise ValueError(f"nothing called {kind!r} can be skipped; choose from: {known}, or 'all'")
+    others = {name: value for name, value in keywords.items() if name != "body"}
+    others["skip"] = frozenset(SKIPPABLE if "all" in kinds else kinds)
+    return ReadOptions.of(MjcfOptions, others, root=keywords.get("body"))
 
 
 def _roots(source: MjcfSource) -> dict[str, _Root]:
@@ -280,30 +251,31 @@ def _roots(source: MjcfSource) -> dict[str, _Root]:
     return {root.name: root for root in [*world, *free]}
 
 
-def _choose_root(source: MjcfSource, body: str | None) -> _Root:
-    """The articulation of this name, or the only one.
+def _chosen_roots(source: MjcfSource, *, one: bool) -> dict[str, _Root]:
+    """The articulations to read: the one that the options name, or all.
 
     Raises:
-      ValueError: there is none of this name, or several and no name.
+      ValueError: there is none of this name; or there are several, and ``one`` is wanted.
     """
+    body = source.options.root
     roots = _roots(source)
     if body is None:
-        if len(roots) > 1:
+        if one and len(roots) > 1:
             listed = ", ".join(map(repr, roots))
             raise ValueError(
                 f"{source.report.file}: the model has {len(roots)} articulations ({listed}); choose one with "
                 "body=..., or read all with load_mjcf_all"
             )
-        return next(iter(roots.values()))
+        return roots
     tops = {source.names.bodies[top]: top for top in top_bodies(source.model)}
     if body in roots:
-        return roots[body]
+        return {body: roots[body]}
     if body == WORLD:
-        return _Root(WORLD, 0, tuple(top for top in tops.values() if not is_free(source.model, top)))
+        return {body: _Root(WORLD, 0, tuple(top for top in tops.values() if not is_free(source.model, top)))}
     if body not in tops:
         known = ", ".join(map(repr, [WORLD, *tops]))
         raise ValueError(f"{source.report.file}: no child of the world is called {body!r}; choose from: {known}")
-    return _Root(body, 0, (tops[body],))
+    return {body: _Root(body, 0, (tops[body],))}
 
 
 def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Root:
@@ -324,26 +296,23 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
     return root
 
 
-def _articulation(source: MjcfSource, root: _Root) -> Articulation | None:
-    """Builds one articulation; ``None`` if the report has errors."""
+def _read_robot(source: MjcfSource, root: _Root) -> MjcfRobot | None:
+    """Reads and builds one articulation; ``None`` if the report has errors."""
     root = _with_base(source, root, source.options.fixed_base)
-    gravity = np.zeros(3) if source.disables("GRAVITY") else np.array(source.model.opt.gravity)
-    name = _articulation_name(source, root)
-    builder = ArticulationBuilder(fixed_base=root.body == 0, gravity=gravity, name=name, strict=False)
     try:
-        _fill(builder, source, root)
+        description = _describe(source, root)
         if source.report.num_errors:
             return None
-        articulation = builder.build(source.options.dtype)
+        articulation = build(description, source.options.dtype)
         check_values(named_arrays(articulation))
-        return articulation
+        return MjcfRobot(description, articulation)
     except ValueError as error:
         source.report.error(Location("<mujoco>"), str(error), "correct the element that it names")
         return None
 
 
-def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root) -> None:
-    """Adds the links, frames and couplings of an articulation to a builder."""
+def _describe(source: MjcfSource, root: _Root) -> Description:
+    """The description of one articulation."""
     model = source.model
     names = source.names
     bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
@@ -361,20 +330,34 @@ def _fill(builder: ArticulationBuilder, source: MjcfSource, root: _Root) -> None
     shapes = {body: describe_geoms(source, body, friction.shapes, paired) for body in bodies}
     described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
-    links = check_inertias(described, files, source.report, repair=source.options.repairs_inertia)
-    places = add_links(builder, links, merge_fixed_joints=source.options.merge_fixed_joints)
-    for first, second in pairs:
-        builder.add_geometry_pair(paired[first], paired[second])
-    frames = Names(place for place in places)
+    links = check_inertias(described, files, source.report, repair="inertia" in source.options.repair)
+    merged, frames, places = merge_links(links, merge_fixed_joints=source.options.merge_fixed_joints)
+    unique = Names(places)
     for site in np.flatnonzero(np.isin(model.site_bodyid, bodies)).tolist():
         if source.name("site", site):
             place = places[names.bodies[model.site_bodyid[site]]]
             pose = pose_from_wxyz(model.site_pos[site], model.site_quat[site])
-            builder.add_frame(frames.new(source.name("site", site)), place.number, compose(place.pose, pose))
+            frames.append(Frame(unique.new(source.name("site", site)), place.link, compose(place.pose, pose)))
     members = Members(frozenset(bodies), frozenset(options), places, {link.name: link for link in links})
-    add_equalities(builder, source, members)
-    add_tendons(builder, source, members)
-    add_joint_springs(builder, source, members, springs_beside_drives(source, options))
+    return Description(
+        name=_articulation_name(source, root),
+        fixed_base=root.body == 0,
+        links=merged,
+        gravity=np.zeros(3) if source.disables("GRAVITY") else np.array(model.opt.gravity),
+        frames=frames,
+        contact_pairs=[(paired[first], paired[second]) for first, second in pairs],
+        couplings=read_couplings(source, members, springs_beside_drives(source, options)),
+        state=_initial_state(source, root.body, options),
+        ground=describe_ground(source) if source.options.ground else None,
+    )
+
+
+def _initial_state(source: MjcfSource, root: int, joints: Mapping[int, Any]) -> InitialState:
+    """The state at MuJoCo's ``qpos0``: the root where the file puts it, the joints at their reference positions."""
+    model = source.model
+    scalars = [joint for joint in joints if model.jnt_type[joint] != BALL]
+    position = {source.names.joints[joint]: float(model.qpos0[model.jnt_qposadr[joint]]) for joint in scalars}
+    return InitialState(pose_from_wxyz(model.body_pos[root], model.body_quat[root]), position=position)
 
 
 def _articulation_name(source: MjcfSource, root: _Root) -> str:
@@ -523,17 +506,21 @@ def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
     """
     report = Report(origin(path_or_text)[0])
     source = compile_mjcf(path_or_text, report)
+    ground = None if source is None else describe_ground(source)
     report.raise_errors()
-    assert source is not None
-    friction = ground_friction(source.model)
-    surfaces = [_surface(source, geom, mu, dtype) for geom, mu in friction.surfaces.items()]
-    report.raise_errors()
-    if not surfaces:
+    if ground is None:
         raise ValueError(f"{report.file}: it has no plane and no height field; artix.Ground.flat() is level ground")
-    return Ground(tuple(surfaces), friction_combination=friction.combination)
+    return build_ground(ground, dtype)
 
 
-def _surface(source: MjcfSource, geom: int, friction: float, dtype: Any) -> Surface:
+def describe_ground(source: MjcfSource) -> GroundDescription | None:
+    """The ground of a model, ``None`` if it has none; reports what cannot be read."""
+    friction = ground_friction(source.model)
+    surfaces = [_surface(source, geom, mu) for geom, mu in friction.surfaces.items()]
+    return GroundDescription(surfaces, friction.combination) if surfaces else None
+
+
+def _surface(source: MjcfSource, geom: int, friction: float) -> tuple[type[Plane] | type[HeightField], dict[str, Any]]:
     model = source.model
     pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
     body = int(model.geom_bodyid[geom])
@@ -542,7 +529,7 @@ def _surface(source: MjcfSource, geom: int, friction: float, dtype: Any) -> Surf
         body = int(model.body_parentid[body])
     axes = rotation_matrix(pose[3:])
     if geom_type(model, geom) == "PLANE":
-        return Plane.of(normal=axes[:, 2], point=pose[:3], friction=friction, dtype=dtype)
+        return Plane, {"normal": axes[:, 2], "point": pose[:3], "friction": friction}
     if np.abs(axes - np.eye(3)).max() > _TOLERANCE:
         message = "the height field is not aligned with the world axes"
         source.report.error(
@@ -552,10 +539,9 @@ def _surface(source: MjcfSource, geom: int, friction: float, dtype: Any) -> Surf
     rows, columns = int(model.hfield_nrow[field]), int(model.hfield_ncol[field])
     first, size = int(model.hfield_adr[field]), model.hfield_size[field]
     heights = np.array(model.hfield_data[first : first + rows * columns], float).reshape(rows, columns).T * size[2]
-    return HeightField.of(
-        heights,
-        spacing=2.0 * size[:2] / (np.array(heights.shape) - 1),
-        origin=pose[:3] - [size[0], size[1], 0.0],
-        friction=friction,
-        dtype=dtype,
-    )
+    return HeightField, {
+        "heights": heights,
+        "spacing": 2.0 * size[:2] / (np.array(heights.shape) - 1),
+        "origin": pose[:3] - [size[0], size[1], 0.0],
+        "friction": friction,
+    }

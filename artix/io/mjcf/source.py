@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from artix.io.common.description import Names, ReadOptions
 from artix.io.common.diagnostics import Location, Report
-from artix.io.common.links import Names
-from artix.io.common.options import DEFAULT_OPTIONS, ReadOptions
 from artix.io.common.xml_tree import LARGEST_NUMBER, Element, is_text, origin, read_xml
 
 if TYPE_CHECKING:
     import mujoco
+
+WORLD = "world"
+FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
+NOT_SAME, SAME_AS_BODY = 0, 1  # mjtSameFrame
 
 #: Kinds of unsupported elements, which a strict reader leaves out on request only.
 SKIPPABLE = ("actuator", "equality", "flex", "fluid", "free_joint", "limit", "spring", "tendon")
@@ -155,7 +158,7 @@ def import_mujoco() -> Any:
     return mujoco
 
 
-def compile_mjcf(path_or_text: str | Path, report: Report, options: ReadOptions = DEFAULT_OPTIONS) -> MjcfSource | None:
+def compile_mjcf(path_or_text: str | Path, report: Report, options: ReadOptions | None = None) -> MjcfSource | None:
     """Checks the XML of an MJCF and of the files that it includes, then compiles it.
 
     Args:
@@ -187,7 +190,7 @@ def compile_mjcf(path_or_text: str | Path, report: Report, options: ReadOptions 
     model = _compile(mujoco, path_or_text, report)
     if model is None:
         return None
-    source = MjcfSource(model, elements, report, options)
+    source = MjcfSource(model, elements, report, options or ReadOptions())
     _check_numbers(source)
     return None if report.num_errors else source
 
@@ -301,3 +304,38 @@ def _check_field(source: MjcfSource, field: str, kind: str, owner: np.ndarray | 
     for index in np.flatnonzero(wrong):
         place = source.place(kind, int(index if owner is None else owner[index]))
         source.report.error(place, f"{field} is not finite or beyond {LARGEST_NUMBER:g}", "write a finite number")
+
+
+# --- parts of a model ----------------------------------------------------------------------------
+
+
+def top_bodies(model: mujoco.MjModel) -> list[int]:
+    """The bodies that are children of the world."""
+    return [body for body in range(1, model.nbody) if model.body_parentid[body] == 0]
+
+
+def is_free(model: mujoco.MjModel, body: int) -> bool:
+    """Whether a body has a free joint."""
+    return model.body_jntnum[body] > 0 and model.jnt_type[model.body_jntadr[body]] == FREE
+
+
+def has_dofs(model: mujoco.MjModel, top: int) -> bool:
+    """Whether anything moves in the subtree of a child of the world."""
+    return bool(np.any(model.body_dofnum[np.asarray(model.body_rootid) == top]))
+
+
+def geom_type(model: mujoco.MjModel, geom: int) -> str:
+    """MuJoCo's name of a geom's type, such as ``"SPHERE"``."""
+    return import_mujoco().mjtGeom(int(model.geom_type[geom])).name[7:]
+
+
+def joints_of(model: mujoco.MjModel, body: int) -> range:
+    """The joints between a body and its parent, in order."""
+    first = int(model.body_jntadr[body])
+    return range(first, first + int(model.body_jntnum[body]))
+
+
+def pose_from_wxyz(position: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
+    """A pose from MuJoCo's position and quaternion wxyz, shape [7]."""
+    w, x, y, z = quaternion / np.linalg.norm(quaternion)
+    return np.array([*position, x, y, z, w], float)

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.io.mjcf.bodies import BALL, FREE, joints_of
-from artix.io.mjcf.source import MjcfNames
+from artix.io.mjcf.source import BALL, FREE, MjcfNames, joints_of
 from artix.math import spatial
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from artix.io.common.atomic_file import write_atomically
+from artix.io.common.description import Names
 from artix.io.common.diagnostics import Issue
-from artix.io.common.links import Names
 from artix.io.common.poses import compose, inverse, principal_axes, rotation_matrix, translation
 from artix.io.common.xml_tree import XmlWriter
-from artix.io.mjcf.bodies import BALL_SPRING, WORLD
+from artix.io.mjcf.bodies import BALL_SPRING
+from artix.io.mjcf.source import WORLD
 from artix.model.articulation import Articulation
 from artix.model.couplings import LoopJointType
 from artix.model.geometry import SIZE_NUMBERS, GeometryType

@@ -108,7 +108,8 @@ def _check_connected(
 def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
     """Warns of joints that move neither mass nor inertia; links attached by fixed joints count as one body."""
     inbound = {joint.child: joint for joint in robot.joints.values()}
-    has_mass = {name: bool(robot.links[name].mass > 0.0 or np.any(robot.links[name].inertia)) for name in order}
+    bodies = {name: robot.links[name].body for name in order}
+    has_mass = {name: bool(body.mass > 0.0 or np.any(body.inertia)) for name, body in bodies.items()}
     carries_mass = dict(has_mass)
     for name in reversed(order[1:]):
         joint = inbound[name]
@@ -152,8 +153,8 @@ def check_meshes_left_out(robot: UrdfRobot, order: list[str], report: Report, *,
     link at an end, such as a foot, has none without its mesh. Otherwise it is only a note.
     """
     lost = [name for name in order if robot.links[name].lost]
-    bare = [name for name in lost if not robot.links[name].geometries]
-    others = [name for name in order if robot.links[name].geometries]
+    bare = [name for name in lost if not robot.links[name].body.geometries]
+    others = [name for name in order if robot.links[name].body.geometries]
     inner = {joint.parent for joint in robot.joints.values()}
     if not fixed_base and bare and (others or not inner.issuperset(bare)):
         report_missing_meshes(report, robot.element, bare, others)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from artix.io.common.description import LinkDescription, ReadOptions, Surface
 from artix.io.common.diagnostics import Location, Report
 from artix.io.common.meshes import Meshes, MeshShape, Packages, find_file, mesh_shape, read_vertices, summarize_errors
-from artix.io.common.options import ReadOptions
-from artix.io.common.poses import IDENTITY, quaternion_from_rpy
+from artix.io.common.poses import quaternion_from_rpy
 from artix.io.common.xml_tree import Element, origin, read_child, read_name, read_number, read_numbers, read_xml
 from artix.model.geometry import Geometry
 
@@ -31,23 +32,15 @@ class UrdfLink:
     """A ``<link>``.
 
     Attributes:
-      name: its name.
+      body: its name, mass properties and shapes, not yet joined to its parent.
       element: the XML element.
-      mass: mass [kg].
-      com_pose: mass frame in the link frame, shape [7].
-      inertia: inertia in the axes of the mass frame [kg m^2], shape [3, 3].
-      inertial: the ``<inertial>`` element with these three, if there is one.
-      geometries: shapes with their names, ``None`` for unnamed ones.
+      inertial: the ``<inertial>`` element that its mass properties come from, if there is one.
       lost: whether a mesh of its ``<collision>`` is left out.
     """
 
-    name: str
+    body: LinkDescription
     element: Element
-    mass: float = 0.0
-    com_pose: np.ndarray = dataclasses.field(default_factory=IDENTITY.copy)
-    inertia: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((3, 3)))
     inertial: Element | None = None
-    geometries: tuple[tuple[str | None, Geometry], ...] = ()
     lost: bool = False
 
 
@@ -99,7 +92,7 @@ class UrdfRobot:
 def parse_urdf(path_or_text: str | Path, report: Report, options: ReadOptions) -> UrdfRobot | None:
     """Reads links and joints one by one.
 
-    :mod:`artix.io.urdf.checks` checks that they are consistent, :mod:`artix.io.common.inertias` checks the inertias.
+    :mod:`artix.io.urdf.checks` checks that they are consistent.
 
     Args:
       path_or_text: a path, or the URDF itself.
@@ -117,9 +110,7 @@ def parse_urdf(path_or_text: str | Path, report: Report, options: ReadOptions) -
     for child in element.all("link"):
         name = _unique_name(child, links, report)
         if name is not None:
-            link = _link(name, child, report)
-            lost = options.meshes is None and has_mesh(child)
-            links[name] = dataclasses.replace(link, geometries=read_collisions(child, report, folder), lost=lost)
+            links[name] = _link(name, child, report, folder)
     if options.meshes is not None:
         summarize_errors(report, element, options.meshes, folder.errors)
     joints: dict[str, UrdfJoint] = {}
@@ -174,10 +165,18 @@ def _unique_name(element: Element, known: dict, report: Report) -> str | None:
 # --- links ---------------------------------------------------------------------------------------
 
 
-def _link(name: str, element: Element, report: Report) -> UrdfLink:
+def _link(name: str, element: Element, report: Report, folder: MeshFolder) -> UrdfLink:
+    mass, inertial = _inertial(element, report)
+    shapes = read_collisions(element, report, folder)
+    lost = folder.meshes is None and has_mesh(element)
+    return UrdfLink(LinkDescription(name, **mass, geometries=shapes), element, inertial, lost)
+
+
+def _inertial(element: Element, report: Report) -> tuple[dict[str, Any], Element | None]:
+    """The mass properties of a link, as arguments of its description, and the ``<inertial>`` that has them."""
     inertial = read_child(report, element, "inertial")
     if inertial is None:
-        return UrdfLink(name, element)
+        return {}, None
     com_pose = read_origin(inertial, report)
     before = report.num_errors
     mass = read_number(report, read_child(report, inertial, "mass"), "value", 0.0)
@@ -186,10 +185,10 @@ def _link(name: str, element: Element, report: Report) -> UrdfLink:
     xy, xz, yz = (read_number(report, moments, key, 0.0) for key in ("ixy", "ixz", "iyz"))
     inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     if report.num_errors > before or _lacks(inertial, "mass", ("value",), "read as massless", report):
-        return UrdfLink(name, element)
+        return {}, None
     if _lacks(inertial, "inertia", ("ixx", "iyy", "izz"), "read without rotational inertia", report):
-        return UrdfLink(name, element, mass, com_pose, inertial=inertial if mass < 0.0 else None)
-    return UrdfLink(name, element, mass, com_pose, inertia, inertial)
+        return {"mass": mass, "com_pose": com_pose}, inertial if mass < 0.0 else None
+    return {"mass": mass, "com_pose": com_pose, "inertia": inertia}, inertial
 
 
 def _lacks(inertial: Element, tag: str, attributes: tuple[str, ...], reading: str, report: Report) -> bool:
@@ -432,3 +431,57 @@ def read_origin(element: Element, report: Report) -> np.ndarray:
     position = read_numbers(report, origin, "xyz", (0.0, 0.0, 0.0))
     angles = read_numbers(report, origin, "rpy", (0.0, 0.0, 0.0))
     return np.concatenate([position, quaternion_from_rpy(*angles)])
+
+
+# --- visuals -------------------------------------------------------------------------------------
+
+Color = tuple[float, float, float]
+
+
+def urdf_visuals(path_or_text: str | Path) -> list[Surface]:
+    """The visuals of a URDF, and the collision shapes that replace those whose meshes cannot be read.
+
+    A URDF without visuals is drawn by its collision shapes.
+
+    Raises:
+      DescriptionError: the document is not XML.
+      OSError: it cannot be read.
+    """
+    report = Report(origin(path_or_text)[0])
+    robot = read_xml(path_or_text, report)
+    report.raise_errors()
+    assert robot is not None  # Otherwise there are errors.
+    materials = {element.attributes.get("name", ""): _color(element, report) for element in robot.all("material")}
+    bare = not any(link.all("visual") for link in robot.all("link"))
+    surfaces: list[Surface] = []
+    for link in robot.all("link"):
+        parts = [_surface(link, visual, materials, report) for visual in link.all("visual")]
+        surfaces += filter(None, parts)
+        if bare or parts:
+            role: Any = "collision" if bare or not all(parts) else "substitute"
+            shapes = [_surface(link, shape, {}, report) for shape in link.all("collision")]
+            surfaces += [shape._replace(role=role) for shape in shapes if shape is not None]
+    return surfaces
+
+
+def _surface(link: Element, visual: Element, materials: dict[str, Color | None], report: Report) -> Surface | None:
+    """The surface of a ``<visual>`` or ``<collision>``; ``None`` if it is malformed."""
+    name, pose = link.attributes.get("name", ""), read_origin(visual, report)
+    material = read_child(report, visual, "material")
+    color = None
+    if material is not None:
+        color = _color(material, report) or materials.get(material.attributes.get("name", ""))
+    meshes = [mesh for geometry in visual.all("geometry") for mesh in geometry.all("mesh")]
+    if meshes:
+        scale = read_numbers(report, meshes[0], "scale", (1.0, 1.0, 1.0))
+        return Surface(name, meshes[0].attributes.get("filename", ""), pose, color, scale=scale)
+    shape = read_shape(visual, report)
+    return None if shape is None else Surface(name, shape, np.asarray(shape.pose), color)
+
+
+def _color(material: Element, report: Report) -> Color | None:
+    color = read_child(report, material, "color")
+    if color is None:
+        return None
+    red, green, blue, _ = read_numbers(report, color, "rgba", (0.7, 0.7, 0.7, 1.0))
+    return red, green, blue

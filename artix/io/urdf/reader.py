@@ -1,22 +1,34 @@
-"""Reads URDF, the Unified Robot Description Format. Opens no other file unless asked to read meshes."""
+"""Reads URDF, the Unified Robot Description Format, and its macro language xacro with the package ``xacrodoc``.
+
+Reading URDF opens no other file unless meshes are asked for.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
-from artix.io.common.diagnostics import Issue, Place, Report
-from artix.io.common.inertias import check_inertias
-from artix.io.common.links import ROTATIONS, TRANSLATIONS, LinkDescription, add_links, joint_frame
-from artix.io.common.meshes import Meshes, Packages
-from artix.io.common.options import ReadOptions
+from artix.io.common.description import (
+    ROTATIONS,
+    TRANSLATIONS,
+    Description,
+    LinkDescription,
+    ReadOptions,
+    UrdfOptions,
+    build,
+    check_inertias,
+    joint_frame,
+    merge_links,
+    takes,
+)
+from artix.io.common.diagnostics import DescriptionError, Issue, Place, Report
+from artix.io.common.meshes import Packages, find_package
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
-from artix.io.common.xml_tree import origin
+from artix.io.common.xml_tree import ExpandedText, origin
 from artix.io.urdf.checks import (
     check_composites,
     check_masses,
@@ -25,10 +37,11 @@ from artix.io.urdf.checks import (
     check_tree,
     check_unread,
 )
-from artix.io.urdf.parser import COMPOSITE_TYPES, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
+from artix.io.urdf.parser import COMPOSITE_TYPES, UrdfJoint, parse_urdf
 from artix.model.articulation import Articulation
-from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
+from artix.model.builder import STANDARD_GRAVITY
 from artix.model.composite_joints import CompositeJoint
+from artix.model.couplings import MimicJoint
 from artix.model.joint_features import JointFriction
 from artix.model.joints import Joint
 
@@ -41,18 +54,8 @@ REPAIRS = ("inertia", "mimic")
 _X_TO_Z = np.array([0.0, 0.0, 0.0, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5)])
 
 
-def load_urdf(
-    path_or_text: str | Path,
-    *,
-    fixed_base: bool | None = None,
-    merge_fixed_joints: bool = False,
-    repair: Collection[str] = (),
-    strict: bool = False,
-    meshes: Meshes | None = None,
-    packages: Packages | None = None,
-    gravity: npt.ArrayLike = STANDARD_GRAVITY,
-    dtype: Any = None,
-) -> Articulation:
+@takes(UrdfOptions)
+def load_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> Articulation:
     """Reads a robot from a URDF.
 
     The reader supports links, joints with limits, damping and friction, mimic joints, the shapes of ``<collision>``
@@ -65,17 +68,13 @@ def load_urdf(
 
     Args:
       path_or_text: a path, or the URDF itself (a string whose first visible character is ``<``).
-      fixed_base: as for :func:`artix.load`; ``None`` fixes the root if and only if its link is called ``world``, which
-        is URDF's convention for a fixed base.
-      merge_fixed_joints: as for :func:`artix.load`.
-      repair: as for :func:`artix.load`; ``"mimic"`` frees joints that mimic a missing or fixed joint or themselves.
-      strict: as for :func:`artix.load`: also an ``<inertial>`` without ``<mass>`` or ``<inertia>``, missing or
-        exchanged limits of position, limits of effort and velocity that are zero, a second element where there may be
-        one, and malformed shapes.
-      meshes: as for :func:`artix.load`. The files are read with trimesh (extra ``meshes``).
-      packages: as for :func:`artix.load`. Others are searched for above the file and in ``ROS_PACKAGE_PATH``.
-      gravity: acceleration of gravity in world axes [m/s^2], shape [3].
-      dtype: as for :func:`artix.load`.
+      **options: keywords that :func:`artix.load` describes. ``fixed_base=None`` fixes the root if and only if
+        its link is called ``world``, which is URDF's convention for a fixed base. The repair ``"mimic"``
+        frees joints that mimic a missing or fixed joint or themselves. ``strict`` refuses also an
+        ``<inertial>`` without ``<mass>`` or ``<inertia>``, missing or exchanged limits of position, limits of
+        effort and velocity that are zero, a second element where there may be one, and malformed shapes.
+        ``meshes`` are read with trimesh (extra ``meshes``). ``packages`` that are not given are searched for
+        above the file and in ``ROS_PACKAGE_PATH``.
 
     Returns:
       The articulation.
@@ -85,7 +84,7 @@ def load_urdf(
       OSError: the file cannot be read.
       ImportError: there are meshes to read, and trimesh is not installed.
       ValueError: a repair or the replacement for meshes is unknown, or gravity is malformed.
-      TypeError: ``path_or_text`` is neither a string nor a path.
+      TypeError: ``path_or_text`` is neither a string nor a path, or a keyword is unknown.
 
     Examples:
       >>> text = '''
@@ -102,46 +101,18 @@ def load_urdf(
       >>> print(rod.topology.fixed_base, rod.topology.dof_names)
       True ('hinge',)
     """
-    options = ReadOptions(
-        fixed_base=fixed_base,
-        merge_fixed_joints=merge_fixed_joints,
-        repair=repair,
-        strict=strict,
-        meshes=meshes,
-        packages=packages,
-        dtype=dtype,
-        known_repairs=REPAIRS,
-    )
-    report, robot, order, mimics = _read(path_or_text, options)
+    report, description = describe_urdf(path_or_text, _read_options(options))
     report.finish()
-    assert robot is not None  # An unreadable document is an error.
-    builder = ArticulationBuilder(
-        fixed_base=_is_fixed(order, options.fixed_base),
-        gravity=gravity,
-        name=robot.name,
-        strict=False,
-    )
-    inbound = {joint.child: joint for joint in robot.joints.values()}
-    links = [description for name in order for description in _descriptions(robot, name, inbound.get(name))]
-    add_links(builder, links, merge_fixed_joints=options.merge_fixed_joints)
-    for follower, mimic in mimics.items():
-        builder.add_mimic(follower, mimic.joint, gear_ratio=-mimic.multiplier, offset=-mimic.offset)
-    return builder.build(options.dtype)
+    assert description is not None  # Otherwise there are errors.
+    return build(description, options.get("dtype"))
 
 
-def check_urdf(
-    path_or_text: str | Path,
-    *,
-    repair: Collection[str] = (),
-    strict: bool = False,
-    meshes: Meshes | None = None,
-    packages: Packages | None = None,
-    fixed_base: bool | None = None,
-) -> list[Issue]:
+@takes(UrdfOptions)
+def check_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> list[Issue]:
     """Lists all errors, warnings and notes of a URDF, by line; its content never makes this raise.
 
-    Arguments and errors are those of :func:`load_urdf`, which raises the warnings of this list and refuses a URDF
-    with errors. Here the content of the URDF never raises an error.
+    Arguments and errors are those of :func:`load_urdf`, which raises the warnings of this list and
+    refuses a URDF with errors.
 
     Returns:
       The issues, one warning or note for each kind; none for a description without any.
@@ -156,61 +127,57 @@ def check_urdf(
       >>> print([(issue.line, issue.element) for issue in artix.io.check_urdf(text) if issue.severity == "error"])
       [(5, '<joint name="hinge">')]
     """
-    options = ReadOptions(
-        fixed_base=fixed_base,
-        repair=repair,
-        strict=strict,
-        meshes=meshes,
-        packages=packages,
-        known_repairs=REPAIRS,
-    )
-    report, *_ = _read(path_or_text, options)
+    report, _ = describe_urdf(path_or_text, _read_options(options))
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
-#: The report, the robot (``None`` if unreadable), the link names with parents first, mimic relations by follower.
-_Reading = tuple[Report, UrdfRobot | None, list[str], dict[str, UrdfMimic]]
+def _read_options(keywords: UrdfOptions) -> ReadOptions:
+    return ReadOptions.of(UrdfOptions, keywords, known_repairs=REPAIRS)
 
 
-def _read(path_or_text: str | Path, options: ReadOptions) -> _Reading:
+def describe_urdf(path_or_text: str | Path, options: ReadOptions) -> tuple[Report, Description | None]:
+    """Reads a URDF: what there is to say of it, and the description of its robot unless it has errors."""
     report = Report(origin(path_or_text)[0], strict=options.strict)
     robot = parse_urdf(path_or_text, report, options)
     if robot is None:
-        return report, None, [], {}
+        return report, None
     check_unread(robot.element, report)
-    places: dict[str, Place] = {link.name: link.inertial or link.element for link in robot.links.values()}
-    links = check_inertias(list(robot.links.values()), places, report, repair=options.repairs_inertia)
-    robot = dataclasses.replace(robot, links={link.name: link for link in links})
+    places: dict[str, Place] = {name: link.inertial or link.element for name, link in robot.links.items()}
+    bodies = [link.body for link in robot.links.values()]
+    bodies = check_inertias(bodies, places, report, repair="inertia" in options.repair)
+    links = {body.name: dataclasses.replace(robot.links[body.name], body=body) for body in bodies}
+    robot = dataclasses.replace(robot, links=links)
     order = check_tree(robot, report)
     mimics = check_mimics(robot, report, options.repair)
-    if not report.num_errors:
-        check_masses(robot, order, report)
-        check_composites(robot, order, report)
-        check_meshes_left_out(robot, order, report, fixed_base=_is_fixed(order, options.fixed_base))
-    return report, robot, order, mimics
-
-
-def _is_fixed(order: list[str], fixed_base: bool | None) -> bool:
-    return order[0] == WORLD_LINK if fixed_base is None else fixed_base
-
-
-def _descriptions(robot: UrdfRobot, name: str, joint: UrdfJoint | None) -> list[LinkDescription]:
-    """The link, preceded by the massless links of a joint with several degrees of freedom."""
-    link = robot.links[name]
-    parent = None if joint is None else joint.parent
-    joints = list[Joint | None]([None])
-    if joint is not None:
-        joints = [*_composite(joint).named_joints(name)] if joint.type in COMPOSITE_TYPES else [_joint(joint)]
-    between = []
-    for part in joints[:-1]:
-        assert part is not None  # Only the root has no joint.
-        part_link = f"{name}:{part.name}"
-        between.append(LinkDescription(part_link, parent, part, 0.0, IDENTITY, np.zeros((3, 3))))
-        parent = part_link
-    return [
-        *between,
-        LinkDescription(name, parent, joints[-1], link.mass, link.com_pose, link.inertia, {}, link.geometries),
+    if report.num_errors:
+        return report, None
+    fixed_base = order[0] == WORLD_LINK if options.fixed_base is None else options.fixed_base
+    check_masses(robot, order, report)
+    check_composites(robot, order, report)
+    check_meshes_left_out(robot, order, report, fixed_base=fixed_base)
+    inbound = {joint.child: joint for joint in robot.joints.values()}
+    joined = [link for name in order for link in _joined(robot.links[name].body, inbound.get(name))]
+    merged, frames, _ = merge_links(joined, merge_fixed_joints=options.merge_fixed_joints)
+    # URDF writes the follower's position as a function of the reference's; a mimic joint says that their sum is zero.
+    couplings = [
+        MimicJoint(follower=follower, reference=mimic.joint, gear_ratio=-mimic.multiplier, offset=-mimic.offset)
+        for follower, mimic in mimics.items()
     ]
+    gravity = STANDARD_GRAVITY if options.gravity is None else options.gravity
+    return report, Description(robot.name, fixed_base, merged, gravity, frames, couplings=couplings)
+
+
+def _joined(body: LinkDescription, joint: UrdfJoint | None) -> list[LinkDescription]:
+    """A link with its joint, after the massless links of a joint with several degrees of freedom."""
+    if joint is None:
+        return [body]
+    *above, last = _composite(joint).named_joints(body.name) if joint.type in COMPOSITE_TYPES else [_joint(joint)]
+    links = list[LinkDescription]()
+    parent = joint.parent
+    for part in above:
+        links.append(LinkDescription(f"{body.name}:{part.name}", parent, part))
+        parent = links[-1].name
+    return [*links, dataclasses.replace(body, parent=parent, joint=last)]
 
 
 def _composite(joint: UrdfJoint) -> CompositeJoint:
@@ -239,3 +206,139 @@ def _joint(joint: UrdfJoint) -> Joint:
     if joint.type == "prismatic":
         return Joint.prismatic(TRANSLATIONS[coordinate], **options)
     return Joint.revolute(ROTATIONS[coordinate], wrapped=joint.type == "continuous", **options)
+
+
+# --- xacro ---------------------------------------------------------------------------------------
+
+
+def load_xacro(
+    path: str | Path,
+    *,
+    arguments: Mapping[str, str] | None = None,
+    packages: Packages | None = None,
+    **options: Any,
+) -> Articulation:
+    """Expands a xacro file and reads the resulting URDF.
+
+    A xacro file is a program: it may include other files and evaluate Python expressions, so expand only files that
+    you trust. Line numbers in messages about the URDF refer to the expanded text. Relative names of included files are
+    looked up beside the file that includes them. ``$(find NAME)`` is one of ``packages``, a folder NAME above the file
+    or beside those, or in ``ROS_PACKAGE_PATH``, or a package that ROS knows.
+
+    Args:
+      path: the file.
+      arguments: values of its ``<xacro:arg>``.
+      packages: folders of ROS packages by name, for ``$(find NAME)`` and for meshes ``package://NAME/...``.
+      **options: passed to :func:`artix.load_urdf`.
+
+    Returns:
+      The articulation.
+
+    Raises:
+      DescriptionError: it cannot be expanded, or the URDF is refused.
+      ImportError: ``xacrodoc`` (extra ``xacro``) is not installed.
+      OSError: the file cannot be read.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> text = '''
+      ... <robot name="rod" xmlns:xacro="http://www.ros.org/wiki/xacro">
+      ...   <xacro:arg name="mass" default="1"/>
+      ...   <link name="rod">
+      ...     <inertial>
+      ...       <mass value="$(arg mass)"/><inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/>
+      ...     </inertial>
+      ...   </link>
+      ... </robot>'''
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "rod.xacro"
+      >>> _ = path.write_text(text)
+      >>> print(artix.io.load_xacro(path, arguments={"mass": "2.5"}).link_mass)
+      [2.5]
+    """
+    return load_urdf(expand_xacro(path, arguments, packages), packages=packages, **options)
+
+
+def check_xacro(
+    path: str | Path,
+    *,
+    arguments: Mapping[str, str] | None = None,
+    packages: Packages | None = None,
+    **options: Any,
+) -> list[Issue]:
+    """Lists all errors and warnings of the URDF that a xacro file expands to; see :func:`load_xacro`.
+
+    Args:
+      path: the file.
+      arguments: values of its ``<xacro:arg>``.
+      packages: as for :func:`load_xacro`.
+      **options: passed to :func:`artix.check_urdf`.
+
+    Returns:
+      The issues, none for a description without errors and warnings.
+
+    Raises:
+      ImportError: ``xacrodoc`` (extra ``xacro``) is not installed.
+      OSError: the file cannot be read.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "rod.xacro"
+      >>> name = "http://www.ros.org/wiki/xacro"
+      >>> _ = path.write_text(f'<robot name="rod" xmlns:xacro="{name}"><link name="rod"/></robot>')
+      >>> print([issue.severity for issue in artix.io.check_xacro(path)])
+      []
+    """
+    try:
+        return check_urdf(expand_xacro(path, arguments, packages), packages=packages, **options)
+    except DescriptionError as error:
+        return list(error.issues)
+
+
+def expand_xacro(
+    path: str | Path, arguments: Mapping[str, str] | None = None, packages: Packages | None = None
+) -> ExpandedText:
+    """Expands a xacro file to the text of a URDF; raises the same errors as :func:`load_xacro`."""
+    try:
+        import xacrodoc
+    except ImportError as error:
+        raise ImportError("expanding xacro files requires xacrodoc: pip install 'artix[xacro]'") from error
+    path = Path(path)
+    path.read_bytes()  # Raises OSError here rather than a DescriptionError below if the file is unreadable.
+    known = dict(packages or {})
+    while True:
+        try:
+            return ExpandedText.of(_expanded(xacrodoc, path, arguments or {}, known), path)
+        except Exception as error:  # Expressions in the file may raise any exception.
+            name = _missing_package(xacrodoc, error)
+            folder = None if name is None or name in known else find_package(name, path.parent)
+            if name is not None and folder is not None:
+                known[name] = folder
+                continue
+            message = f"xacro cannot expand it: {' '.join(str(error).split()) or type(error).__name__}"
+            fix = "correct the file, or give the value of each <xacro:arg> in arguments"
+            if name is not None:
+                fix = f"give the folder of the package: packages={{{name!r}: ...}}"
+            raise DescriptionError([Issue("error", str(path), 1, "xacro", message, fix)]) from error
+
+
+def _expanded(xacrodoc: Any, path: Path, arguments: Mapping[str, str], packages: Packages) -> str:
+    """The text of the URDF. xacro keeps the packages that it has found and the file in hand in global variables."""
+    xacrodoc.packages.reset()
+    xacrodoc.packages.update_package_cache(packages)
+    xacro = xacrodoc.xacrodoc.xacro
+    xacro.init_stacks(str(path))
+    try:
+        document = xacrodoc.XacroDoc.from_file(path, subargs=dict(arguments), resolve_packages=False)
+    finally:
+        xacro.init_stacks(None)
+        xacrodoc.packages.reset()
+    return document.dom.toxml()
+
+
+def _missing_package(xacrodoc: Any, error: BaseException | None) -> str | None:
+    """The name of the package that an expansion lacked, if that is why it failed."""
+    while error is not None:
+        if isinstance(error, xacrodoc.packages.PackageNotFoundError):
+            return str(error.args[0])
+        error = error.__cause__ or error.__context__
+    return None

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from artix.io.common.links import LinkDescription
+from artix.io.common.description import LinkDescription
 from artix.io.common.meshes import report_missing_meshes
-from artix.io.common.poses import IDENTITY, rotation_matrix
+from artix.io.common.poses import rotation_matrix
 from artix.io.usd import mujoco
 from artix.io.usd.colliders import collider_shapes, is_mesh, physics_material
 from artix.io.usd.joints import KINDS, UsdAxis, UsdJoint, enclosing, is_between, is_supported, read_joint
@@ -77,7 +77,7 @@ class UsdArticulation:
         """Reads the links, parents first, and reports mistakes in them."""
         links = []
         if self.tree.root is None:
-            links.append(LinkDescription(self.names[None], None, None, 0.0, IDENTITY, np.zeros((3, 3))))
+            links.append(LinkDescription(self.names[None]))
         else:
             links.append(self._link(self.tree.root, None, None))
         for parent, joint, child in self.tree.edges:
@@ -102,7 +102,7 @@ class UsdArticulation:
         if joint is not None and is_supported(joint):
             inbound = make_joint(joint, parent, self.actuators.get(joint.prim.path, ()))
         if is_between(path):
-            return LinkDescription(name, parent_name, inbound, 0.0, IDENTITY, np.zeros((3, 3)))
+            return LinkDescription(name, parent_name, inbound)
         body = self.scene.prims[path]
         colliders = self.colliders[path]
         mass, shapes = mass_properties(self.scene, body, colliders), collider_shapes(self.scene, body, colliders)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from artix.io.common.links import LinkPlace
+from artix.io.common.description import Coupling, LinkPlace
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to, rotation_matrix, translation
 from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.joints import AXIS_INSTANCES, UsdAxis, UsdJoint
@@ -17,6 +18,16 @@ from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJo
 
 #: One end of a coupling: name of the degree of freedom, its axis, and the sign of its positions relative to USD's.
 _Dof = tuple[str, UsdAxis, float]
+
+
+def read_couplings(description: UsdArticulation, places: Mapping[str, LinkPlace]) -> list[Coupling]:
+    """The mimic joints, tendons and loop joints of an articulation, with the places of its links by name."""
+    return [
+        *mimic_joints(description),
+        *fixed_tendons(description),
+        *spatial_tendons(description, places),
+        *loop_joints(description, places),
+    ]
 
 
 def mimic_joints(description: UsdArticulation) -> list[MimicJoint]:
@@ -113,14 +124,8 @@ def _mimic(
         return None
 
 
-def loop_joints(description: UsdArticulation, places: dict[str, LinkPlace], links: list[str]) -> list[LoopJoint]:
-    """Reads the joints that close loops, without their limits and drives.
-
-    Args:
-      description: the articulation.
-      places: the place of each link in the builder, by name.
-      links: names of the builder's links, by number.
-    """
+def loop_joints(description: UsdArticulation, places: Mapping[str, LinkPlace]) -> list[LoopJoint]:
+    """Reads the joints that close loops, without their limits and drives."""
     joints = []
     for joint in description.tree.loops:
         _note_loop_limits(joint)
@@ -133,7 +138,7 @@ def loop_joints(description: UsdArticulation, places: dict[str, LinkPlace], link
                 ends.append((None, frame))
             else:
                 place = places[description.names[body]]
-                ends.append((links[place.number], compose(place.pose, frame)))
+                ends.append((place.link, compose(place.pose, frame)))
         options: dict[str, Any] = {}
         if joint.kind == "d6":
             free = [axis.axis for axis in joint.axes]
@@ -300,16 +305,8 @@ class _Point:
         return f"physxTendon:{self.name}"
 
 
-def spatial_tendons(
-    description: UsdArticulation, places: dict[str, LinkPlace], links: list[str]
-) -> list[SpatialTendon]:
-    """Reads PhysX's attachment schemas, whose instances are named after the attachment.
-
-    Args:
-      description: the articulation.
-      places: the place of each link in the builder, by name.
-      links: names of the builder's links, by number.
-    """
+def spatial_tendons(description: UsdArticulation, places: Mapping[str, LinkPlace]) -> list[SpatialTendon]:
+    """Reads PhysX's attachment schemas, whose instances are named after the attachment."""
     points = _points(description)
     below: dict[tuple[str, str], list[_Point]] = {}
     for point in points.values():
@@ -330,7 +327,7 @@ def spatial_tendons(
         seen.update(point.key for point in tree)
         several = sum(other.name == root.name for other in roots) > 1
         name = f"{root.body.name}:{root.name}" if several else root.name
-        tendon = _spatial_tendon(description, name, tree, places, links)
+        tendon = _spatial_tendon(description, name, tree, places)
         tendons += [tendon] if tendon is not None else []
     for key, point in points.items():
         if key not in seen and point.above in points:
@@ -356,7 +353,7 @@ def _points(description: UsdArticulation) -> dict[tuple[str, str], _Point]:
 
 
 def _spatial_tendon(
-    description: UsdArticulation, name: str, tree: list[_Point], places: dict[str, LinkPlace], links: list[str]
+    description: UsdArticulation, name: str, tree: list[_Point], places: Mapping[str, LinkPlace]
 ) -> SpatialTendon | None:
     """Reads one tendon from its attachments, parents first."""
     scene = description.scene
@@ -375,7 +372,7 @@ def _spatial_tendon(
             leaf = point.name in point.body.instances(ATTACHMENT_LEAF)
             place = places[description.names[point.body.path]]
             attachment = Attachment(
-                link=links[place.number],
+                link=place.link,
                 position=place.pose[:3] + rotation_matrix(place.pose[3:]) @ local[number],
                 parent=above,
                 coefficient=coefficient,

@@ -5,42 +5,40 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
+from artix.io.common.description import (
+    Description,
+    Frame,
+    InitialState,
+    LinkDescription,
+    LinkPlace,
+    ReadOptions,
+    Surface,
+    UsdOptions,
+    build,
+    build_state,
+    check_inertias,
+    merge_links,
+    takes,
+)
 from artix.io.common.diagnostics import Issue, Location, Report
-from artix.io.common.inertias import check_inertias
-from artix.io.common.links import LinkDescription, LinkPlace, add_links
-from artix.io.common.meshes import Meshes
-from artix.io.common.options import ReadOptions
-from artix.io.common.poses import compose, inverse, joint_motion, rotation_matrix
+from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation, read_articulation
-from artix.io.usd.colliders import TRIGGER_SCHEMA
-from artix.io.usd.couplings import fixed_tendons, loop_joints, mimic_joints, spatial_tendons
-from artix.io.usd.joints import UsdJoint, is_between
+from artix.io.usd.colliders import TRIGGER_SCHEMA, read_shape
+from artix.io.usd.couplings import read_couplings
+from artix.io.usd.joints import UsdJoint, enclosing, is_between
+from artix.io.usd.mass import triangulate
 from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
-from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
-from artix.model.builder import ArticulationBuilder
 from artix.model.geometry_pairs import PAIRED_TYPES
 
 
-def load_usd(
-    path_or_text_or_stage: Any,
-    *,
-    root: str | None = None,
-    fixed_base: bool | None = None,
-    merge_fixed_joints: bool = False,
-    repair: Collection[str] = (),
-    strict: bool = False,
-    meshes: Meshes | None = None,
-    gravity: npt.ArrayLike | None = None,
-    self_contact: bool = False,
-    dtype: Any = None,
-) -> Articulation:
+@takes(UsdOptions)
+def load_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> Articulation:
     """Reads an articulation from USD with the package ``usd-core`` (``pip install 'artix[usd]'``), without plugins.
 
     The reader supports the schemas of UsdPhysics and PhysX for rigid bodies, mass properties (authored, or computed
@@ -55,18 +53,14 @@ def load_usd(
 
     Args:
       path_or_text_or_stage: a path, USD text (a string that begins with ``#usda``), or an open ``pxr.Usd.Stage``.
-      root: path of the prim to use as the root of the articulation: a body, a joint to the world (which fixes the base)
-        or a prim above the bodies. Without a joint to the world the base floats. ``None`` chooses the only prim with
-        the ``PhysicsArticulationRootAPI``.
-      fixed_base: as for :func:`artix.load`; a base is fixed through its joint to the world if it has one.
-      merge_fixed_joints: as for :func:`artix.load`.
-      repair: as for :func:`artix.load`. PhysX uses impossible inertias, too.
-      strict: as for :func:`artix.load`.
-      meshes: as for :func:`artix.load`, of colliders with more than 16 points.
-      gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the stage's scene when ``None``.
-      self_contact: as for :func:`artix.load`, for shapes of links that no joint connects: wherever
-        ``enabledSelfCollisions`` of the articulation, filtered pairs and collision groups allow it.
-      dtype: as for :func:`artix.load`.
+      **options: keywords that :func:`artix.load` describes, and ``root``, the path of the prim to use as the
+        root of the articulation: a body, a joint to the world (which fixes the base) or a prim above the
+        bodies. Without a joint to the world the base floats. ``root=None`` chooses the only prim with the
+        ``PhysicsArticulationRootAPI``. With ``fixed_base=True`` a base is fixed through its joint to the
+        world if it has one. PhysX uses impossible inertias, too, which a ``repair`` raises. ``meshes``
+        replace colliders with more than 16 points. ``self_contact`` is for shapes of links that no joint
+        connects, wherever ``enabledSelfCollisions`` of the articulation, filtered pairs and collision groups
+        allow it.
 
     Returns:
       The articulation.
@@ -74,7 +68,7 @@ def load_usd(
     Raises:
       DescriptionError: the stage is refused; its ``issues`` list all errors with file, prim and fix.
       OSError: the file cannot be read.
-      TypeError: ``path_or_text_or_stage`` is none of the three.
+      TypeError: ``path_or_text_or_stage`` is none of the three, or a keyword is unknown.
       ValueError: ``gravity`` is malformed, or a repair is unknown.
       ModuleNotFoundError: ``usd-core`` is not installed.
 
@@ -86,33 +80,14 @@ def load_usd(
       >>> print(pendulum.topology.dof_names, pendulum.link_mass)
       ('shoulder', 'elbow') [0. 1. 1.]
     """
-    options = ReadOptions(
-        root=root,
-        fixed_base=fixed_base,
-        merge_fixed_joints=merge_fixed_joints,
-        repair=repair,
-        strict=strict,
-        meshes=meshes,
-        self_contact=self_contact,
-        gravity=gravity,
-        dtype=dtype,
-    )
-    return _load(path_or_text_or_stage, options)[0]
+    report, robot = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
+    report.finish()
+    assert robot is not None  # Otherwise there are errors.
+    return robot.articulation
 
 
-def load_usd_with_state(
-    path_or_text_or_stage: Any,
-    *,
-    root: str | None = None,
-    fixed_base: bool | None = None,
-    merge_fixed_joints: bool = False,
-    repair: Collection[str] = (),
-    strict: bool = False,
-    meshes: Meshes | None = None,
-    gravity: npt.ArrayLike | None = None,
-    self_contact: bool = False,
-    dtype: Any = None,
-) -> tuple[Articulation, State]:
+@takes(UsdOptions)
+def load_usd_with_state(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> tuple[Articulation, State]:
     """Reads an articulation and its state from USD; arguments and errors are those of :func:`load_usd`.
 
     Joint positions and velocities come from ``PhysicsJointStateAPI``; they are zero where it is not applied, as in
@@ -132,34 +107,18 @@ def load_usd_with_state(
       >>> print(state.joint_position)
       [ 0.5 -0.2]
     """
-    options = ReadOptions(
-        root=root,
-        fixed_base=fixed_base,
-        merge_fixed_joints=merge_fixed_joints,
-        repair=repair,
-        strict=strict,
-        meshes=meshes,
-        self_contact=self_contact,
-        gravity=gravity,
-        dtype=dtype,
-    )
-    return _load(path_or_text_or_stage, options)
+    report, robot = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
+    report.finish()
+    assert robot is not None
+    return robot.articulation, build_state(*robot)
 
 
-def check_usd(
-    path_or_text_or_stage: Any,
-    *,
-    root: str | None = None,
-    fixed_base: bool | None = None,
-    repair: Collection[str] = (),
-    strict: bool = False,
-    meshes: Meshes | None = None,
-    self_contact: bool = False,
-) -> list[Issue]:
+@takes(UsdOptions)
+def check_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> list[Issue]:
     """Lists all errors and warnings of an articulation in USD, errors first; its content never makes this raise.
 
-    Arguments and errors are those of :func:`load_usd`, which raises the warnings of this list and refuses a stage
-    with errors. Here the content of the stage never raises an error.
+    Arguments and errors are those of :func:`load_usd`, which raises the warnings of this list and
+    refuses a stage with errors.
 
     Returns:
       The issues, none for a stage without errors and warnings.
@@ -171,93 +130,74 @@ def check_usd(
       >>> print([issue.severity for issue in artix.io.check_usd(path) if issue.severity == "error"])
       []
     """
-    options = ReadOptions(
-        root=root,
-        fixed_base=fixed_base,
-        repair=repair,
-        strict=strict,
-        meshes=meshes,
-        self_contact=self_contact,
-    )
-    report, _ = _read(path_or_text_or_stage, options)
+    report, _ = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
-def _load(source: Any, options: ReadOptions) -> tuple[Articulation, State]:
-    report, reading = _read(source, options)
-    report.finish(stacklevel=4)
-    assert reading is not None  # Otherwise there are errors.
-    return reading
+class UsdRobot(NamedTuple):
+    """The articulation of a stage: its description, and what is built from it."""
+
+    description: Description
+    articulation: Articulation
 
 
-def _read(source: Any, options: ReadOptions) -> tuple[Report, tuple[Articulation, State] | None]:
-    """The report, and the articulation with its state if there are no errors."""
+def read_usd(source: Any, options: ReadOptions) -> tuple[Report, UsdRobot | None]:
+    """Reads USD: what there is to say of it, and its articulation if there are no errors."""
     is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
     file = os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>"
     report = Report(file, strict=options.strict)
     stage = open_stage(source, report)
-    if stage is None:
-        return report, None
-    reading = None
+    robot = None
     try:
-        description = read_articulation(UsdScene(stage, report, options.meshes), options.root, options.fixed_base)
-        if description is not None:
-            links = description.links()
-            places = {description.names[path]: description.scene.prims[path] for path in description.tree.bodies}
-            links = check_inertias(links, places, report, repair=options.repairs_inertia)
-            articulation = _build(report, description, links, options)
-            if articulation is not None:
-                reading = articulation, read_state(description, articulation)
-                description.note_unread()
+        usd = None
+        if stage is not None:
+            usd = read_articulation(UsdScene(stage, report, options.meshes), options.root, options.fixed_base)
+        if usd is not None:
+            robot = _read_robot(usd, options)
     except import_pxr().Tf.ErrorException as error:  # USD detects some errors only when the content is used.
         note_usd_error(report, error)
-    return report, reading
+    return report, robot
 
 
-def _build(
-    report: Report,
-    description: UsdArticulation,
-    links: list[LinkDescription],
-    options: ReadOptions,
-) -> Articulation | None:
-    """Builds the articulation; ``None`` if the report has errors."""
-    stage_gravity = description.gravity()
+def _read_robot(usd: UsdArticulation, options: ReadOptions) -> UsdRobot | None:
+    """Reads and builds an articulation; ``None`` if the report has errors."""
+    report = usd.scene.report
+    links = usd.links()
+    prims = {usd.names[path]: usd.scene.prims[path] for path in usd.tree.bodies}
+    links = check_inertias(links, prims, report, repair="inertia" in options.repair)
+    gravity = usd.gravity()
     if report.num_errors:
         return None
-    builder = ArticulationBuilder(
-        fixed_base=description.tree.fixed_base,
-        gravity=stage_gravity if options.gravity is None else options.gravity,
-        name=description.name,
-        strict=False,
-    )
     try:
-        places = add_links(builder, links, merge_fixed_joints=options.merge_fixed_joints)
-        _add_couplings(builder, description, places)
-        for pair in self_contact_pairs(description, places, options.self_contact):
-            builder.add_geometry_pair(*pair)
-        return None if report.num_errors else builder.build(options.dtype)
+        description = _describe(usd, links, gravity, options)
+        if report.num_errors:
+            return None
+        articulation = build(description, options.dtype)
     except ValueError as error:  # The builder's message names the link or joint.
-        report.error(Location(description.root.label), str(error), "correct the prim of this name")
+        report.error(Location(usd.root.label), str(error), "correct the prim of this name")
         return None
+    description = dataclasses.replace(description, state=read_state(usd))
+    usd.note_unread()
+    return UsdRobot(description, articulation)
 
 
-def _add_couplings(builder: ArticulationBuilder, description: UsdArticulation, places: dict[str, LinkPlace]) -> None:
-    """Adds additional frames, mimic joints, tendons and loop joints."""
-    hosts: dict[int, str] = {}
-    for name, place in places.items():  # Parents first, so that a link comes before those merged into it.
-        hosts.setdefault(place.number, name)
-    names = [hosts[number] for number in range(len(hosts))]
-    for name, body, pose in description.frames():
-        place = places[description.names[body]]
-        builder.add_frame(name, place.number, compose(place.pose, pose))
-    for mimic in mimic_joints(description):
-        builder.add_mimic(**dataclasses.asdict(mimic))
-    for tendon in fixed_tendons(description):
-        builder.add_fixed_tendon(tendon)
-    for spatial in spatial_tendons(description, places, names):
-        builder.add_spatial_tendon(spatial)
-    for joint in loop_joints(description, places, names):
-        builder.add_loop_joint(joint)
+def _describe(
+    usd: UsdArticulation, links: list[LinkDescription], gravity: np.ndarray, options: ReadOptions
+) -> Description:
+    """The description of an articulation, without its state."""
+    merged, frames, places = merge_links(links, merge_fixed_joints=options.merge_fixed_joints)
+    for name, body, pose in usd.frames():
+        place = places[usd.names[body]]
+        frames.append(Frame(name, place.link, compose(place.pose, pose)))
+    return Description(
+        name=usd.name,
+        fixed_base=usd.tree.fixed_base,
+        links=merged,
+        gravity=gravity if options.gravity is None else options.gravity,
+        frames=frames,
+        couplings=read_couplings(usd, places),
+        contact_pairs=self_contact_pairs(usd, places, options.self_contact),
+    )
 
 
 # --- pairs of shapes, by the filters of PhysX ----------------------------------------------------
@@ -289,7 +229,7 @@ def self_contact_pairs(
     pairs = [
         (first[2], second[2])
         for first, second in itertools.combinations(named, 2)
-        if places[description.names[first[0]]].number != places[description.names[second[0]]].number
+        if places[description.names[first[0]]].link != places[description.names[second[0]]].link
         and frozenset((first[0], second[0])) not in joined
         and not any(frozenset(pair) in filtered for pair in itertools.product(_lineage(first), _lineage(second)))
         and grouped(first[1], second[1])
@@ -343,40 +283,31 @@ def _collision_groups(description: UsdArticulation) -> Callable[[UsdPrim, UsdPri
 PLACE_TOLERANCE = 1e-3
 
 
-def read_state(description: UsdArticulation, articulation: Articulation) -> State:
+def read_state(description: UsdArticulation) -> InitialState:
     """Reads the state of an articulation; warns if poses of bodies contradict the positions of their joints."""
-    position, velocity = (dict.fromkeys(articulation.topology.dof_names, 0.0) for _ in range(2))
+    state = InitialState(_root_pose(description), _root_velocity(description), {}, {})
     misplaced = []
     for parent, joint, child in description.tree.edges:
-        local = _joint_state(description, joint, parent, position, velocity)
+        local = _joint_state(description, joint, parent, state)
         if not is_between(child) and not is_between(parent or ""):
             error = _place_error(description, joint, parent, child, local)
             if max(error) > PLACE_TOLERANCE:
                 misplaced.append((error, joint, child))
     _note_misplaced(description, misplaced)
-    vectors = [_root_pose(description), _root_velocity(description), [*position.values()], [*velocity.values()]]
-    return State(*(device_array(vector, articulation.dtype) for vector in vectors))
+    return state
 
 
-def _joint_state(
-    description: UsdArticulation,
-    joint: UsdJoint,
-    parent: str | None,
-    position: dict[str, float],
-    velocity: dict[str, float],
-) -> np.ndarray:
+def _joint_state(description: UsdArticulation, joint: UsdJoint, parent: str | None, state: InitialState) -> np.ndarray:
     """Stores a joint's state under the names of its degrees of freedom; returns the joint motion ``J(q)`` as a pose."""
     sign = joint.sign(parent)
     applied = joint.prim.instances("PhysicsJointStateAPI")
     for axis in joint.axes:
-        if axis.instance not in applied:
-            continue
         unit = sign * description.scene.units.axis(axis.angular).position
         space = f"state:{axis.instance}:physics"
-        name = joint.dof(axis)
-        position[name] = joint.prim.read_number(f"{space}:position") * unit
-        velocity[name] = joint.prim.read_number(f"{space}:velocity") * unit
-    return joint_motion([axis.axis for axis in joint.axes], [position[joint.dof(axis)] for axis in joint.axes])
+        for numbers, quantity in ((state.position, "position"), (state.velocity, "velocity")):
+            is_given = axis.instance in applied
+            numbers[joint.dof(axis)] = joint.prim.read_number(f"{space}:{quantity}") * unit if is_given else 0.0
+    return joint_motion([axis.axis for axis in joint.axes], [state.position[joint.dof(axis)] for axis in joint.axes])
 
 
 def _place_error(
@@ -409,7 +340,7 @@ def _note_misplaced(description: UsdArticulation, misplaced: list[tuple[tuple[fl
 
 def _root_pose(description: UsdArticulation) -> np.ndarray:
     path = description.tree.root
-    return description.scene.pose(path) if path is not None else np.array([0.0, 0, 0, 0, 0, 0, 1])
+    return description.scene.pose(path) if path is not None else IDENTITY
 
 
 def _root_velocity(description: UsdArticulation) -> np.ndarray:
@@ -425,3 +356,88 @@ def _root_velocity(description: UsdArticulation) -> np.ndarray:
     linear = np.zeros(3) if linear is None else rotation @ scene.point(above, linear)
     angular = np.zeros(3) if angular is None else rotation @ angular * DEGREE
     return np.concatenate([linear, angular])
+
+
+# --- visuals -------------------------------------------------------------------------------------
+
+_DRAWN = ("Mesh", "Cube", "Sphere", "Capsule", "Cylinder", "Capsule_1", "Cylinder_1")
+
+
+def usd_visuals(source: Any, root: str | None) -> list[Surface]:
+    """The visible meshes, cubes, spheres, capsules and cylinders of the bodies or, without any, their colliders.
+
+    Args:
+      source: the stage.
+      root: path of the articulation root prim; ``None`` for the only one.
+
+    Raises:
+      DescriptionError: the stage cannot be opened, or has no such articulation.
+      ModuleNotFoundError: ``usd-core`` is not installed.
+    """
+    report = Report(str(source))
+    stage = open_stage(source, report)
+    report.raise_errors()
+    assert stage is not None  # Otherwise there are errors.
+    usd = read_articulation(UsdScene(stage, report), root, None)
+    report.raise_errors()
+    assert usd is not None
+    visible = list(_surfaces(usd, only_visible=True))
+    bare = {usd.names[body] for body in usd.tree.bodies} - {one.link for one in visible}
+    return visible + [one for one in _surfaces(usd, only_visible=False) if one.link in bare]
+
+
+def _surfaces(usd: UsdArticulation, *, only_visible: bool) -> Iterator[Surface]:
+    scene, bodies = usd.scene, dict.fromkeys(usd.tree.bodies)
+    for prim in scene.prims.values():
+        body = enclosing(prim.path, bodies)
+        kind = str(prim.prim.GetTypeName())
+        if body is None or kind not in _DRAWN or (only_visible and not _is_visible(prim)):
+            continue
+        trial = Report(scene.report.file)
+        if kind == "Mesh":
+            triangles = _triangles(prim, np.abs(scene.scale(prim.path)))
+            if triangles is not None:
+                pose = scene.relative_pose(prim.path, body)
+                yield Surface(usd.names[body], triangles, pose, _color(prim))
+            continue
+        shape = read_shape(scene, UsdPrim(prim.prim, trial), scene.prims[body])
+        if shape is not None and not trial.num_errors:
+            yield Surface(usd.names[body], shape, np.asarray(shape.pose), _color(prim))
+
+
+def _is_visible(prim: UsdPrim) -> bool:
+    """Whether a prim is drawn: it is visible and not a guide shape for physics."""
+    geom = import_pxr().UsdGeom
+    imageable = geom.Imageable(prim.prim)
+    purposes = (geom.Tokens.default_, geom.Tokens.render)
+    return imageable.ComputeVisibility() != geom.Tokens.invisible and imageable.ComputePurpose() in purposes
+
+
+def _triangles(prim: UsdPrim, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Vertices and triangles of a mesh; ``None`` if it has none, or refers to vertices that do not exist."""
+    points, counts, indices = (prim.read(name) for name in ("points", "faceVertexCounts", "faceVertexIndices"))
+    if points is None or counts is None or indices is None:
+        return None
+    faces = triangulate(np.asarray(counts, int), np.asarray(indices, int))
+    vertices = np.asarray(points, float).reshape(-1, 3) * scale
+    valid = len(faces) and faces.min() >= 0 and faces.max() < len(vertices) and np.isfinite(vertices).all()
+    return (vertices, faces) if valid else None
+
+
+def _color(prim: UsdPrim) -> tuple[float, float, float] | None:
+    """The colour of a prim: that of its material's surface, or its own ``displayColor``."""
+    pxr = import_pxr()
+    material, _ = pxr.UsdShade.MaterialBindingAPI(prim.prim).ComputeBoundMaterial()
+    if material:
+        shader = material.ComputeSurfaceSource()[0] or material.ComputeSurfaceSource("mdl")[0]
+        for name in ("diffuseColor", "diffuse_color_constant"):
+            value = shader.GetInput(name).Get() if shader and shader.GetInput(name) else None
+            if value is not None:
+                return _rgb(value)
+    own = pxr.UsdGeom.Gprim(prim.prim).GetDisplayColorAttr().Get()
+    return _rgb(own[0]) if own else None
+
+
+def _rgb(value: Any) -> tuple[float, float, float]:
+    red, green, blue = (min(max(float(part), 0.0), 1.0) for part in value)
+    return red, green, blue

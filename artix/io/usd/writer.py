@@ -17,9 +17,15 @@ from artix.io.common.diagnostics import Issue, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, principal_axes
 from artix.io.common.values import shortest, writable_topology
 from artix.io.usd.articulation import FRAME_KEY
-from artix.io.usd.authoring import Author, author, author_floats, quaternion, relate, set_pose, vector
 from artix.io.usd.colliders import TRIGGER_SCHEMA
 from artix.io.usd.joint_writer import (
+    Author,
+    author,
+    author_floats,
+    quaternion,
+    relate,
+    set_pose,
+    vector,
     write_fixed_tendons,
     write_joint,
     write_loop_joints,
