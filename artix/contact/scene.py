@@ -180,27 +180,15 @@ class Scene(struct.PyTreeNode):
 
     @property
     def grounded(self) -> tuple[int, ...]:
-        """Indices of the robots that the ground can touch.
-
-        Raises:
-          ValueError: there is a ground, and it can touch none of several robots.
-        """
+        """Indices of the robots that touch the ground where they get there; none without a ground."""
         if self.ground is None:
             return ()
-        if not self.names:
-            return (0,)
-        grounded = tuple(k for k, tree in enumerate(self.topologies) if tree.touching_geometries)
-        if not grounded:
-            raise ValueError(
-                f"no member of the scene ({', '.join(self.names)}) has geometry that can touch the ground; "
-                "sensors and shapes on a fixed root do not count"
-            )
-        return grounded
+        return tuple(k for k, tree in enumerate(self.topologies) if tree.touching_geometries)
 
     @property
     def can_touch(self) -> bool:
-        """Whether there is a ground or a pair of shapes."""
-        return self.ground is not None or bool(self.pairs) or any(tree.geometry_pairs for tree in self.topologies)
+        """Whether any shapes may touch the ground or each other."""
+        return bool(self.grounded or self.pairs) or any(tree.geometry_pairs for tree in self.topologies)
 
     def neutral_state(self) -> Any:
         """The neutral state: that of the robot, or those of the robots by name."""

@@ -29,23 +29,38 @@ RENAMED["artix.model.Scene"] = "artix.contact.Scene"
 _STATE_REMEMBERS = "give the state a memory by artix.remember_contacts, and take artix.step"
 _FORMER = "artix.simulation.former"
 
+_MJCF = "artix.io.mjcf.reader"
+_FORMER_STEPS = {
+    "step_with_contact_memory": _STATE_REMEMBERS,
+    "settled_contact_memory": "artix.remember_contacts gives the state that memory",
+    "scene_step": "artix.step takes scenes",
+    "scene_step_and_report": "artix.step_and_report takes scenes",
+    "scene_step_with_contact_memory": _STATE_REMEMBERS,
+    "scene_rollout": "artix.rollout takes scenes",
+}
+_FORMER_MEMORIES = {
+    "ContactMemory": "artix.simulation.common.contact_memory",
+    "FrictionAnchors": "artix.physx.solver.friction_anchors",
+}
+_FORMER_READERS = {
+    "load_mjcf_all": (f"{_MJCF}.load_mjcf_all", "artix.load_world reads all robots of a file"),
+    "load_mjcf_ground": (f"{_MJCF}.load_mjcf_ground", "write artix.load_world(path)[0].ground"),
+    "load_usd_with_state": ("artix.io.usd.reader.load_usd_with_state", "artix.load_world(path) returns the state, too"),
+}
+
 #: Old name -> where it still works for one release, and what to write instead.
 REPLACED = {
-    "step_with_contact_memory": (f"{_FORMER}.step_with_contact_memory", _STATE_REMEMBERS),
-    "settled_contact_memory": (
-        f"{_FORMER}.settled_contact_memory",
-        "artix.remember_contacts gives the state that memory",
-    ),
-    "scene_step": (f"{_FORMER}.scene_step", "artix.step takes scenes"),
-    "scene_step_and_report": (f"{_FORMER}.scene_step_and_report", "artix.step_and_report takes scenes"),
-    "scene_step_with_contact_memory": (f"{_FORMER}.scene_step_with_contact_memory", _STATE_REMEMBERS),
-    "scene_rollout": (f"{_FORMER}.scene_rollout", "artix.rollout takes scenes"),
-    "ContactMemory": ("artix.simulation.common.contact_memory.ContactMemory", _STATE_REMEMBERS),
-    "FrictionAnchors": ("artix.physx.solver.friction_anchors.FrictionAnchors", _STATE_REMEMBERS),
+    f"{room}.{name}": (f"{_FORMER}.{name}", advice)
+    for name, advice in _FORMER_STEPS.items()
+    for room in ("artix", "artix.simulation")
 }
-REPLACED = {f"{room}.{name}": new for name, new in REPLACED.items() for room in ("artix", "artix.simulation")} | {
-    "artix.physx.solver.FrictionAnchors": REPLACED["FrictionAnchors"],
+REPLACED |= {
+    f"{room}.{name}": (f"{home}.{name}", _STATE_REMEMBERS)
+    for name, home in _FORMER_MEMORIES.items()
+    for room in ("artix", "artix.simulation")
 }
+REPLACED["artix.physx.solver.FrictionAnchors"] = REPLACED["artix.FrictionAnchors"]
+REPLACED |= {f"{room}.{name}": old for name, old in _FORMER_READERS.items() for room in ("artix", "artix.io")}
 
 #: Names that nothing replaces -> why, and what to do instead.
 REMOVED = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
@@ -73,10 +74,9 @@ def step(
     Raises:
       ValueError: an array has the wrong shape; a known state or control has a number that is not finite, or a
         quaternion not of length 1; ``dt`` is negative; a robot has no state, or a name is no robot's; the solver is
-        ``"rk4"`` and there are mimic joints, loop joints or a ground; no shape can touch the ground; there are pairs of
-        shapes or several robots and the solver is not ``"implicit"``; the solver is ``"pgs"`` or ``"tgs"``, and a
-        surface is not a plane, a shape is not a sphere, capsule or box, or one of them is compliant; or the contact
-        memory is of another scene.
+        ``"rk4"`` and there are mimic joints, loop joints or a ground; there are pairs of shapes or several robots and
+        the solver is not ``"implicit"``; the solver is ``"pgs"`` or ``"tgs"``, and a surface is not a plane, a shape is
+        not a sphere, capsule or box, or one of them is compliant; or the contact memory is of another scene.
       TypeError: an array has another dtype than the articulation, or the contact memory is of another solver.
 
     Examples:
@@ -219,7 +219,8 @@ def _substep(
     if options.solver == "rk4":
         return (rk4_step(articulation, state, control, dt, options.tendon_law),), memory, []
     take_step = solver_of(options.solver).step
-    end, memory, report = take_step(articulation, state, memory, control, dt, options, scene.ground)
+    ground = scene.ground if scene.grounded else None
+    end, memory, report = take_step(articulation, state, memory, control, dt, options, ground)
     return (end,), memory, [report] if with_report else []
 
 
@@ -263,6 +264,7 @@ def _checked(
         warn_of_missing_gains(member, part)
     if scene.ground is not None:
         check_ground(scene.ground)
+        _warn_of_missing_shapes(scene)
         if options.solver in HOMES and not scene.names:
             solver_of(options.solver).check(scene.articulations[0], scene.ground, options)
     budgets = {name: getattr(scene, name) for name in ("max_contacts_per_geometry", "max_link_contacts")}
@@ -273,6 +275,19 @@ def _checked(
     if scene.names:  # Other mappings are no pytrees.
         state, control = dict(state), control if control is None else dict(control)
     return scene, state, control, time, options
+
+
+def _warn_of_missing_shapes(scene: Scene) -> None:
+    """Warns of a ground that nothing can touch."""
+    if scene.grounded:
+        return
+    names = ", ".join(repr(tree.name) for tree in scene.topologies)
+    warnings.warn(
+        f"no shape of {names} can touch the ground, so the scene moves as if there were none: sensors and shapes on a "
+        "fixed root do not count; load collision meshes with meshes='hull', or add shapes with "
+        "ArticulationBuilder.add_geometry (artix.builder_from_articulation turns a loaded robot into a builder)",
+        stacklevel=5,
+    )
 
 
 def check_known_states(scene: Scene, state: Any) -> None:

@@ -93,6 +93,11 @@ def test_a_body_excluded_from_the_world_does_not_touch_the_ground():
     mujoco.mj_forward(model, data)
     assert data.ncon == 0
     assert artix.load_mjcf(text).topology.geometries == ()
+    scene, state = artix.load_world(text, dtype="float64")
+    mujoco.mj_step(model, data, 50)
+    with pytest.warns(UserWarning, match="no shape of .* can touch the ground"):
+        path = artix.rollout(scene, state, None, model.opt.timestep, num_steps=50)
+    np.testing.assert_allclose(path.root_pose[-1, :3], data.qpos[:3], atol=1e-12)  # They fall.
     without_ground = text.replace('<geom name="floor" type="plane" size="0 0 1" />', "")
     assert artix.load_mjcf(without_ground).topology.geometries == ()
 

@@ -443,10 +443,20 @@ def test_bad_arguments_are_refused() -> None:
         artix.step(scene, states, None, 0.01, artix.SolverOptions(solver="tgs"))
     with pytest.raises(ValueError, match="give num_steps"):
         artix.rollout(scene, states, None, 0.01)
-    pole = Scene({"pole": artix.robots.load("cart_pole")})
-    with pytest.raises(ValueError, match="can touch the ground"):
-        artix.step(pole.replace(ground=Ground.flat()), pole.neutral_state(), None, 0.01)
     level = Ground.flat().astype("float64")
     other = artix.remember_contacts(scene.replace(ground=level), states)
     with pytest.raises(ValueError, match=r"state\.contact_memory\.impulse: expected shape \(4, 3\)"):
         artix.step(scene.replace(ground=level.replace(surfaces=level.surfaces * 2)), other, None, 0.01)
+
+
+@pytest.mark.parametrize("solver", ["implicit", "tgs"])
+def test_what_cannot_touch_the_ground_moves_as_without_it(solver: str) -> None:
+    pole, options = artix.robots.load("cart_pole"), artix.SolverOptions(solver=solver)
+    state = artix.neutral_state(pole).replace(joint_position=jnp.array([0.0, 0.3], pole.dtype))
+    with pytest.warns(UserWarning, match="no shape of 'cart_pole' can touch the ground") as caught:
+        found = artix.step(Scene(pole, ground=Ground.flat()), state, None, 0.01, options)
+    assert [warning.filename for warning in caught] == [__file__]
+    for one, other in zip(
+        jax.tree.leaves(found), jax.tree.leaves(artix.step(pole, state, None, 0.01, options)), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
@@ -12,6 +12,7 @@ import numpy as np
 from artix.contact.ground import Ground
 from artix.contact.height_field import HeightField
 from artix.contact.plane import Plane
+from artix.contact.scene import Scene
 from artix.io.common.description import (
     Description,
     Frame,
@@ -22,6 +23,8 @@ from artix.io.common.description import (
     ReadOptions,
     build,
     build_ground,
+    build_state,
+    build_world,
     check_inertias,
     merge_links,
     takes,
@@ -46,6 +49,7 @@ from artix.io.mjcf.geometries import (
     geom_names,
     ground_friction,
     ground_geoms,
+    pairs_across,
     self_contact_pairs,
 )
 from artix.io.mjcf.source import (
@@ -74,10 +78,10 @@ def load_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> Artic
     chain with massless links ``<body>:<joint>``) with reference position, range, armature, damping and friction loss;
     gravity and gravity compensation; springs; actuators; joint, connect and weld equalities; tendons; the geoms of
     bodies that may touch the ground; and named sites, which become frames. Joint positions are MuJoCo's ``qpos``, see
-    :class:`~artix.MujocoCoordinates`. :func:`artix.load_mjcf_ground` reads the ground. Whatever changes the motion and
-    is left out or read otherwise is said in one :class:`~artix.DescriptionWarning` a kind; :func:`check_mjcf` lists the
-    same. Sensors, cameras, lights and simulation options are skipped. docs/formats.md describes how each element is
-    read.
+    :class:`~artix.MujocoCoordinates`. :func:`artix.load_world` reads the ground and all articulations. Whatever
+    changes the motion and is left out or read otherwise is said in one :class:`~artix.DescriptionWarning` a kind;
+    :func:`check_mjcf` lists the same. Sensors, cameras, lights and simulation options are skipped. docs/formats.md
+    describes how each element is read.
 
     Args:
       path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). MuJoCo opens the files
@@ -199,17 +203,48 @@ def read_mjcf(
     Raises:
       ValueError: the root is unknown, missing or cannot float.
     """
+    report, robots, _ = _read(path_or_text, options, one=one)
+    return report, robots
+
+
+#: The robot and the shape of both sides of a contact.
+_Pair = tuple[tuple[str, str], tuple[str, str]]
+
+
+def _read(
+    path_or_text: str | Path, options: ReadOptions, *, one: bool = False
+) -> tuple[Report, dict[str, MjcfRobot], list[_Pair]]:
+    """:func:`read_mjcf`, with the pairs of shapes of different robots that touch each other."""
     report = Report(origin(path_or_text)[0], strict=options.strict)
     source = compile_mjcf(path_or_text, report, options)
     robots: dict[str, MjcfRobot] = {}
+    named: list[_Pair] = []
     if source is not None:
         check_world(source)
         if one:
             report.raise_errors()
-        for name, root in _chosen_roots(source, one=one).items():
-            robot = _read_robot(source, root)
+        roots = _chosen_roots(source, one=one)
+        bodies = {name: _bodies(source, root) for name, root in roots.items()}
+        pairs = pairs_across(source, bodies) if options.ground else []
+        for name, root in roots.items():
+            robot = _read_robot(source, root, pairs)
             robots |= {name: robot} if robot is not None else {}
-    return report, robots
+        names = geom_names(source, {geom for pair in pairs for geom in pair})
+        owner = {body: name for name in roots for body in bodies[name]}
+        robot_of = {geom: owner[int(source.model.geom_bodyid[geom])] for geom in names}
+        named = [((robot_of[a], names[a]), (robot_of[b], names[b])) for a, b in pairs]
+    return report, robots, named
+
+
+def load_mjcf_world(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> tuple[Scene, Any]:
+    """The scene of an MJCF and its state at ``qpos0``; see :func:`artix.load_world`."""
+    chosen = dataclasses.replace(_read_options(options), ground=True)
+    report, robots, pairs = _read(path_or_text, chosen)
+    report.finish()
+    described = next(iter(robots.values())).description.ground
+    ground = None if described is None else build_ground(described, chosen.dtype)
+    states = {name: build_state(*robot) for name, robot in robots.items()}
+    return build_world({name: robot.articulation for name, robot in robots.items()}, states, ground, pairs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,7 +299,7 @@ def _chosen_roots(source: MjcfSource, *, one: bool) -> dict[str, _Root]:
             listed = ", ".join(map(repr, roots))
             raise ValueError(
                 f"{source.report.file}: the model has {len(roots)} articulations ({listed}); choose one with "
-                "body=..., or read all with load_mjcf_all"
+                "body=..., or read all with artix.load_world"
             )
         return roots
     tops = {source.names.bodies[top]: top for top in top_bodies(source.model)}
@@ -296,11 +331,17 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
     return root
 
 
-def _read_robot(source: MjcfSource, root: _Root) -> MjcfRobot | None:
+def _bodies(source: MjcfSource, root: _Root) -> list[int]:
+    """The bodies of one articulation."""
+    model = source.model
+    return [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
+
+
+def _read_robot(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]) -> MjcfRobot | None:
     """Reads and builds one articulation; ``None`` if the report has errors."""
     root = _with_base(source, root, source.options.fixed_base)
     try:
-        description = _describe(source, root)
+        description = _describe(source, root, across)
         if source.report.num_errors:
             return None
         articulation = build(description, source.options.dtype)
@@ -311,11 +352,11 @@ def _read_robot(source: MjcfSource, root: _Root) -> MjcfRobot | None:
         return None
 
 
-def _describe(source: MjcfSource, root: _Root) -> Description:
-    """The description of one articulation."""
+def _describe(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]) -> Description:
+    """The description of one articulation; its pairs of shapes include those ``across`` articulations."""
     model = source.model
     names = source.names
-    bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
+    bodies = _bodies(source, root)
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
     check_joints(source, options)
     for joint, position in held_joints(source).items():
@@ -326,7 +367,7 @@ def _describe(source: MjcfSource, root: _Root) -> Description:
     check_friction(source, bodies, friction)
     pairs = self_contact_pairs(source, bodies)
     check_pair_friction(source, pairs, friction.shapes)
-    paired = geom_names(source, {geom for pair in pairs for geom in pair})
+    paired = geom_names(source, {geom for pair in [*pairs, *across] for geom in pair})
     shapes = {body: describe_geoms(source, body, friction.shapes, paired) for body in bodies}
     described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
