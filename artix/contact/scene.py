@@ -16,6 +16,8 @@ import jax.numpy as jnp
 
 from artix.compiler.argument_types import register_parameters
 from artix.contact.ground import Ground, check_ground
+from artix.contact.height_field import HeightField
+from artix.contact.plane import Plane
 from artix.contact.shape_pairs import ShapePairs
 from artix.math import struct
 from artix.model.articulation import Articulation, State
@@ -276,11 +278,16 @@ def scene_of(scene: Scene | Articulation) -> Scene:
 
 
 def accepts_ground(function: _Function) -> _Function:
-    """Lets a function of a scene take ``ground=`` for one more release, with a ``DeprecationWarning``."""
+    """Lets a function of a scene take ``ground=`` for one more release, with a ``DeprecationWarning``.
+
+    The ground may also be the third argument, and ``max_per_geometry=`` a budget, as :func:`artix.ground_contacts` had
+    them.
+    """
 
     @functools.wraps(function)
     def with_scene(*args: Any, **keywords: Any) -> Any:
-        if "ground" not in keywords:
+        is_third = isinstance(args[2] if len(args) > 2 else None, Ground | Plane | HeightField)
+        if not is_third and "ground" not in keywords:
             return function(*args, **keywords)
         name = function.__name__
         warnings.warn(
@@ -290,10 +297,13 @@ def accepts_ground(function: _Function) -> _Function:
             stacklevel=2,
         )
         scene, *others = args
-        scene = scene_of(scene).replace(ground=keywords.pop("ground"))
-        if scene.ground is not None:
-            check_ground(scene.ground)
-        return function(scene, *others, **keywords)
+        ground = others.pop(1) if is_third else keywords.pop("ground")
+        if ground is not None:
+            check_ground(ground)
+        changes = {"ground": ground}
+        if "max_per_geometry" in keywords:
+            changes["max_contacts_per_geometry"] = keywords.pop("max_per_geometry")
+        return function(scene_of(scene).replace(**changes), *others, **keywords)
 
     return cast(_Function, with_scene)
 

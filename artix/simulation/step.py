@@ -267,14 +267,18 @@ def _checked(
         _warn_of_missing_shapes(scene)
         if options.solver in HOMES and not scene.names:
             solver_of(options.solver).check(scene.articulations[0], scene.ground, options)
-    budgets = {name: getattr(scene, name) for name in ("max_contacts_per_geometry", "max_link_contacts")}
-    known = {name: most for name, most in budgets.items() if most is not None}
-    if known:
-        options = dataclasses.replace(options, **known)
+    options = with_budgets(scene, options)
     time = as_time(scene.articulations[0], dt, backward=options.solver == "rk4")
     if scene.names:  # Other mappings are no pytrees.
         state, control = dict(state), control if control is None else dict(control)
     return scene, state, control, time, options
+
+
+def with_budgets(scene: Scene, options: SolverOptions) -> SolverOptions:
+    """The options with the scene's budgets of contacts, if it has any."""
+    budgets = {name: getattr(scene, name) for name in ("max_contacts_per_geometry", "max_link_contacts")}
+    given = {name: most for name, most in budgets.items() if most is not None}
+    return dataclasses.replace(options, **given) if given else options
 
 
 def _warn_of_missing_shapes(scene: Scene) -> None:

@@ -165,7 +165,7 @@ def test_bytes_are_those_of_arrays_that_are_needed() -> None:
 
     def distances(arm, state, heights):
         ground = artix.Ground((artix.HeightField.of(heights, spacing=(0.1, 0.1), dtype=arm.dtype),))
-        return artix.geometry_distances(arm, state, ground)
+        return artix.geometry_distances(artix.Scene(arm, ground=ground), state)
 
     (field,) = artix.explain(distances, arm, state, heights).operations
     assert 7 * size < field.bytes_read < heights.nbytes / 10

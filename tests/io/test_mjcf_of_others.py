@@ -14,6 +14,7 @@ import artix
 from artix import DescriptionError, DescriptionWarning
 from artix.io.common.diagnostics import Report
 from artix.io.common.xml_tree import read_xml
+from artix.io.mjcf.reader import load_mjcf_all
 from tests.support.mujoco_oracle import SITE_PACKAGES
 
 SLIDER = """<mujoco><option timestep="0.001" cone="elliptic" impratio="100"/><worldbody>
@@ -25,7 +26,7 @@ def said(text: str | Path, **options) -> list[str]:
     """The warnings of loading, which are those of checking."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        artix.io.load_mjcf_all(text, **options)
+        load_mjcf_all(text, **options)
     messages = sorted(str(one.message) for one in caught)
     assert messages == sorted(
         str(issue) for issue in artix.io.check_mjcf(text, **options) if issue.severity == "warning"
@@ -67,7 +68,9 @@ def test_friction_with_the_ground_is_mujocos(floor, box, extra, friction):
     mujoco.mj_forward(model, data)
     assert data.contact[0].friction[0] * (data.contact[0].dim > 1) == pytest.approx(friction)
     robot = artix.load_mjcf(text)
-    contacts = artix.ground_contacts(robot, artix.neutral_state(robot), artix.load_mjcf_ground(text)).contacts
+    contacts = artix.ground_contacts(
+        artix.Scene(robot, ground=artix.load_world(text)[0].ground), artix.neutral_state(robot)
+    ).contacts
     np.testing.assert_allclose(contacts.friction, friction, rtol=1e-6)
 
 
@@ -77,7 +80,7 @@ def test_a_box_slides_by_the_friction_of_a_floor_with_priority():
     model = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(model)
     data.qvel[0] = 2.0
-    robot, ground = artix.load_mjcf(text, dtype="float64"), artix.load_mjcf_ground(text, dtype="float64")
+    robot, ground = artix.load_mjcf(text, dtype="float64"), artix.load_world(text, dtype="float64")[0].ground
     state = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
     mujoco.mj_step(model, data, 200)
     speed = artix.rollout(artix.Scene(robot, ground=ground), state, None, 0.002, num_steps=100).root_velocity[-1, 0]

@@ -105,5 +105,5 @@ def test_a_stage_of_two_robots_on_a_plane() -> None:
     assert scene.ground.friction_combination == "average"
     np.testing.assert_allclose(state["right"].root_pose[:3], [1.0, 0.0, 0.3], atol=1e-12)
     np.testing.assert_allclose(scene["right"].link_mass, [2.0])
-    height = artix.geometry_distances(scene["left"], state["left"], scene.ground)
+    height = artix.geometry_distances(artix.Scene(scene["left"], ground=scene.ground), state["left"])
     np.testing.assert_allclose(height, [0.15], atol=1e-9)

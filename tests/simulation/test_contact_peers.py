@@ -129,7 +129,7 @@ def test_against_pinocchio() -> None:
 
     def both(velocity):
         moving = artix.with_generalized_velocity(a, state, velocity)
-        contacts = artix.ground_contacts(a, moving, ground).contacts
+        contacts = artix.ground_contacts(artix.Scene(a, ground=ground), moving).contacts
         problem = artix.contact_problem(a, moving, jnp.zeros(6 + n), contacts, dt)
         report = artix.step_and_report(artix.Scene(a, ground=ground), moving, None, dt, options)[1].contacts
         return problem.delassus, problem.free_velocity, contacts.friction, report

@@ -181,7 +181,7 @@ def test_against_the_contact_solver() -> None:
     a, ground, dt = box("float64"), Ground.flat().astype("float64"), 0.005
     for speed in ((0.1, 0.0, -0.3, 0.0, 0.0, 0.0), (1.0, 0.5, 0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.5, 0.0, 0.0, 0.0)):
         state = placed_on(a, 0.0, 0.1).replace(root_velocity=jnp.array(speed))
-        contacts = artix.ground_contacts(a, state, ground).contacts
+        contacts = artix.ground_contacts(artix.Scene(a, ground=ground), state).contacts
         wanted = artix.contact_forces(a, state, jnp.zeros(6), contacts, dt, iterations=3000)
         end, report = artix.step_and_report(
             artix.Scene(a, ground=ground), state, None, dt, artix.SolverOptions(contact_iterations=6)
@@ -213,7 +213,7 @@ def standing_quadruped(dtype, height: float = 0.0):
     a = a.replace(drive=drives)
     bent = jnp.asarray([0.0] * 4 + [0.8] * 4 + [-1.5] * 4, dtype)
     state = artix.neutral_state(a).replace(joint_position=bent)
-    low = jnp.min(artix.geometry_distances(a, state, Ground.flat().astype(dtype)))
+    low = jnp.min(artix.geometry_distances(artix.Scene(a, ground=Ground.flat().astype(dtype)), state))
     state = state.replace(root_pose=state.root_pose.at[2].add(height - low))
     return a, state, artix.Control(drive_target=bent)
 
@@ -254,7 +254,7 @@ def test_a_humanoid_stands_still(dt: float) -> None:
     n = a.topology.num_dofs
     drives = a.drive.replace(stiffness=jnp.full(n, 2000.0, "float32"), damping=jnp.full(n, 50.0, "float32"))
     a, state = a.replace(drive=drives), artix.neutral_state(a)
-    low = jnp.min(artix.geometry_distances(a, state, ground))
+    low = jnp.min(artix.geometry_distances(artix.Scene(a, ground=ground), state))
     state = state.replace(root_pose=state.root_pose.at[2].add(1e-3 - low))
     options = artix.SolverOptions(max_contacts_per_geometry=4)
     path = artix.rollout(artix.Scene(a, ground=ground), state, None, dt, options, num_steps=round(15 / dt))
@@ -315,7 +315,7 @@ def test_refusals() -> None:
     with pytest.raises(
         TypeError, match=r"ground: expected artix.Ground, found Plane; make one of it with artix\.Ground"
     ):
-        artix.geometry_distances(a, state, artix.Plane.of())
+        artix.geometry_distances(artix.Scene(a, ground=artix.Plane.of()), state)
     with pytest.raises(TypeError, match=r"ground.surfaces: expected a tuple of surfaces, found Plane; write artix\.Gr"):
         artix.step(artix.Scene(a, ground=Ground(artix.Plane.of())), state, None, 0.01)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"ground.surfaces\[0\]: expected artix.Plane or artix.HeightField, found str"):
@@ -387,7 +387,7 @@ def dropped(a: artix.Articulation, key: jax.Array) -> artix.State:
     """A random state whose lowest point is a hand above the ground."""
     state = artix.random_state(a, key)
     state = state.replace(root_pose=state.root_pose.at[:3].set(0))
-    low = jnp.min(artix.geometry_distances(a, state, Ground.flat().astype(a.dtype)))
+    low = jnp.min(artix.geometry_distances(artix.Scene(a, ground=Ground.flat().astype(a.dtype)), state))
     return state.replace(root_pose=state.root_pose.at[2].add(0.1 - low))
 
 
@@ -408,7 +408,7 @@ def test_a_thousand_falls(name: str, seconds: float, dt: float) -> None:
     def fall(state):
         path = artix.rollout(artix.Scene(a, ground=ground), state, None, dt, options, num_steps=round(seconds / dt))
         last = jax.tree.map(lambda x: x[-1], path)
-        depth = -jnp.min(artix.geometry_distances(a, last, ground))
+        depth = -jnp.min(artix.geometry_distances(artix.Scene(a, ground=ground), last))
         finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(path)]))
         speed = jnp.max(jnp.abs(jnp.concatenate([last.root_velocity, last.joint_velocity])))
         return last, depth, finite, speed < 0.1

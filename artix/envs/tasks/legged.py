@@ -224,7 +224,7 @@ class LeggedVelocity(Environment):
         """Heights of the feet above the ground [m], [K]; for spheres, of their centres."""
         robot = transition.articulation
         index = observations.geometry_numbers(robot, self.robot.feet)
-        distance = artix.geometry_distances(robot, transition.state, transition.ground)[index]
+        distance = artix.geometry_distances(artix.Scene(robot, ground=transition.ground), transition.state)[index]
         topology: Any = robot.topology
         is_sphere = [topology.geometries[k].type is artix.GeometryType.SPHERE for k in index]
         return distance + jnp.where(np.array(is_sphere), robot.geometry.size[index, 0], 0)

@@ -129,25 +129,7 @@ def load_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> Artic
 
 @takes(MjcfOptions)
 def load_mjcf_all(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> dict[str, Articulation]:
-    """Reads every articulation of an MJCF model.
-
-    Arguments and errors are those of :func:`load_mjcf`.
-
-    Returns:
-      The articulations by the name of their root: ``"world"`` if anything without a free joint moves, and the bodies
-      with free joints, in the order of the file. Couplings between two of them are left out.
-
-    Examples:
-      >>> model = '''
-      ... <mujoco>
-      ...   <worldbody>
-      ...     <body name="ball"><freejoint/><geom size="0.1" mass="1"/></body>
-      ...     <body name="box"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="2"/></body>
-      ...   </worldbody>
-      ... </mujoco>'''
-      >>> print({name: float(one.link_mass.sum()) for name, one in artix.io.load_mjcf_all(model).items()})
-      {'ball': 1.0, 'box': 2.0}
-    """
+    """All articulations of an MJCF by the names of their roots, as former releases read them."""
     report, robots = read_mjcf(path_or_text, _read_options(options))
     report.finish()
     return {name: robot.articulation for name, robot in robots.items()}
@@ -519,32 +501,7 @@ _TOLERANCE = 1e-9
 
 
 def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
-    """Reads the ground of an MJCF model: its static planes and height fields.
-
-    A plane is unbounded, whatever its size. A height field interpolates bilinearly between the heights of the file,
-    whereas MuJoCo's consists of triangles; the two agree at the grid points and along the grid lines. Friction is
-    MuJoCo's for the geoms of the same file: the larger of two coefficients, or with ``priority`` only that of the
-    ground or of the robot (``friction_combination``). ``solref`` and ``solimp`` do not define a stiffness (MuJoCo
-    scales them by the masses in contact), so surfaces are rigid.
-
-    Args:
-      path_or_text: a path, or the MJCF itself.
-      dtype: floating-point type of the arrays; JAX's default when ``None``.
-
-    Returns:
-      The ground, with one surface for each plane and height field, in world axes [m].
-
-    Raises:
-      DescriptionError: the model is refused, or a height field is not aligned with the world axes.
-      ValueError: there is no plane and no height field.
-      OSError: the file cannot be read.
-      ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
-
-    Examples:
-      >>> model = '<mujoco><worldbody><geom type="plane" size="1 1 1" friction="0.7"/></worldbody></mujoco>'
-      >>> print(artix.load_mjcf_ground(model).surfaces[0].friction)
-      0.7
-    """
+    """The ground of an MJCF, as former releases read it; raises ``ValueError`` if there is none."""
     report = Report(origin(path_or_text)[0])
     source = compile_mjcf(path_or_text, report)
     ground = None if source is None else describe_ground(source)

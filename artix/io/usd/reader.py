@@ -92,25 +92,7 @@ def load_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> Artic
 
 @takes(UsdOptions)
 def load_usd_with_state(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> tuple[Articulation, State]:
-    """Reads an articulation and its state from USD; arguments and errors are those of :func:`load_usd`.
-
-    Joint positions and velocities come from ``PhysicsJointStateAPI``; they are zero where it is not applied, as in
-    PhysX. The root link's pose is that of its body. The velocities in the root's ``PhysicsRigidBodyAPI`` are those of
-    its centre of mass, in the axes of the prim above it.
-
-    Returns:
-      The articulation and its state, in world axes, SI units and radians.
-
-    Examples:
-      >>> import pathlib, tempfile
-      >>> path = pathlib.Path(tempfile.mkdtemp()) / "pendulum.usda"
-      >>> pendulum = artix.robots.load("double_pendulum")
-      >>> bent = artix.neutral_state(pendulum).replace(joint_position=jnp.array([0.5, -0.2]))
-      >>> _ = artix.io.save_usd(pendulum, path, state=bent)
-      >>> _, state = artix.load_usd_with_state(path)
-      >>> print(state.joint_position)
-      [ 0.5 -0.2]
-    """
+    """The articulation of a USD and its state, as former releases read them."""
     report, robot = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
     report.finish()
     assert robot is not None

@@ -18,11 +18,11 @@ import numpy as np
 
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import GroundContacts, ground_contacts
+from artix.contact.scene import Scene
 from artix.kinematics.bodies import Placement
 from artix.math import spatial, struct
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
-from artix.model.states import neutral_state
 from artix.model.topology import Topology
 from artix.simulation.common.step_start import StepStart
 
@@ -73,7 +73,8 @@ class FrictionAnchors(struct.PyTreeNode):
         Raises:
           ValueError: as :func:`artix.ground_contacts`.
         """
-        contacts = jax.eval_shape(lambda: ground_contacts(articulation, neutral_state(articulation), ground))
+        scene = Scene(articulation, ground=ground)
+        contacts = jax.eval_shape(lambda: ground_contacts(scene, scene.neutral_state()))
         pairs = len(patches_of(articulation.topology, contacts.geometries, len(ground.surfaces)))
         points = jnp.zeros((pairs, 2, 3), articulation.dtype)
         return cls(points, points, points[:, 0], points[:, 0, 0], jnp.zeros((pairs, 7), articulation.dtype))

@@ -13,7 +13,6 @@ from artix.contact.scene import Scene, scene_of
 from artix.math import struct
 from artix.math.arrays import device_array, joined, take
 from artix.model.articulation import Articulation
-from artix.model.states import neutral_state
 
 Array = jax.Array
 
@@ -49,15 +48,14 @@ def empty_memories(scene: Scene) -> list[ContactMemory]:
     for k, member in enumerate(scene.articulations):
         count = int(np.sum(owners == k))
         if scene.ground is not None and k in grounded:
-            count += _num_ground_candidates(member, scene.ground)
+            count += _num_ground_candidates(Scene(member, ground=scene.ground))
         shapes = (count, 3), (member.topology.num_dofs,)
         memories.append(ContactMemory(*(device_array(np.zeros(shape), scene.dtype) for shape in shapes)))
     return memories
 
 
-def _num_ground_candidates(member: Articulation, ground: Ground) -> int:
-    find = lambda: ground_contacts(member, neutral_state(member), ground).choice  # noqa: E731
-    return jax.eval_shape(find).num_candidates
+def _num_ground_candidates(scene: Scene) -> int:
+    return jax.eval_shape(lambda: ground_contacts(scene, scene.neutral_state()).choice).num_candidates
 
 
 def join_memories(scene: Scene, memories: Sequence[ContactMemory]) -> ContactMemory:
