@@ -28,7 +28,7 @@ def with_empty_memory(scene: Scene, states: Sequence[State], options: SolverOpti
     memories: list[Any] = []
     if options.is_implicit:
         memories = list(empty_memories(scene))
-    elif scene.grounded and not scene.names:
+    elif scene.ground is not None and scene.grounded and not scene.names:
         memories = [solver_of(options.solver).memory.none(scene.articulations[0], scene.ground)]
     return with_memories(states, memories) if memories else tuple(states)
 
