@@ -9,7 +9,7 @@ import pytest
 import artix
 from artix import cli, robots
 from artix.cli import main
-from artix.cli.identities import Identity
+from artix.cli.demo import Identity
 
 BROKEN = """<robot name="broken">
   <link name="a"/>
@@ -252,15 +252,13 @@ def test_demo_verifies_its_numbers_and_saves_a_plot(tmp_path, capsys, monkeypatc
     assert "FAILED" not in out
 
     # In the same test, so that the compiled programs serve twice: a wrong number is found and fails the command.
-    from artix.cli import measurements
+    from artix.cli import demo
 
     def wrong(articulation, state):
         return 1.001 * artix.bias_force(articulation, state)
 
-    quantities = [
-        q if q.name != "bias force" else measurements.Quantity(q.name, wrong, q.group) for q in measurements.QUANTITIES
-    ]
-    monkeypatch.setattr(measurements, "QUANTITIES", tuple(quantities))
+    quantities = [q if q.name != "bias force" else demo.Quantity(q.name, wrong, q.group) for q in demo.QUANTITIES]
+    monkeypatch.setattr(demo, "QUANTITIES", tuple(quantities))
     assert main(["demo", "--members", "6", "--output", str(picture)]) == 1
     assert "bias force is gravity and Coriolis" in capsys.readouterr().err
 

@@ -25,7 +25,7 @@ _READABLE_TYPES = ("SPHERE", "CAPSULE", "BOX", "CYLINDER")
 
 
 def describe_geoms(
-    source: MjcfSource, body: int, touching: dict[int, float], paired: dict[int, str]
+    source: MjcfSource, body: int, touching: Mapping[int, float], paired: Mapping[int, str], others: Collection[int]
 ) -> list[tuple[str | None, Geometry]]:
     """The shapes of a body in its frame, with their names, ``None`` for unnamed geoms.
 
@@ -33,14 +33,15 @@ def describe_geoms(
       source: the model.
       body: the body.
       touching: friction of the geoms that touch the ground.
-      paired: names of the geoms that touch others of their articulation; those of them that do not touch the ground
+      paired: names of the geoms that touch others of their articulation.
+      others: the geoms that touch other articulations. Those of these and of ``paired`` that do not touch the ground
         become sensors.
     """
     model = source.model
     shapes = list[tuple[str | None, Geometry]]()
     first = int(model.body_geomadr[body])
     for geom in range(first, first + int(model.body_geomnum[body])):
-        if geom not in touching and geom not in paired:
+        if geom not in touching and geom not in paired and geom not in others:
             continue
         shape = _shape(source, geom, touching.get(geom, float(model.geom_friction[geom, 0])))
         if shape is not None:
@@ -139,6 +140,21 @@ def pair_frictions(model: mujoco.MjModel) -> dict[frozenset[int], float]:
         geoms = frozenset((int(model.pair_geom1[pair]), int(model.pair_geom2[pair])))
         every.setdefault(geoms, []).append(friction)
     return {geoms: float(np.mean(frictions)) for geoms, frictions in every.items()}
+
+
+def geoms_touching_others(model: mujoco.MjModel, bodies: Collection[int]) -> set[int]:
+    """The moving geoms of an articulation, given by its bodies, that MuJoCo lets touch those of other articulations."""
+    pairs, excluded = pair_frictions(model), excluded_bodies(model)
+    body_of = np.asarray(model.geom_bodyid)
+    moving = np.flatnonzero(np.asarray(model.body_weldid)[body_of]).tolist()
+    inside = [geom for geom in moving if body_of[geom] in bodies]
+    outside = [geom for geom in moving if body_of[geom] not in bodies]
+
+    def touch(a: int, b: int) -> bool:
+        both = frozenset((int(body_of[a]), int(body_of[b])))
+        return frozenset((a, b)) in pairs or (both not in excluded and may_touch(model, a, b))
+
+    return {geom for geom in inside if any(touch(geom, other) for other in outside)}
 
 
 def mixed_friction(model: mujoco.MjModel, a: int, b: int) -> float:

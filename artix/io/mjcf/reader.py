@@ -44,6 +44,7 @@ from artix.io.mjcf.geometries import (
     check_pair_friction,
     describe_geoms,
     geom_names,
+    geoms_touching_others,
     ground_friction,
     ground_geoms,
     self_contact_pairs,
@@ -322,12 +323,13 @@ def _describe(source: MjcfSource, root: _Root) -> Description:
         if joint in options:
             options[joint]["limits"] = [(position, position)]
     friction = ground_friction(model)
-    check_geoms(source, bodies, friction.shapes)
+    others = geoms_touching_others(model, frozenset(bodies))
+    check_geoms(source, bodies, dict.fromkeys([*friction.shapes, *others]))
     check_friction(source, bodies, friction)
     pairs = self_contact_pairs(source, bodies)
     check_pair_friction(source, pairs, friction.shapes)
     paired = geom_names(source, {geom for pair in pairs for geom in pair})
-    shapes = {body: describe_geoms(source, body, friction.shapes, paired) for body in bodies}
+    shapes = {body: describe_geoms(source, body, friction.shapes, paired, others) for body in bodies}
     described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
     links = check_inertias(described, files, source.report, repair="inertia" in source.options.repair)
