@@ -234,8 +234,8 @@ class InitialState:
 
     root_pose: npt.ArrayLike = IDENTITY_POSE
     root_velocity: npt.ArrayLike = (0.0,) * 6
-    position: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    velocity: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    position: dict[str, float] = dataclasses.field(default_factory=dict)
+    velocity: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

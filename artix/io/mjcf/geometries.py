@@ -415,7 +415,8 @@ def mjcf_visuals(path_or_text: str | Path) -> list[Surface]:
         geoms = range(first, first + int(model.body_geomnum[body]))
         shown = [geom for geom in geoms if model.geom_group[geom] < SHOWN_GROUPS and _rgba(model, geom)[3] > 0.0]
         for geom in shown or geoms:
-            kind, scale = geom_type(model, geom), (1.0, 1.0, 1.0)
+            kind = geom_type(model, geom)
+            scale: tuple[float, ...] = (1.0, 1.0, 1.0)
             shape: Any = meshes[int(model.geom_dataid[geom])] if kind == "MESH" else primitive(model, geom)
             if kind == "ELLIPSOID":
                 shape, scale = Geometry.sphere(1.0), tuple(map(float, model.geom_size[geom]))

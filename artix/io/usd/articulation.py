@@ -14,11 +14,21 @@ from artix.io.common.description import LinkDescription
 from artix.io.common.meshes import report_missing_meshes
 from artix.io.common.poses import rotation_matrix
 from artix.io.usd import mujoco
-from artix.io.usd.colliders import collider_shapes, is_mesh, physics_material
-from artix.io.usd.joints import KINDS, UsdAxis, UsdJoint, enclosing, is_between, is_supported, read_joint
-from artix.io.usd.mass import mass_properties
+from artix.io.usd.colliders import collider_shapes, is_mesh, mass_properties, physics_material
 from artix.io.usd.stage import DEGREE, AxisUnits, UsdPrim, UsdScene
-from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
+from artix.io.usd.tree import (
+    KINDS,
+    UsdAxis,
+    UsdJoint,
+    UsdTree,
+    colliders_by_body,
+    enclosing,
+    find_root,
+    find_tree,
+    is_between,
+    is_supported,
+    read_joint,
+)
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.model.joints import Joint
 
