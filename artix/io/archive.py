@@ -100,7 +100,7 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
 
     Args:
       path: the file.
-      dtype: floating-point type of the arrays; ``None`` keeps that of the file if JAX's x64 mode allows it.
+      dtype: floating-point type of the arrays; ``None`` keeps the file's if JAX's x64 mode allows it.
 
     Returns:
       The articulation.

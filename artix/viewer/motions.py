@@ -98,11 +98,11 @@ class Motion:
         if not isinstance(robots, Fleet):
             first = jax.tree.map(lambda leaf: leaf[0], robots) if robots.link_mass.ndim == 2 else robots
             return [Kind(first, np.arange(self.num_robots), poses)]
-        found = list[Kind]()
+        kinds = list[Kind]()
         for topology in dict.fromkeys(robots.topologies):
             members = np.array([k for k, one in enumerate(robots.topologies) if one == topology])
-            found.append(Kind(robots.member(int(members[0])), members, poses[:, members, : topology.num_links]))
-        return found
+            kinds.append(Kind(robots.member(int(members[0])), members, poses[:, members, : topology.num_links]))
+        return kinds
 
 
 def _arranged(states: State, count: int | None, width: int, owner: str) -> State:
@@ -118,11 +118,11 @@ def _arranged(states: State, count: int | None, width: int, owner: str) -> State
         raise ValueError(f"states must be an artix.State, such as artix.rollout returns; found {type(states).__name__}")
     arrays = {field.name: np.asarray(getattr(states, field.name)) for field in dataclasses.fields(states)}
     leading = arrays["joint_position"].shape[:-1]
-    own = {"root_pose": 7, "root_velocity": 6, "joint_position": width, "joint_velocity": width}
+    widths = {"root_pose": 7, "root_velocity": 6, "joint_position": width, "joint_velocity": width}
     for name, array in arrays.items():
-        if array.shape != (*leading, own[name]):
+        if array.shape != (*leading, widths[name]):
             raise ValueError(
-                f"states of {owner}: {name} must have shape [..., {own[name]}] with the leading axes {leading} of "
+                f"states of {owner}: {name} must have shape [..., {widths[name]}] with the leading axes {leading} of "
                 f"joint_position; found {array.shape}"
             )
         if not np.isfinite(array).all():

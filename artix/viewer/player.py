@@ -29,7 +29,7 @@ REFRESH_RATE = 50.0
 class Viewer:
     """A motion shown in a browser; made by :func:`view`.
 
-    As the last value of a notebook cell it is displayed as a recording, like that of :func:`save_html`.
+    As the last value of a notebook cell it is displayed as a recording, as by :func:`save_html`.
 
     Attributes:
       url: its address for a browser on this machine.
@@ -115,8 +115,8 @@ class Viewer:
         """Moves the slider with time. The slider's handler moves everything else."""
         before, place = time.perf_counter(), 0.0
         while not self._closed.wait(1.0 / REFRESH_RATE):
-            now = time.perf_counter()
-            passed, before = now - before, now
+            clock = time.perf_counter()
+            passed, before = clock - before, clock
             if not self.playing:
                 place = float(self.frame)
                 continue

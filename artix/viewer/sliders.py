@@ -239,7 +239,7 @@ def neutral_within_limits(articulation: Articulation) -> State:
 
 
 def followed(articulation: Articulation, joint_position: np.ndarray) -> np.ndarray:
-    """Joint positions with those of mimic joints replaced by what they follow.
+    """Joint positions in which mimic joints are where the joints that they follow put them.
 
     Args:
       articulation: one articulation.
@@ -381,17 +381,17 @@ def limbs_of(topology: Topology) -> tuple[Limb, ...]:
       The limbs, which contain every degree of freedom once.
     """
     children: list[list[int]] = [[] for _ in topology.parent]
-    own: list[list[int]] = [[] for _ in topology.parent]
+    dofs_of: list[list[int]] = [[] for _ in topology.parent]
     for dof, link in enumerate(topology.dof_link):
-        own[int(link)].append(dof)
-    below = [len(dofs) for dofs in own]
+        dofs_of[int(link)].append(dof)
+    below = [len(dofs) for dofs in dofs_of]
     for link in reversed(range(1, len(children))):  # Links are numbered breadth first.
         children[topology.parent[link]].insert(0, link)
         below[topology.parent[link]] += below[link]
     groups: list[tuple[int, list[int]]] = [(0, [])]
 
     def walk(link: int, group: list[int]) -> None:
-        group += own[link]
+        group += dofs_of[link]
         moving = [child for child in children[link] if below[child]]
         for child in moving:
             inside = group

@@ -81,7 +81,7 @@ class ReadOptions:
       meshes: replacement for collision meshes; ``None`` leaves them out.
       packages: folders of ROS packages by name.
       self_contact: whether the shapes of one articulation touch each other.
-      gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the file when ``None``.
+      gravity: acceleration of gravity in world axes [m/s^2], shape [3]; the file's when ``None``.
       ground: whether to describe the ground as well.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
@@ -104,16 +104,16 @@ class ReadOptions:
     known_repairs: dataclasses.InitVar[tuple[str, ...]] = ("inertia",)
 
     @classmethod
-    def of(cls, keywords: type, given: Mapping[str, Any], **others: Any) -> ReadOptions:
+    def of(cls, keywords: type, values: Mapping[str, Any], **others: Any) -> ReadOptions:
         """The options of a format: keywords of its readers, and what else it says.
 
         Raises:
           TypeError: a keyword is none of the format's.
         """
-        for name in given:
+        for name in values:
             if name not in keywords.__annotations__:
                 raise TypeError(f"the reader got an unexpected keyword argument {name!r}")
-        return cls(**{**given, **others})
+        return cls(**{**values, **others})
 
     def __post_init__(self, known_repairs: tuple[str, ...]) -> None:
         if self.meshes not in (None, "hull", "capsule"):
@@ -271,6 +271,13 @@ class Description:
     couplings: Sequence[Coupling] = ()
     state: InitialState | None = None
     ground: GroundDescription | None = None
+
+
+class Robot(NamedTuple):
+    """A description and the articulation that is built from it."""
+
+    description: Description
+    articulation: Articulation
 
 
 def build(description: Description, dtype: Any = None) -> Articulation:

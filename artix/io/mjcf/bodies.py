@@ -50,7 +50,7 @@ def describe_bodies(
       source: the model.
       bodies: the bodies, parents first.
       root: the root body, one of ``bodies``.
-      options: further options of :class:`~artix.Joint`, by joint; ``limits`` replace those of the model.
+      options: further options of :class:`~artix.Joint`, by joint; ``limits`` replace the model's.
       shapes: named shapes, by body.
     """
     chain_names = Names(source.names.bodies)
@@ -415,7 +415,7 @@ def _law(source: MjcfSource, actuator: int) -> ActuatorLaw | None:
 
 
 def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -> np.ndarray:
-    """The effort limits of an actuator at the DOFs of its joint; those of a motor may follow from its control range."""
+    """The effort limits of an actuator at the DOFs of its joint; a motor's may follow from its control range."""
     model = source.model
     place = source.place("actuator", actuator)
     limit = np.inf

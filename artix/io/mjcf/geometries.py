@@ -143,7 +143,7 @@ def pair_frictions(model: mujoco.MjModel) -> dict[frozenset[int], float]:
 
 
 def geoms_touching_others(model: mujoco.MjModel, bodies: Collection[int]) -> set[int]:
-    """The moving geoms of an articulation, given by its bodies, that MuJoCo lets touch those of other articulations."""
+    """The moving geoms on some bodies that MuJoCo lets touch the moving geoms of other articulations."""
     pairs, excluded = pair_frictions(model), excluded_bodies(model)
     body_of = np.asarray(model.geom_bodyid)
     moving = np.flatnonzero(np.asarray(model.body_weldid)[body_of]).tolist()
@@ -158,7 +158,7 @@ def geoms_touching_others(model: mujoco.MjModel, bodies: Collection[int]) -> set
 
 
 def mixed_friction(model: mujoco.MjModel, a: int, b: int) -> float:
-    """The friction of two geoms without a ``<pair>``: that of higher ``priority``, else the larger.
+    """The friction of two geoms without a ``<pair>``: the one of higher ``priority``, else the larger.
 
     The same holds for ``condim``, and contacts with a ``condim`` of 1 are frictionless.
     """

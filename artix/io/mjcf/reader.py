@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from artix.io.common.description import (
     MjcfOptions,
     Names,
     ReadOptions,
+    Robot,
     build,
     build_ground,
     check_inertias,
@@ -30,6 +31,7 @@ from artix.io.common.diagnostics import Issue, Location, Place, Report, listed
 from artix.io.common.poses import compose, rotation_matrix
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
+from artix.io.mjcf import geometries
 from artix.io.mjcf.bodies import (
     acts_on_joint,
     check_transmissions,
@@ -38,17 +40,6 @@ from artix.io.mjcf.bodies import (
     springs_beside_drives,
 )
 from artix.io.mjcf.couplings import Members, check_equalities, held_joints, read_couplings
-from artix.io.mjcf.geometries import (
-    check_friction,
-    check_geoms,
-    check_pair_friction,
-    describe_geoms,
-    geom_names,
-    geoms_touching_others,
-    ground_friction,
-    ground_geoms,
-    self_contact_pairs,
-)
 from artix.io.mjcf.source import (
     BALL,
     SKIPPABLE,
@@ -178,16 +169,7 @@ def check_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> list
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
-class MjcfRobot(NamedTuple):
-    """One articulation of a model: its description, and what is built from it."""
-
-    description: Description
-    articulation: Articulation
-
-
-def read_mjcf(
-    path_or_text: str | Path, options: ReadOptions, *, one: bool = False
-) -> tuple[Report, dict[str, MjcfRobot]]:
+def read_mjcf(path_or_text: str | Path, options: ReadOptions, *, one: bool = False) -> tuple[Report, dict[str, Robot]]:
     """Reads an MJCF: what there is to say of it, and its articulations by the names of their roots.
 
     Articulations with errors are missing.
@@ -202,7 +184,7 @@ def read_mjcf(
     """
     report = Report(origin(path_or_text)[0], strict=options.strict)
     source = compile_mjcf(path_or_text, report, options)
-    robots: dict[str, MjcfRobot] = {}
+    robots: dict[str, Robot] = {}
     if source is not None:
         check_world(source)
         if one:
@@ -297,7 +279,7 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
     return root
 
 
-def _read_robot(source: MjcfSource, root: _Root) -> MjcfRobot | None:
+def _read_robot(source: MjcfSource, root: _Root) -> Robot | None:
     """Reads and builds one articulation; ``None`` if the report has errors."""
     root = _with_base(source, root, source.options.fixed_base)
     try:
@@ -306,7 +288,7 @@ def _read_robot(source: MjcfSource, root: _Root) -> MjcfRobot | None:
             return None
         articulation = build(description, source.options.dtype)
         check_values(named_arrays(articulation))
-        return MjcfRobot(description, articulation)
+        return Robot(description, articulation)
     except ValueError as error:
         source.report.error(Location("<mujoco>"), str(error), "correct the element that it names")
         return None
@@ -322,14 +304,14 @@ def _describe(source: MjcfSource, root: _Root) -> Description:
     for joint, position in held_joints(source).items():
         if joint in options:
             options[joint]["limits"] = [(position, position)]
-    friction = ground_friction(model)
-    others = geoms_touching_others(model, frozenset(bodies))
-    check_geoms(source, bodies, dict.fromkeys([*friction.shapes, *others]))
-    check_friction(source, bodies, friction)
-    pairs = self_contact_pairs(source, bodies)
-    check_pair_friction(source, pairs, friction.shapes)
-    paired = geom_names(source, {geom for pair in pairs for geom in pair})
-    shapes = {body: describe_geoms(source, body, friction.shapes, paired, others) for body in bodies}
+    friction = geometries.ground_friction(model)
+    others = geometries.geoms_touching_others(model, frozenset(bodies))
+    geometries.check_geoms(source, bodies, dict.fromkeys([*friction.shapes, *others]))
+    geometries.check_friction(source, bodies, friction)
+    pairs = geometries.self_contact_pairs(source, bodies)
+    geometries.check_pair_friction(source, pairs, friction.shapes)
+    paired = geometries.geom_names(source, {geom for pair in pairs for geom in pair})
+    shapes = {body: geometries.describe_geoms(source, body, friction.shapes, paired, others) for body in bodies}
     described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
     links = check_inertias(described, files, source.report, repair="inertia" in source.options.repair)
@@ -442,7 +424,7 @@ def _driven_joints(source: MjcfSource) -> set[int]:
 def _check_obstacles(source: MjcfSource) -> None:
     """Reports static geoms that would touch a floating articulation, but are not ground."""
     model = source.model
-    ground = ground_geoms(model)
+    ground = geometries.ground_geoms(model)
     roots = np.asarray(model.body_rootid)[model.geom_bodyid]
     floats = np.array([is_free(model, body) for body in range(model.nbody)])[roots]
     types, affinities = (np.asarray(masks)[floats] for masks in (model.geom_contype, model.geom_conaffinity))
@@ -484,8 +466,8 @@ def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
 
     A plane is unbounded, whatever its size. A height field interpolates bilinearly between the heights of the file,
     whereas MuJoCo's consists of triangles; the two agree at the grid points and along the grid lines. Friction is
-    MuJoCo's for the geoms of the same file: the larger of two coefficients, or with ``priority`` only that of the
-    ground or of the robot (``friction_combination``). ``solref`` and ``solimp`` do not define a stiffness (MuJoCo
+    MuJoCo's for the geoms of the same file: the larger of two coefficients, or with ``priority`` only the
+    ground's or the robot's (``friction_combination``). ``solref`` and ``solimp`` do not define a stiffness (MuJoCo
     scales them by the masses in contact), so surfaces are rigid.
 
     Args:
@@ -517,7 +499,7 @@ def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
 
 def describe_ground(source: MjcfSource) -> GroundDescription | None:
     """The ground of a model, ``None`` if it has none; reports what cannot be read."""
-    friction = ground_friction(source.model)
+    friction = geometries.ground_friction(source.model)
     surfaces = [_surface(source, geom, mu) for geom, mu in friction.surfaces.items()]
     return GroundDescription(surfaces, friction.combination) if surfaces else None
 

@@ -276,7 +276,7 @@ class BodyWriter(XmlWriter):
         ET.SubElement(self._bodies[link], "inertial", inertial)
 
     def _carries_mass(self, link: int) -> bool:
-        """Whether MuJoCo accepts a link's mass and inertia, or those of a body rigidly attached to it."""
+        """Whether MuJoCo accepts the mass and inertia of a link, or of a body rigidly attached to it."""
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         if float(self.articulation.link_mass[link]) > _SMALLEST and np.linalg.eigvalsh(inertia)[0] > _SMALLEST:
             return True
@@ -517,7 +517,7 @@ def _springs(
     stiffness, damping, limit_stiffness = (
         share * float(getattr(group, field)[index]) for field in ("stiffness", "damping", "limit_stiffness")
     )
-    # MuJoCo reads a length of exactly -1 as that of the tendon at the reference positions.
+    # MuJoCo takes a length of exactly -1 for the tendon's length at the reference positions.
     length = writer.number(rest - offset)
     if float(length) == -1.0:
         length = "-0.9999999"

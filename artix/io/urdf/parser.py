@@ -46,7 +46,7 @@ class UrdfLink:
 
 @dataclasses.dataclass(frozen=True)
 class UrdfMimic:
-    """A ``<mimic>``: the position is ``multiplier`` times that of ``joint`` plus ``offset``."""
+    """A ``<mimic>``: the position is ``multiplier`` times the position of ``joint``, plus ``offset``."""
 
     element: Element
     joint: str

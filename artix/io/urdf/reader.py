@@ -29,14 +29,7 @@ from artix.io.common.diagnostics import DescriptionError, Issue, Place, Report
 from artix.io.common.meshes import Packages, find_package
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
 from artix.io.common.xml_tree import ExpandedText, origin
-from artix.io.urdf.checks import (
-    check_composites,
-    check_masses,
-    check_meshes_left_out,
-    check_mimics,
-    check_tree,
-    check_unread,
-)
+from artix.io.urdf import checks
 from artix.io.urdf.parser import COMPOSITE_TYPES, UrdfJoint, parse_urdf
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY
@@ -141,20 +134,20 @@ def describe_urdf(path_or_text: str | Path, options: ReadOptions) -> tuple[Repor
     robot = parse_urdf(path_or_text, report, options)
     if robot is None:
         return report, None
-    check_unread(robot.element, report)
+    checks.check_unread(robot.element, report)
     places: dict[str, Place] = {name: link.inertial or link.element for name, link in robot.links.items()}
     bodies = [link.body for link in robot.links.values()]
     bodies = check_inertias(bodies, places, report, repair="inertia" in options.repair)
     links = {body.name: dataclasses.replace(robot.links[body.name], body=body) for body in bodies}
     robot = dataclasses.replace(robot, links=links)
-    order = check_tree(robot, report)
-    mimics = check_mimics(robot, report, options.repair)
+    order = checks.check_tree(robot, report)
+    mimics = checks.check_mimics(robot, report, options.repair)
     if report.num_errors:
         return report, None
     fixed_base = order[0] == WORLD_LINK if options.fixed_base is None else options.fixed_base
-    check_masses(robot, order, report)
-    check_composites(robot, order, report)
-    check_meshes_left_out(robot, order, report, fixed_base=fixed_base)
+    checks.check_masses(robot, order, report)
+    checks.check_composites(robot, order, report)
+    checks.check_meshes_left_out(robot, order, report, fixed_base=fixed_base)
     inbound = {joint.child: joint for joint in robot.joints.values()}
     joined = [link for name in order for link in _joined(robot.links[name].body, inbound.get(name))]
     merged, frames, _ = merge_links(joined, merge_fixed_joints=options.merge_fixed_joints)

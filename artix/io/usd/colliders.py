@@ -1,6 +1,6 @@
 """Reads colliders as shapes on links, and the mass properties of bodies by the rules of UsdPhysics.
 
-Unreadable colliders cause only a warning, because dynamics does not need them. The rules of mass are those of
+Unreadable colliders cause only a warning, because dynamics does not need them. The rules of mass follow
 ``UsdPhysics.RigidBodyAPI.ComputeMassProperties``. We do not call it: it computes in float32, takes moments of inertia
 below 1e-5 for missing, and leaves the axes of a body without ``physics:principalAxes`` uninitialized where it needs no
 collider. There we do what the schema says and PhysX's own reader does.
@@ -267,7 +267,7 @@ class _Authored(NamedTuple):
 def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) -> MassProperties:
     """The mass properties of a body.
 
-    Mass, centre and inertia are those of the body's ``PhysicsMassAPI``. Where one is missing, it follows from the
+    Mass, centre and inertia come from the body's ``PhysicsMassAPI``. Where one is missing, it follows from the
     colliders, whose sum is scaled to the authored mass and moved to the authored centre, and so are principal axes
     without moments, or moments without axes. ``newton:inertia`` replaces moments and axes.
 
@@ -309,7 +309,7 @@ def _as_given(authored: _Authored) -> MassProperties:
 def _paired(
     prim: UsdPrim, authored: _Authored, mass: float, center: np.ndarray, total: MassProperties | None
 ) -> MassProperties:
-    """Authored moments or axes, with those of the colliders for the other."""
+    """Authored moments or axes; the colliders give the other."""
     moments, axes = authored.moments, authored.axes
     if total is not None and (moments is None or axes is None):
         tensor = total.turned_inertia

@@ -33,7 +33,7 @@ class Author:
 
     Attributes:
       bodies: the prims of the links, once they are written.
-      joints: those of the joints of links 1, 2, ...
+      joints: the prims of the joints of links 1, 2, ...
     """
 
     def __init__(self, topology: Topology, arrays: Articulation, state: State | None, report: Report) -> None:
@@ -287,6 +287,14 @@ def _write_drive(out: Author, prim: Usd.Prim, dof: int, instance: str, units: Ax
 # --- mimic joints, loop joints and tendons -------------------------------------------------------
 
 _LOOP_PRIM_TYPES = {kind: name for name, kind in KINDS.items()}
+
+
+def write_couplings(out: Author) -> None:
+    """Writes mimic joints, tendons and loop joints."""
+    write_mimic_joints(out)
+    write_fixed_tendons(out)
+    write_spatial_tendons(out)
+    write_loop_joints(out)
 
 
 def write_mimic_joints(out: Author) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from artix.io.common.description import (
     LinkDescription,
     LinkPlace,
     ReadOptions,
+    Robot,
     Surface,
     UsdOptions,
     build,
@@ -90,7 +91,7 @@ def load_usd_with_state(path_or_text_or_stage: Any, **options: Unpack[UsdOptions
     """Reads an articulation and its state from USD; arguments and errors are those of :func:`load_usd`.
 
     Joint positions and velocities come from ``PhysicsJointStateAPI``; they are zero where it is not applied, as in
-    PhysX. The root link's pose is that of its body. The velocities in the root's ``PhysicsRigidBodyAPI`` are those of
+    PhysX. The root link's pose is its body's. The velocities in the root's ``PhysicsRigidBodyAPI`` belong to
     its centre of mass, in the axes of the prim above it.
 
     Returns:
@@ -133,14 +134,7 @@ def check_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> list
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
-class UsdRobot(NamedTuple):
-    """The articulation of a stage: its description, and what is built from it."""
-
-    description: Description
-    articulation: Articulation
-
-
-def read_usd(source: Any, options: ReadOptions) -> tuple[Report, UsdRobot | None]:
+def read_usd(source: Any, options: ReadOptions) -> tuple[Report, Robot | None]:
     """Reads USD: what there is to say of it, and its articulation if there are no errors."""
     is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
     file = os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>"
@@ -158,7 +152,7 @@ def read_usd(source: Any, options: ReadOptions) -> tuple[Report, UsdRobot | None
     return report, robot
 
 
-def _read_robot(usd: UsdArticulation, options: ReadOptions) -> UsdRobot | None:
+def _read_robot(usd: UsdArticulation, options: ReadOptions) -> Robot | None:
     """Reads and builds an articulation; ``None`` if the report has errors."""
     report = usd.scene.report
     links = usd.links()
@@ -177,7 +171,7 @@ def _read_robot(usd: UsdArticulation, options: ReadOptions) -> UsdRobot | None:
         return None
     description = dataclasses.replace(description, state=read_state(usd))
     usd.note_unread()
-    return UsdRobot(description, articulation)
+    return Robot(description, articulation)
 
 
 def _describe(
@@ -424,7 +418,7 @@ def _triangles(prim: UsdPrim, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _color(prim: UsdPrim) -> tuple[float, float, float] | None:
-    """The colour of a prim: that of its material's surface, or its own ``displayColor``."""
+    """The colour of a prim: of its material's surface, or its own ``displayColor``."""
     pxr = import_pxr()
     material, _ = pxr.UsdShade.MaterialBindingAPI(prim.prim).ComputeBoundMaterial()
     if material:
@@ -433,8 +427,8 @@ def _color(prim: UsdPrim) -> tuple[float, float, float] | None:
             value = shader.GetInput(name).Get() if shader and shader.GetInput(name) else None
             if value is not None:
                 return _rgb(value)
-    own = pxr.UsdGeom.Gprim(prim.prim).GetDisplayColorAttr().Get()
-    return _rgb(own[0]) if own else None
+    display = pxr.UsdGeom.Gprim(prim.prim).GetDisplayColorAttr().Get()
+    return _rgb(display[0]) if display else None
 
 
 def _rgb(value: Any) -> tuple[float, float, float]:

@@ -286,7 +286,7 @@ class UsdScene:
         return self._placement(path)[1] * self.units.length
 
     def relative_pose(self, path: str, reference: str) -> np.ndarray:
-        """Pose of one prim's frame in that of another [m], shape [7]."""
+        """Pose of one prim's frame in another prim's frame [m], shape [7]."""
         return compose(inverse(self.pose(reference)), self.pose(path))
 
     def point(self, path: str, coordinates: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from artix.io.common.poses import IDENTITY, compose, inverse
 from artix.io.usd.stage import UsdPrim, UsdScene
 from artix.model.joints import Axis, JointType
 
-#: The kinds of joints, named as those of loop joints, by their prims' type names. PhysX's reader sorts the joints of a
+#: The kinds of joints, named like loop joints, by their prims' type names. PhysX's reader sorts the joints of a
 #: link in this order.
 KINDS = {
     "PhysicsFixedJoint": "fixed",

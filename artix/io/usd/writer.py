@@ -26,11 +26,8 @@ from artix.io.usd.joint_writer import (
     relate,
     set_pose,
     vector,
-    write_fixed_tendons,
+    write_couplings,
     write_joint,
-    write_loop_joints,
-    write_mimic_joints,
-    write_spatial_tendons,
 )
 from artix.io.usd.stage import DEGREE, first_usd_error, import_pxr
 from artix.io.usd.tree import KINDS, ROOT_SCHEMA
@@ -135,10 +132,7 @@ def _author_stage(topology: Topology, articulation: Articulation, state: State |
     out.joints = [write_joint(out, link) for link in range(1, topology.num_links)]
     _write_root(out, poses[0])
     _note_order(out)
-    write_mimic_joints(out)
-    write_fixed_tendons(out)
-    write_spatial_tendons(out)
-    write_loop_joints(out)
+    write_couplings(out)
     write_colliders(out)
     for name, link, pose in zip(topology.frame_names, topology.frame_links, arrays.frame_local_pose, strict=True):
         frame = out.define("Xform", name, out.bodies[link])
