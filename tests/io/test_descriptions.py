@@ -10,7 +10,7 @@ import pytest
 import artix
 from artix.io.common.description import ReadOptions, build, build_ground, build_state
 from artix.io.mjcf.reader import read_mjcf
-from artix.io.urdf.reader import describe_urdf
+from artix.io.urdf.reader import read_urdf
 from artix.io.usd.reader import read_usd
 
 WORLD = """<mujoco><asset><hfield name="hills" nrow="2" ncol="3" size="2 1 0.3 0.1" elevation="0 1 2 3 4 5"/></asset>
@@ -58,20 +58,20 @@ def test_the_ground_of_an_mjcf_belongs_to_each_of_its_robots():
 def test_a_description_is_all_that_the_robot_is_built_from(merge_fixed_joints, tmp_path):
     options = ReadOptions(merge_fixed_joints=merge_fixed_joints)
     path = artix.robots.path("quadruped")
-    _, description = describe_urdf(path, options)
     quadruped = artix.load_urdf(path, merge_fixed_joints=merge_fixed_joints)
-    same(build(description), quadruped)
+    (urdf,) = read_urdf(path, options)[1].values()
+    same(build(urdf.description), quadruped)
     artix.io.save_usd(quadruped, tmp_path / "quadruped.usda")
-    _, robot = read_usd(tmp_path / "quadruped.usda", options)
-    same(build(robot.description), robot.articulation)
+    (usd,) = read_usd(tmp_path / "quadruped.usda", options)[1].values()
+    same(build(usd.description), usd.articulation)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        description.name = "other"
+        usd.description.name = "other"
 
 
 def test_a_file_with_errors_has_no_description():
     text = '<robot name="r"><link name="a"/><link name="a"/></robot>'
-    report, description = describe_urdf(text, ReadOptions())
-    assert (report.num_errors, description) == (1, None)
+    report, robots = read_urdf(text, ReadOptions())
+    assert (report.num_errors, robots) == (1, {})
     two_in_one = WORLD.replace("<worldbody>", '<option density="1"/><worldbody>')
     report, robots = read_mjcf(two_in_one, ReadOptions(strict=True))
     assert (report.num_errors, robots) == (1, {})

@@ -280,6 +280,10 @@ class Robot(NamedTuple):
     articulation: Articulation
 
 
+#: What a reader says of a file, and its robots by name; a robot with errors is missing.
+Reading = tuple[Report, dict[str, Robot]]
+
+
 def build(description: Description, dtype: Any = None) -> Articulation:
     """Builds the articulation that a file describes.
 

@@ -17,7 +17,9 @@ from artix.io.common.description import (
     TRANSLATIONS,
     Description,
     LinkDescription,
+    Reading,
     ReadOptions,
+    Robot,
     UrdfOptions,
     build,
     check_inertias,
@@ -94,10 +96,10 @@ def load_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> Artic
       >>> print(rod.topology.fixed_base, rod.topology.dof_names)
       True ('hinge',)
     """
-    report, description = describe_urdf(path_or_text, _read_options(options))
+    report, robots = read_urdf(path_or_text, _read_options(options))
     report.finish()
-    assert description is not None  # Otherwise there are errors.
-    return build(description, options.get("dtype"))
+    (robot,) = robots.values()
+    return robot.articulation
 
 
 @takes(UrdfOptions)
@@ -120,7 +122,7 @@ def check_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> list
       >>> print([(issue.line, issue.element) for issue in artix.io.check_urdf(text) if issue.severity == "error"])
       [(5, '<joint name="hinge">')]
     """
-    report, _ = describe_urdf(path_or_text, _read_options(options))
+    report, _ = read_urdf(path_or_text, _read_options(options))
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
@@ -128,12 +130,12 @@ def _read_options(keywords: UrdfOptions) -> ReadOptions:
     return ReadOptions.of(UrdfOptions, keywords, known_repairs=REPAIRS)
 
 
-def describe_urdf(path_or_text: str | Path, options: ReadOptions) -> tuple[Report, Description | None]:
-    """Reads a URDF: what there is to say of it, and the description of its robot unless it has errors."""
+def read_urdf(path_or_text: str | Path, options: ReadOptions) -> Reading:
+    """Reads a URDF: what there is to say of it, and its robot unless it has errors."""
     report = Report(origin(path_or_text)[0], strict=options.strict)
     robot = parse_urdf(path_or_text, report, options)
     if robot is None:
-        return report, None
+        return report, {}
     checks.check_unread(robot.element, report)
     places: dict[str, Place] = {name: link.inertial or link.element for name, link in robot.links.items()}
     bodies = [link.body for link in robot.links.values()]
@@ -143,11 +145,13 @@ def describe_urdf(path_or_text: str | Path, options: ReadOptions) -> tuple[Repor
     order = checks.check_tree(robot, report)
     mimics = checks.check_mimics(robot, report, options.repair)
     if report.num_errors:
-        return report, None
+        return report, {}
     fixed_base = order[0] == WORLD_LINK if options.fixed_base is None else options.fixed_base
     checks.check_masses(robot, order, report)
     checks.check_composites(robot, order, report)
     checks.check_meshes_left_out(robot, order, report, fixed_base=fixed_base)
+    if report.num_errors:
+        return report, {}
     inbound = {joint.child: joint for joint in robot.joints.values()}
     joined = [link for name in order for link in _joined(robot.links[name].body, inbound.get(name))]
     merged, frames, _ = merge_links(joined, merge_fixed_joints=options.merge_fixed_joints)
@@ -157,7 +161,8 @@ def describe_urdf(path_or_text: str | Path, options: ReadOptions) -> tuple[Repor
         for follower, mimic in mimics.items()
     ]
     gravity = STANDARD_GRAVITY if options.gravity is None else options.gravity
-    return report, Description(robot.name, fixed_base, merged, gravity, frames, couplings=couplings)
+    description = Description(robot.name, fixed_base, merged, gravity, frames, couplings=couplings)
+    return report, {robot.name: Robot(description, build(description, options.dtype))}
 
 
 def _joined(body: LinkDescription, joint: UrdfJoint | None) -> list[LinkDescription]:

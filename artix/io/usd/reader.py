@@ -16,6 +16,7 @@ from artix.io.common.description import (
     InitialState,
     LinkDescription,
     LinkPlace,
+    Reading,
     ReadOptions,
     Robot,
     Surface,
@@ -80,9 +81,9 @@ def load_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> Artic
       >>> print(pendulum.topology.dof_names, pendulum.link_mass)
       ('shoulder', 'elbow') [0. 1. 1.]
     """
-    report, robot = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
+    report, robots = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
     report.finish()
-    assert robot is not None  # Otherwise there are errors.
+    (robot,) = robots.values()
     return robot.articulation
 
 
@@ -107,9 +108,9 @@ def load_usd_with_state(path_or_text_or_stage: Any, **options: Unpack[UsdOptions
       >>> print(state.joint_position)
       [ 0.5 -0.2]
     """
-    report, robot = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
+    report, robots = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
     report.finish()
-    assert robot is not None
+    (robot,) = robots.values()
     return robot.articulation, build_state(*robot)
 
 
@@ -134,7 +135,7 @@ def check_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> list
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
-def read_usd(source: Any, options: ReadOptions) -> tuple[Report, Robot | None]:
+def read_usd(source: Any, options: ReadOptions) -> Reading:
     """Reads USD: what there is to say of it, and its articulation if there are no errors."""
     is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
     file = os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>"
@@ -149,7 +150,7 @@ def read_usd(source: Any, options: ReadOptions) -> tuple[Report, Robot | None]:
             robot = _read_robot(usd, options)
     except import_pxr().Tf.ErrorException as error:  # USD detects some errors only when the content is used.
         note_usd_error(report, error)
-    return report, robot
+    return report, {} if robot is None else {robot.description.name: robot}
 
 
 def _read_robot(usd: UsdArticulation, options: ReadOptions) -> Robot | None:
