@@ -9,7 +9,7 @@ import numpy as np
 
 from artix.io.common.description import Names
 from artix.io.common.diagnostics import Location, Report
-from artix.io.usd.couplings import ATTACHMENT, ATTACHMENT_LEAF, ATTACHMENT_ROOT
+from artix.io.usd.couplings import ATTACHMENT, ATTACHMENT_LEAF, ATTACHMENT_ROOT, GAINS, LENGTHS
 from artix.io.usd.stage import NAME_KEY, AxisUnits, StageUnits, import_pxr
 from artix.io.usd.tree import AXIS_INSTANCES, KINDS
 from artix.model.articulation import Articulation, State
@@ -325,6 +325,15 @@ def _rotation_instance(axis: Axis) -> str:
     return INSTANCE_OF[Axis(axis % 3)]
 
 
+#: Attributes of the root of a tendon by artix's fields.
+_ROOT = {**GAINS, "offset": "offset"}
+
+
+def _author_fields(prim: Usd.Prim, space: str, numbers: Any, index: int, attributes: dict[str, str]) -> None:
+    """Sets float attributes, given by the names of the fields that have their values."""
+    author_floats(prim, space, **{name: getattr(numbers, field)[index] for field, name in attributes.items()})
+
+
 def write_fixed_tendons(out: Author) -> None:
     """Applies ``PhysxTendonAxisRootAPI`` to the first joint of each tendon, ``PhysxTendonAxisAPI`` to the others."""
     first, names = 0, Names()
@@ -365,17 +374,7 @@ def _write_fixed_tendon(out: Author, index: int, first: int, name: str) -> None:
         axis = "transX" if topology.dof_axis[dof] >= Axis.X else "rotX"
         author(prim, "token[]", f"{space}:jointAxis", [axis], uniform=True)
         if root:
-            author_floats(
-                prim,
-                space,
-                stiffness=numbers.stiffness[index],
-                damping=numbers.damping[index],
-                limitStiffness=numbers.limit_stiffness[index],
-                offset=numbers.offset[index],
-                restLength=numbers.rest_length[index],
-                lowerLimit=numbers.lower_limit[index],
-                upperLimit=numbers.upper_limit[index],
-            )
+            _author_fields(prim, space, numbers, index, _ROOT | LENGTHS)
 
 
 def write_spatial_tendons(out: Author) -> None:
@@ -399,23 +398,10 @@ def _write_spatial_tendon(out: Author, tendon: SpatialTendonStructure, index: in
         schema = ATTACHMENT
         if parent < 0:
             schema = ATTACHMENT_ROOT
-            author_floats(
-                body,
-                space,
-                stiffness=numbers.stiffness[index],
-                damping=numbers.damping[index],
-                limitStiffness=numbers.limit_stiffness[index],
-                offset=numbers.offset[index],
-            )
+            _author_fields(body, space, numbers, index, _ROOT)
         elif number in tendon.leaves:
             schema = ATTACHMENT_LEAF
-            author_floats(
-                body,
-                space,
-                restLength=numbers.rest_length[at],
-                lowerLimit=numbers.lower_limit[at],
-                upperLimit=numbers.upper_limit[at],
-            )
+            _author_fields(body, space, numbers, at, LENGTHS)
         body.AddAppliedSchema(f"{schema}:{names[number]}")
         author(body, "point3f", f"{space}:localPos", vector(np.asarray(numbers.position[at])))
         author_floats(body, space, gearing=numbers.coefficient[at])
@@ -426,9 +412,9 @@ def _write_spatial_tendon(out: Author, tendon: SpatialTendonStructure, index: in
 
 #: Attributes and relationships of attachments: no instance of the schema may have such a name.
 _ATTACHMENT_PROPERTIES = {
-    *("gearing", "localPos", "parentAttachment", "parentLink"),
-    *("tendonEnabled", "stiffness", "damping", "limitStiffness", "offset"),
-    *("restLength", "lowerLimit", "upperLimit"),
+    *("gearing", "localPos", "parentAttachment", "parentLink", "tendonEnabled"),
+    *_ROOT.values(),
+    *LENGTHS.values(),
 }
 
 
