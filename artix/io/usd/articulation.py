@@ -330,41 +330,35 @@ def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float, actuators: Sequen
     return mujoco.axis_options(joint, axis, sign, options, actuators)
 
 
+#: Attributes of static, dynamic and viscous friction, and of the largest velocity.
+_PHYSX_RESISTANCE = ("staticFrictionEffort", "dynamicFrictionEffort", "viscousFrictionCoefficient", "maxJointVelocity")
+_NEWTON_RESISTANCE = ("friction", "friction", "damping", "velocityLimit")
+
+
 def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any]:
     """Armature, velocity limit and friction from PhysX's schema for axes or joints, or from Newton's for joints."""
     if prim.read_number("physxJoint:jointFriction"):
         message = "friction relative to the joint's constraint force is not supported"
         prim.left_out("physxJoint:jointFriction", message, "author the friction efforts of PhysxJointAxisAPI")
+    space, names = "physxJoint", _PHYSX_RESISTANCE
     if instance in prim.instances("PhysxJointAxisAPI"):
         space = f"physxJointAxis:{instance}"
     elif prim.has("NewtonJointAPI") and not prim.has("PhysxJointAPI"):
-        return _newton_resistance(prim, units)
-    else:
-        space = "physxJoint"
+        space, names = "newton", _NEWTON_RESISTANCE
 
     def number(name: str, fallback: float = 0.0, **options: Any) -> float:
         return prim.read_number(f"{space}:{name}", fallback, low=0.0, **options)
 
-    static, dynamic = (number(f"{kind}FrictionEffort") * units.effort for kind in ("static", "dynamic"))
+    static = number(names[0]) * units.effort
+    dynamic = number(names[1]) * units.effort if names[1] != names[0] else static
     if dynamic > static:
-        prim.error(f"{space}:dynamicFrictionEffort", "exceeds staticFrictionEffort", "lower it, or raise the other")
+        prim.error(f"{space}:{names[1]}", f"exceeds {names[0]}", "lower it, or raise the other")
         dynamic = static
-    viscous = number("viscousFrictionCoefficient") * units.stiffness
+    viscous = number(names[2]) * units.stiffness
     return {
         "armature": number("armature") * units.inertia,
-        "max_velocity": number("maxJointVelocity", np.inf, infinite=True) * units.position,
+        "max_velocity": number(names[3], np.inf, infinite=True) * units.position,
         "friction": JointFriction(static=static, dynamic=dynamic, viscous=viscous),
-    }
-
-
-def _newton_resistance(prim: UsdPrim, units: AxisUnits) -> dict[str, Any]:
-    friction = prim.read_number("newton:friction", low=0.0) * units.effort
-    viscous = prim.read_number("newton:damping", low=0.0) * units.stiffness
-    fastest = prim.read_number("newton:velocityLimit", np.inf, low=0.0, infinite=True)
-    return {
-        "armature": prim.read_number("newton:armature", low=0.0) * units.inertia,
-        "max_velocity": fastest * units.position,
-        "friction": JointFriction(static=friction, dynamic=friction, viscous=viscous),
     }
 
 
