@@ -241,7 +241,8 @@ class MalformedHeaderError(ValueError):
 def write_header(topology: Topology) -> str:
     """Encodes a topology as JSON text: links in the order of their creation, all references by name."""
     joints = ("", *topology.joint_names)
-    names, dofs = topology.link_names, topology.dof_names
+    names = topology.link_names
+    dofs = topology.dof_names
     order = sorted(range(topology.num_links), key=lambda link: topology.creation_index[link])
     frames = zip(topology.frame_names, topology.frame_links, strict=True)
     links = [
@@ -338,7 +339,8 @@ def read_header(text: str) -> Articulation:
 
 
 def _link(record: dict[str, Any], above: Collection[str]) -> LinkDescription:
-    name, parent = _get(record, "name", str), _get(record, "parent", str, optional=True)
+    name = _get(record, "name", str)
+    parent = _get(record, "parent", str, optional=True)
     if parent is None:
         return LinkDescription(name)
     kind = _member(JointType, _get(record, "joint_type", str))

@@ -64,7 +64,8 @@ class Motion:
         """
         if isinstance(robots, Fleet):
             return cls(robots, _arranged(states, robots.num_members, robots.num_dofs, "the fleet"))
-        topology, count = robots.topology, len(robots.link_mass) if robots.link_mass.ndim == 2 else None
+        topology = robots.topology
+        count = len(robots.link_mass) if robots.link_mass.ndim == 2 else None
         return cls(robots, _arranged(states, count, topology.num_dofs, repr(topology.name)))
 
     @property
@@ -94,7 +95,8 @@ class Motion:
 
     def kinds(self) -> list[Kind]:
         """The robots by topology, with the motion of their links."""
-        poses, robots = self.evaluate(artix.link_poses).astype(float), self.robots
+        poses = self.evaluate(artix.link_poses).astype(float)
+        robots = self.robots
         if not isinstance(robots, Fleet):
             first = jax.tree.map(lambda leaf: leaf[0], robots) if robots.link_mass.ndim == 2 else robots
             return [Kind(first, np.arange(self.num_robots), poses)]

@@ -171,7 +171,8 @@ def _figure(name: str, values: np.ndarray, dt: float, duration: float) -> str:
 
 def _path(across: np.ndarray, down: np.ndarray) -> str:
     """A curve as an SVG path, interrupted where it is not finite."""
-    words, pen = list[str](), "M"
+    words = list[str]()
+    pen = "M"
     for x, y in zip(across, down, strict=True):
         if np.isfinite(y):
             words.append(f"{pen}{x:.5g} {y:.4g}")

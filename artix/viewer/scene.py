@@ -243,9 +243,11 @@ def _scene_of_members(
     missing = [name for name in world.names if name not in by_member["states"]]
     if missing:
         raise ValueError(f"states of a scene: no state of {', '.join(missing)}")
-    crowds, overlays = list[Crowd](), list[Scene]()
+    crowds = list[Crowd]()
+    overlays = list[Scene]()
     for number, name in enumerate(world.names):
-        robot, drawn = world[name], by_member["visuals"].get(name)
+        robot = world[name]
+        drawn = by_member["visuals"].get(name)
         shapes = colored(visuals_of(robot) if drawn is None else drawn, number)
         touch = by_member["contacts"].get(name)
         can_touch = any(not shape.sensor for shape in world.topologies[number].geometries)

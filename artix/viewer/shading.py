@@ -176,7 +176,8 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
       perspective: whether the camera is perspective: then reciprocals of depths are linear in the picture.
     """
     width, height = size
-    xy, z = corners[:, :, :2], corners[:, :, 2]
+    xy = corners[:, :, :2]
+    z = corners[:, :, 2]
     low = np.clip(np.floor(xy.min(axis=1)).astype(int), 0, [width, height])
     high = np.clip(np.ceil(xy.max(axis=1)).astype(int), 0, [width, height])
     spans = high - low

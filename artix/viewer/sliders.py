@@ -48,11 +48,15 @@ class Poser:
     """
 
     def __init__(self, server: Any, articulation: Articulation, state: State, scene: Any) -> None:
-        self.server, self.url = server, address(server)
+        self.server = server
+        self.url = address(server)
         self.nodes = Nodes(server, scene)
-        self._articulation, self._state = articulation, state
+        self._articulation = articulation
+        self._state = state
         self._kind = scene.crowds[0].name
-        self._lock, self._closed, self._is_setting = threading.RLock(), threading.Event(), False
+        self._lock = threading.RLock()
+        self._closed = threading.Event()
+        self._is_setting = False
         self._poses = jax.jit(artix.link_poses)
         self._followers = set(_followers(articulation))
         gui = server.gui
@@ -118,7 +122,8 @@ class Poser:
 
     def _add_sliders(self, limbs: Sequence[Limb]) -> None:
         """Adds the sliders, with a folder for each limb and a box that searches them."""
-        gui, topology = self.server.gui, self._articulation.topology
+        gui = self.server.gui
+        topology = self._articulation.topology
         # A mimic joint follows another slider and has none.
         free = [Limb(limb.name, tuple(dof for dof in limb.dofs if dof not in self._followers)) for limb in limbs]
         free = [limb for limb in free if limb.dofs]

@@ -79,7 +79,8 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
       >>> len(viewer.collision_visuals(quadruped))
       4
     """
-    topology, arrays = articulation.topology, host_arrays(articulation.geometry)
+    topology = articulation.topology
+    arrays = host_arrays(articulation.geometry)
     shapes = [geometry_at(topology.geometries, arrays, k) for k in range(len(topology.geometries))]
     links = [topology.link_names[one.link] for one in topology.geometries]
     return shape_visuals(topology, list(zip(links, shapes, strict=True)))
@@ -218,7 +219,8 @@ def _drawn(
     for surface in surfaces:
         if surface.role == "substitute" and surface.link not in missing:
             continue
-        shape, scale = surface.shape, surface.scale
+        shape = surface.shape
+        scale = surface.scale
         key = (shape if isinstance(shape, str) else id(shape), scale)
         if key not in meshes:
             parts = files.read(surface, shape) if isinstance(shape, str) else [(_mesh(shape), None)]
@@ -390,11 +392,14 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
     topology = articulation.topology
     joint_pose = np.array(articulation.joint_child_pose, float)
     at_parent = np.asarray(articulation.joint_parent_pose, float)
-    joint_pose[0], size = (0, 0, 0, 0, 0, 0, 1), _size(articulation)
-    articulation, visuals = host_arrays(articulation), list[Visual]()
+    joint_pose[0] = (0, 0, 0, 0, 0, 0, 1)
+    size = _size(articulation)
+    articulation = host_arrays(articulation)
+    visuals = list[Visual]()
     for link in range(topology.num_links):
         children = [child for child, above in enumerate(topology.parent) if above == link]
-        start, box = joint_pose[link, :3], _inertia_box(articulation, link)
+        start = joint_pose[link, :3]
+        box = _inertia_box(articulation, link)
         thickness = 0.03 * size
         if box is not None:
             half, pose = box

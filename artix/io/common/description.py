@@ -361,7 +361,8 @@ def merge_links(
     pose_in_host: dict[str, np.ndarray] = {}
     members: dict[str, list[str]] = {}
     for link in links:
-        above, joint = link.parent, link.joint
+        above = link.parent
+        joint = link.joint
         if (
             merge_fixed_joints
             and above is not None
@@ -370,9 +371,11 @@ def merge_links(
             and (link.mass == 0.0 or link.options == by_name[host[above]].options)
         ):
             pose = compose(np.asarray(joint.parent_pose), inverse(np.asarray(joint.child_pose)))
-            host[link.name], pose_in_host[link.name] = host[above], compose(pose_in_host[above], pose)
+            host[link.name] = host[above]
+            pose_in_host[link.name] = compose(pose_in_host[above], pose)
         else:
-            host[link.name], pose_in_host[link.name] = link.name, IDENTITY
+            host[link.name] = link.name
+            pose_in_host[link.name] = IDENTITY
         members.setdefault(host[link.name], []).append(link.name)
     merged: list[LinkDescription] = []
     names = _shape_names(by_name[part] for parts in members.values() for part in parts)
@@ -385,7 +388,8 @@ def merge_links(
         parent, joint = None, None
         if link.parent is not None and link.joint is not None:
             outer = compose(pose_in_host[link.parent], np.asarray(link.joint.parent_pose))
-            parent, joint = host[link.parent], dataclasses.replace(link.joint, parent_pose=outer)
+            parent = host[link.parent]
+            joint = dataclasses.replace(link.joint, parent_pose=outer)
         shapes = [
             (unique, shape if pose is IDENTITY else _moved(shape, pose))
             for part, pose in poses

@@ -88,7 +88,8 @@ def _links(
             assert joint is not None  # Only the root has no joint, and its chain has one entry.
             name = chain_names.new(f"{names.bodies[body]}:{joint.name}")
             links.append(LinkDescription(name, parent, joint, options=options))
-            parent, pose = name, IDENTITY
+            parent = name
+            pose = IDENTITY
     return links
 
 
@@ -200,7 +201,8 @@ class ActuatorLaw:
 
 def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Drive, friction, armature and commanded-force limits by joint, as options of :class:`~artix.Joint`."""
-    model, joints = source.model, list(joints)
+    model = source.model
+    joints = list(joints)
     actuations: dict[int, _Actuation] = {joint: _Actuation() for joint in joints}
     for actuator in range(len(model.actuator_trntype)):
         _add_actuator(source, actuator, actuations)

@@ -144,7 +144,8 @@ def pair_frictions(model: mujoco.MjModel) -> dict[frozenset[int], float]:
 
 def geoms_touching_others(model: mujoco.MjModel, bodies: Collection[int]) -> set[int]:
     """The moving geoms on some bodies that MuJoCo lets touch the moving geoms of other articulations."""
-    pairs, excluded = pair_frictions(model), excluded_bodies(model)
+    pairs = pair_frictions(model)
+    excluded = excluded_bodies(model)
     body_of = np.asarray(model.geom_bodyid)
     moving = np.flatnonzero(np.asarray(model.body_weldid)[body_of]).tolist()
     inside = [geom for geom in moving if body_of[geom] in bodies]
@@ -407,7 +408,8 @@ def mjcf_visuals(path_or_text: str | Path) -> list[Surface]:
     source = compile_mjcf(path_or_text, report)
     report.raise_errors()
     assert source is not None  # Without one there are errors.
-    model, names = source.model, source.names
+    model = source.model
+    names = source.names
     meshes = [_triangles(model, mesh) for mesh in range(model.nmesh)]
     surfaces: list[Surface] = []
     for body in range(1, model.nbody):
@@ -419,7 +421,8 @@ def mjcf_visuals(path_or_text: str | Path) -> list[Surface]:
             scale: tuple[float, ...] = (1.0, 1.0, 1.0)
             shape: Any = meshes[int(model.geom_dataid[geom])] if kind == "MESH" else primitive(model, geom)
             if kind == "ELLIPSOID":
-                shape, scale = Geometry.sphere(1.0), tuple(map(float, model.geom_size[geom]))
+                shape = Geometry.sphere(1.0)
+                scale = tuple(map(float, model.geom_size[geom]))
             if shape is not None:
                 pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
                 red, green, blue, opacity = _rgba(model, geom)
@@ -437,7 +440,8 @@ def _triangles(model: mujoco.MjModel, mesh: int) -> tuple[np.ndarray, np.ndarray
 
 def _rgba(model: mujoco.MjModel, geom: int) -> tuple[float, float, float, float]:
     """The colour of a geom or, without one, of its material."""
-    color, material = np.asarray(model.geom_rgba[geom], float), int(model.geom_matid[geom])
+    color = np.asarray(model.geom_rgba[geom], float)
+    material = int(model.geom_matid[geom])
     if material >= 0 and np.allclose(color, [0.5, 0.5, 0.5, 1.0]):
         color = np.asarray(model.mat_rgba[material], float)
     red, green, blue, opacity = color.tolist()

@@ -521,7 +521,8 @@ def _surface(source: MjcfSource, geom: int, friction: float) -> tuple[type[Plane
         )
     field = int(model.geom_dataid[geom])
     rows, columns = int(model.hfield_nrow[field]), int(model.hfield_ncol[field])
-    first, size = int(model.hfield_adr[field]), model.hfield_size[field]
+    first = int(model.hfield_adr[field])
+    size = model.hfield_size[field]
     heights = np.array(model.hfield_data[first : first + rows * columns], float).reshape(rows, columns).T * size[2]
     return HeightField, {
         "heights": heights,

@@ -196,7 +196,8 @@ class BodyWriter(XmlWriter):
         topology = self.topology
         robot = self.articulation
         name = self._joint(link)
-        axes, kind = topology.joint_axes[link], topology.joint_types[link]
+        axes = topology.joint_axes[link]
+        kind = topology.joint_types[link]
         if not axes:
             return
         if len(axes) == 2 or kind is JointType.HELICAL:
@@ -522,7 +523,8 @@ def _springs(
     if float(length) == -1.0:
         length = "-0.9999999"
     if limit_stiffness and not stiffness and np.all(np.isfinite(limits)):
-        stiffness, length = limit_stiffness, writer.numbers([limits[0] - offset, limits[1] - offset])
+        stiffness = limit_stiffness
+        length = writer.numbers([limits[0] - offset, limits[1] - offset])
     elif limit_stiffness:
         message = "MJCF has no limit stiffness in addition to a spring; its limits are dropped"
         writer.warn(f"{kind} tendon {name!r}", message)

@@ -107,7 +107,8 @@ class UsdArticulation:
         report_missing_meshes(self.scene.report, self.root, bare, kept)
 
     def _link(self, path: str, parent: str | None, joint: UsdJoint | None) -> LinkDescription:
-        name, parent_name = self.names[path], None if joint is None else self.names[parent]
+        name = self.names[path]
+        parent_name = None if joint is None else self.names[parent]
         inbound = None
         if joint is not None and is_supported(joint):
             inbound = make_joint(joint, parent, self.actuators.get(joint.prim.path, ()))
@@ -115,7 +116,8 @@ class UsdArticulation:
             return LinkDescription(name, parent_name, inbound)
         body = self.scene.prims[path]
         colliders = self.colliders[path]
-        mass, shapes = mass_properties(self.scene, body, colliders), collider_shapes(self.scene, body, colliders)
+        mass = mass_properties(self.scene, body, colliders)
+        shapes = collider_shapes(self.scene, body, colliders)
         self.shapes[path] = [prim for prim, _ in shapes]
         named = [(prim.name, shape) for prim, shape in shapes]
         return LinkDescription(name, parent_name, inbound, *mass, self._link_options(body), named)
@@ -340,11 +342,13 @@ def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any
     if prim.read_number("physxJoint:jointFriction"):
         message = "friction relative to the joint's constraint force is not supported"
         prim.left_out("physxJoint:jointFriction", message, "author the friction efforts of PhysxJointAxisAPI")
-    space, names = "physxJoint", _PHYSX_RESISTANCE
+    space = "physxJoint"
+    names = _PHYSX_RESISTANCE
     if instance in prim.instances("PhysxJointAxisAPI"):
         space = f"physxJointAxis:{instance}"
     elif prim.has("NewtonJointAPI") and not prim.has("PhysxJointAPI"):
-        space, names = "newton", _NEWTON_RESISTANCE
+        space = "newton"
+        names = _NEWTON_RESISTANCE
 
     def number(name: str, fallback: float = 0.0, **options: Any) -> float:
         return prim.read_number(f"{space}:{name}", fallback, low=0.0, **options)

@@ -73,7 +73,8 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
 def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | None:
     """The shape of a collider in the body's frame; ``None`` if it is not supported."""
     pose = scene.relative_pose(collider.path, body.path)
-    scale, kind = np.abs(scene.scale(collider.path)), str(collider.prim.GetTypeName())
+    scale = np.abs(scene.scale(collider.path))
+    kind = str(collider.prim.GetTypeName())
     material: dict[str, Any] = {**_material(scene, collider), "sensor": collider.has(TRIGGER_SCHEMA)}
     # Against a ground of MuJoCo's default condim 3, a shape of condim 1 has its friction.
     if collider.has("MjcCollisionAPI") and collider.read_number("mjc:condim", 3.0) > 3.0:

@@ -142,7 +142,8 @@ def write_joint(out: Author, link: int) -> Usd.Prim:
     """Writes the joint between a link and its parent."""
     topology = out.topology
     arrays = out.arrays
-    kind, axes = topology.joint_types[link], topology.joint_axes[link]
+    kind = topology.joint_types[link]
+    axes = topology.joint_axes[link]
     dofs = [int(dof) for dof in np.flatnonzero(topology.dof_link == link)]
     plain = len(axes) == 3 and not any(_is_limited(arrays, dof) or _features(arrays, dof) for dof in dofs)
     generic = "PhysicsSphericalJoint" if plain and out.state is None else "PhysicsJoint"
@@ -336,7 +337,8 @@ def _author_fields(prim: Usd.Prim, space: str, numbers: Any, index: int, attribu
 
 def write_fixed_tendons(out: Author) -> None:
     """Applies ``PhysxTendonAxisRootAPI`` to the first joint of each tendon, ``PhysxTendonAxisAPI`` to the others."""
-    first, names = 0, Names()
+    first = 0
+    names = Names()
     for index, tendon in enumerate(out.topology.fixed_tendons):
         reason = _why_unsupported(out.topology, tendon)
         if reason:
@@ -394,7 +396,9 @@ def _write_spatial_tendon(out: Author, tendon: SpatialTendonStructure, index: in
             bodies[tendon.links[0]], f"the root of tendon {tendon.name!r} will be read with coefficient 1"
         )
     for number, (link, parent) in enumerate(zip(tendon.links, tendon.parents, strict=True)):
-        at, body, space = first + number, bodies[link], f"physxTendon:{names[number]}"
+        at = first + number
+        body = bodies[link]
+        space = f"physxTendon:{names[number]}"
         schema = ATTACHMENT
         if parent < 0:
             schema = ATTACHMENT_ROOT

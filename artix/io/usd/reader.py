@@ -381,7 +381,8 @@ def usd_visuals(source: Any, root: str | None) -> list[Surface]:
 
 
 def _surfaces(usd: UsdArticulation, *, only_visible: bool) -> Iterator[Surface]:
-    scene, bodies = usd.scene, dict.fromkeys(usd.tree.bodies)
+    scene = usd.scene
+    bodies = dict.fromkeys(usd.tree.bodies)
     for prim in scene.prims.values():
         body = enclosing(prim.path, bodies)
         kind = str(prim.prim.GetTypeName())

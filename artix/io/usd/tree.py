@@ -211,7 +211,8 @@ def _axes(prim: UsdPrim, kind: str) -> tuple[UsdAxis, ...]:
 
 def _generic_axes(prim: UsdPrim) -> tuple[UsdAxis, ...]:
     """The axes of a D6 joint that are not locked; a ``PhysicsLimitAPI`` with low > high or low = high = 0 locks one."""
-    limited, axes = prim.instances("PhysicsLimitAPI"), []
+    limited = prim.instances("PhysicsLimitAPI")
+    axes = []
     for instance, axis in AXIS_INSTANCES.items():
         limits = -np.inf, np.inf
         if instance in limited:
@@ -382,7 +383,9 @@ def find_tree(
     elif root.path in bodies:
         # PhysX keeps such a root floating and its joint to the world outside the articulation; the robot is attached
         # either way.
-        start, component, base = root.path, graph.component(root.path), graph.base_joint([root.path])
+        start = root.path
+        component = graph.component(root.path)
+        base = graph.base_joint([root.path])
     else:
         island = _island_below(scene, root, bodies, graph)
         if island is None:
@@ -500,7 +503,8 @@ class _Graph:
 
     def _path(self, start: str, end: str) -> list[str]:
         """The bodies along a shortest path."""
-        distances, path = self.distances(start), [end]
+        distances = self.distances(start)
+        path = [end]
         while path[-1] != start:
             path.append(next(body for body in self.neighbours(path[-1]) if distances[body] < distances[path[-1]]))
         return path

@@ -213,7 +213,8 @@ def _write_body(out: Author, link: int, pose: np.ndarray) -> Usd.Prim:
 
 def _note_order(out: Author) -> None:
     """Reports siblings that readers will number differently: they sort by joint type, then by path."""
-    kinds, topology = list(KINDS), out.topology
+    kinds = list(KINDS)
+    topology = out.topology
     keys: dict[int, list[Any]] = {}
     for link, joint in enumerate(out.joints, start=1):
         key = kinds.index(str(joint.GetTypeName())), str(joint.GetPath())
