@@ -27,7 +27,8 @@ def rows_of(task: str, batch: int) -> dict[str, tuple[Callable[..., Any], tuple[
     from mujoco import mjx
 
     environment = envs.make(task)
-    robot, ground = environment.articulation, environment.ground
+    robot = environment.articulation
+    scene = artix.Scene(robot, ground=environment.ground)
     dt, options = environment.physics_dt, environment.solver_options
     control = artix.Control(drive_target=jnp.zeros(robot.topology.num_dofs, robot.dtype))
     start = jax.jit(jax.vmap(environment.reset))(jax.random.split(jax.random.key(0), batch))
@@ -39,8 +40,8 @@ def rows_of(task: str, batch: int) -> dict[str, tuple[Callable[..., Any], tuple[
     def pushed(key: jax.Array) -> Any:
         return data.replace(qvel=0.1 * jax.random.normal(key, data.qvel.shape))
 
-    def on_ground(state: artix.State, memory: artix.ContactMemory) -> Any:
-        return artix.step_with_contact_memory(robot, state, memory, control, dt, options, ground=ground)
+    def on_ground(state: artix.State, memory: Any) -> Any:
+        return artix.step(scene, state.replace(contact_memory=memory), control, dt, options)
 
     functions: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         "artix": (on_ground, (state, memory)),

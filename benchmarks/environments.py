@@ -220,12 +220,13 @@ def measure(batch: int, with_mjx: bool) -> None:
         """The physics steps of a control step alone."""
         control = artix.Control(drive_target=inner.target(action))
 
-        def step(_: int, now: tuple[Any, Any]) -> tuple[Any, Any]:
-            return artix.step_with_contact_memory(
-                inner.articulation, *now, control, inner.physics_dt, inner.solver_options, ground=inner.ground
-            )
+        scene = artix.Scene(inner.articulation, ground=inner.ground)
 
-        return jax.lax.fori_loop(0, 5, step, (state.articulation_state, state.info["contact_memory"]))
+        def step(_: int, now: artix.State) -> artix.State:
+            return artix.step(scene, now, control, inner.physics_dt, inner.solver_options)
+
+        start = state.articulation_state.replace(contact_memory=state.info["contact_memory"])
+        return jax.lax.fori_loop(0, 5, step, start)
 
     rows = {"artix, physics alone": (physics, (state, action)), "artix": (environment.step, (state, action))}
     if with_mjx:

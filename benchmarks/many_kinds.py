@@ -11,7 +11,6 @@ replaced by a robot of a new kind; the time of a call for 40 members of each kin
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import resource
@@ -87,7 +86,8 @@ def function_of(name: str, quantity: str) -> tuple[Callable[..., Any], tuple[Any
         return artix.mass_matrix, ()
     if name != "legged":
         return artix.step, (None, 0.005)
-    return functools.partial(artix.step, ground=artix.Ground.flat()), (None, 0.005)
+    ground = artix.Ground.flat()
+    return lambda robot, *arguments: artix.step(artix.Scene(robot, ground=ground), *arguments), (None, 0.005)
 
 
 def measured(name: str, count: int, quantity: str) -> dict[str, float]:

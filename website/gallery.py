@@ -58,7 +58,7 @@ def landing() -> Recording:
     control = artix.Control(drive_target=task.robot.default_position)
 
     def advance(state, _):
-        state, report = artix.step_and_report(robot, state, control, 0.005, ground=ground)
+        state, report = artix.step_and_report(artix.Scene(robot, ground=ground), state, control, 0.005)
         return state, (state, report.contacts)
 
     _, (states, contacts) = jax.jit(lambda state: jax.lax.scan(advance, state, None, length=280))(start)
@@ -94,7 +94,7 @@ def kinds() -> Recording:
         if robot.topology.fixed_base:  # It touches nothing.
             return artix.step(robot, state, None, 0.005), jnp.zeros((8, 3)), jnp.zeros((8, 3))
         control = artix.Control(drive_target=stance) if robot.topology.num_dofs else None
-        state, report = artix.step_and_report(robot, state, control, 0.005, ground=ground)
+        state, report = artix.step_and_report(artix.Scene(robot, ground=ground), state, control, 0.005)
         contacts = report.contacts
         assert contacts is not None
         fill = [(0, 8 - len(contacts.links)), (0, 0)]  # Fewer points of a quadruped can touch than of a crate.

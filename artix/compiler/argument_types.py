@@ -18,19 +18,20 @@ Check: TypeAlias = Callable[[str, Any, Callable[..., Any]], None]
 Content: TypeAlias = Callable[[Any], Any]
 """What identifies a static object in every process, without what this process has cached in it."""
 
-_parameters: dict[type, Examples] = {}
+_parameters: dict[type, tuple[Examples, int | None]] = {}
 _checks: dict[type, Check] = {}
 _contents: dict[type, Content] = {}
 
 
-def register_parameters(kind: type, examples: Examples) -> None:
+def register_parameters(kind: type, examples: Examples, children: int | None = None) -> None:
     """Lets programs specialise to the arrays of such an object, where it is the first argument.
 
     Args:
       kind: a pytree, such as the parameters of a robot.
       examples: examples of the arguments that follow it, for :func:`artix.explain`.
+      children: how many of its first children are such parameters; ``None`` for all.
     """
-    _parameters[kind] = examples
+    _parameters[kind] = examples, children
 
 
 def register_check(kind: type, check: Check) -> None:
@@ -58,9 +59,15 @@ def parameter_types() -> tuple[type, ...]:
     return tuple(_parameters)
 
 
+def parameter_children(kind: type | None) -> int | None:
+    """How many of the first children of a class hold parameters, ``None`` for all; 0 for other classes."""
+    return _parameters[kind][1] if kind in _parameters else 0
+
+
 def examples_for(parameters: Any) -> Mapping[str, Callable[[], Any]]:
     """Examples of the arguments that follow these parameters, by name."""
-    return _parameters[type(parameters)](parameters)
+    examples, _ = _parameters[type(parameters)]
+    return examples(parameters)
 
 
 def check_of(value: Any) -> Check | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import jax
 import numpy as np
 
-from artix.compiler.argument_types import check_of, parameter_types
+from artix.compiler.argument_types import check_of, parameter_children
 from artix.compiler.compilation import gpu_kernels_are_on, kernels_are_on
 from artix.compiler.jax_internals import is_staging
 from artix.compiler.operation import evaluate
@@ -306,5 +306,8 @@ def _knows(program: Program, arrays: Sequence[Any]) -> bool:
 
 def _num_parameters(structure: Any) -> int:
     """The number of arrays in the first argument if these are parameters, otherwise 0."""
-    first = structure.children()[0].children()[:1]
-    return first[0].num_leaves if first and (first[0].node_data() or [None])[0] in parameter_types() else 0
+    for first in structure.children()[0].children()[:1]:
+        kind, *_ = first.node_data() or [None]
+        parameters = first.children()[: parameter_children(kind)]
+        return sum(child.num_leaves for child in parameters)
+    return 0

@@ -35,7 +35,8 @@ class Contacts(struct.PyTreeNode):
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
-      >>> feet = artix.ground_contacts(robot, artix.neutral_state(robot), artix.Ground.flat(friction=0.7)).contacts
+      >>> scene = artix.Scene(robot, ground=artix.Ground.flat(friction=0.7))
+      >>> feet = artix.ground_contacts(scene, artix.neutral_state(robot)).contacts
       >>> print([robot.topology.link_names[link] for link in feet.links])
       ['front_left_foot', 'front_right_foot', 'rear_left_foot', 'rear_right_foot']
       >>> print(feet.normal[0], feet.friction[0])

@@ -6,6 +6,7 @@ from artix.contact.height_field import HeightField
 from artix.contact.link_contacts import LinkContacts, link_contacts
 from artix.contact.pairs import PairDistances, geometry_pair_distances
 from artix.contact.plane import Plane
+from artix.contact.scene import Scene
 
 __all__ = [
     "Ground",
@@ -14,6 +15,7 @@ __all__ = [
     "LinkContacts",
     "PairDistances",
     "Plane",
+    "Scene",
     "geometry_distances",
     "geometry_pair_distances",
     "ground_contacts",

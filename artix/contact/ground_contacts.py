@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from artix.constraints.contact_points import Contacts
 from artix.contact.candidates import Candidates, Shapes, candidates_of, shapes_of
 from artix.contact.ground import Ground, Surface, check_ground
 from artix.contact.materials import COMBINATIONS, Softness
+from artix.contact.scene import Scene, accepts_ground, scene_of
 from artix.contact.selection import Choice, lowest
 from artix.kinematics.solve import Kinematics, kinematics
 from artix.math import spatial, struct
@@ -32,7 +35,8 @@ class GroundContacts(struct.PyTreeNode):
 
     Examples:
       >>> robot = artix.robots.load("humanoid")
-      >>> found = artix.ground_contacts(robot, artix.neutral_state(robot), artix.Ground.flat(), max_per_geometry=4)
+      >>> scene = artix.Scene(robot, ground=artix.Ground.flat(), max_contacts_per_geometry=4)
+      >>> found = artix.ground_contacts(scene, artix.neutral_state(robot))
       >>> print(found.geometries)  # four corners of each foot
       (0, 0, 0, 0, 1, 1, 1, 1)
     """
@@ -43,56 +47,64 @@ class GroundContacts(struct.PyTreeNode):
     choice: Choice
 
 
+@accepts_ground
 @quantity
-def ground_contacts(
-    articulation: Articulation, state: State, ground: Ground, *, max_per_geometry: int | None = None
-) -> GroundContacts:
-    """Finds the points at which an articulation touches the ground, or would touch it next.
+def ground_contacts(scene: Articulation | Scene, state: Any) -> Any:
+    """Finds the points at which a robot touches the ground, or would touch it next.
 
     Their number, order and links are static and do not depend on the state: candidates far from the ground have a large
-    gap. Sensors and shapes on a fixed root are left out.
+    gap. Sensors and shapes on a fixed root are left out. With ``max_contacts_per_geometry`` of the scene, each shape
+    keeps as many of its candidates with a surface, those with the smallest gaps, in ascending order. For a box on a
+    plane, 4 suffice. The limit applies to each shape separately, because the links of contacts are static.
 
     Args:
-      articulation: the articulation.
+      scene: the scene.
       state: its state; only the configuration matters.
-      ground: the ground.
-      max_per_geometry: largest number of contacts of one shape with one surface. If a shape has more candidates, those
-        with the smallest gaps are kept, in ascending order. ``None`` keeps all. For a box on a plane, 4 suffice. The
-        limit applies to each shape separately, because the links of contacts are static.
 
     Returns:
-      The contacts, their shapes, and how many touching candidates were left out.
+      The contacts, their shapes, and how many touching candidates were left out: :class:`GroundContacts`, or a
+      dictionary of those robots with names that can touch the ground.
 
     Raises:
-      ValueError: an array has the wrong shape, ``max_per_geometry`` is less than 1, the ground has no surface, or no
-        shape of the articulation can touch it.
-      TypeError: an array has another dtype than the articulation, or ``max_per_geometry`` is no whole number.
+      ValueError: an array has the wrong shape, there is no ground or it has no surface, or no shape of the only robot
+        can touch it.
+      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> state = artix.neutral_state(robot)
       >>> state = state.replace(root_pose=state.root_pose.at[2].set(0.43))
-      >>> contacts = artix.ground_contacts(robot, state, artix.Ground.flat()).contacts
+      >>> contacts = artix.ground_contacts(artix.Scene(robot, ground=artix.Ground.flat()), state).contacts
       >>> print(contacts.gap, (contacts.gap <= 0).all())  # all feet touch
       [-0.01 -0.01 -0.01 -0.01] True
     """
-    return contacts_with_ground(articulation, kinematics(articulation, state), ground, max_per_geometry)
+    scene = scene_of(scene)
+    ground, most = _ground_of(scene), scene.max_contacts_per_geometry
+    states = scene.check_state(state)
+    members = scene.articulations
+    if not scene.names:
+        return contacts_with_ground(members[0], kinematics(members[0], states[0]), ground, most)
+    return {
+        scene.names[k]: contacts_with_ground(members[k], kinematics(members[k], states[k]), ground, most)
+        for k in scene.grounded
+    }
 
 
+@accepts_ground
 @quantity
-def geometry_distances(articulation: Articulation, state: State, ground: Ground) -> Array:
+def geometry_distances(scene: Articulation | Scene, state: Any) -> Any:
     """Distances of all shapes, sensors included, from the ground; negative for penetration.
 
     Args:
-      articulation: the articulation.
+      scene: the scene.
       state: its state; only the configuration matters.
-      ground: the ground.
 
     Returns:
-      The smallest distance over a shape's candidates and the ground's surfaces [m], [G].
+      The smallest distance over a shape's candidates and the ground's surfaces [m], [G]; for robots with names a
+      dictionary of them.
 
     Raises:
-      ValueError: an array has the wrong shape, or the ground has no surface.
+      ValueError: an array has the wrong shape, or there is no ground or it has no surface.
       TypeError: an array has another dtype than the articulation.
 
     Identity: for a shape that can touch, it is the smallest gap of its points in :func:`artix.ground_contacts`.
@@ -101,9 +113,23 @@ def geometry_distances(articulation: Articulation, state: State, ground: Ground)
       >>> robot = artix.robots.load("quadruped")
       >>> state = artix.neutral_state(robot)
       >>> raised = state.replace(root_pose=state.root_pose.at[2].set(0.5))
-      >>> print(artix.geometry_distances(robot, raised, artix.Ground.flat()))  # of the four feet [m]
+      >>> scene = artix.Scene(robot, ground=artix.Ground.flat())
+      >>> print(artix.geometry_distances(scene, raised))  # of the four feet [m]
       [0.06 0.06 0.06 0.06]
     """
+    scene = scene_of(scene)
+    ground, states = _ground_of(scene), scene.check_state(state)
+    pairs = zip(scene.articulations, states, strict=True)
+    return scene.by_name([_distances(member, part, ground) for member, part in pairs])
+
+
+def _ground_of(scene: Scene) -> Ground:
+    if scene.ground is None:
+        raise ValueError("the scene has no ground; give it one: artix.Scene(robot, ground=artix.Ground.flat())")
+    return scene.ground
+
+
+def _distances(articulation: Articulation, state: State, ground: Ground) -> Array:
     _check_surfaces(articulation, ground)
     topology, kin = articulation.topology, kinematics(articulation, state)
     if not topology.geometries:

@@ -36,7 +36,7 @@ class HeightField(struct.PyTreeNode):
       >>> terrain = artix.HeightField.of(wave, spacing=(0.1, 0.1), friction=0.9)
       >>> robot = artix.robots.load("quadruped")
       >>> high = artix.neutral_state(robot).replace(root_pose=jnp.array([1.0, 0.5, 0.6, 0.0, 0.0, 0.0, 1.0]))
-      >>> front, _, rear, _ = artix.geometry_distances(robot, high, artix.Ground((terrain,)))
+      >>> front, _, rear, _ = artix.geometry_distances(artix.Scene(robot, ground=artix.Ground((terrain,))), high)
       >>> print(front < rear)  # uphill, the front feet are closer
       True
     """

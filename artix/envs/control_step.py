@@ -33,7 +33,7 @@ class Moved(NamedTuple):
 
     before: artix.State
     state: artix.State
-    contacts: artix.ContactMemory | None
+    contacts: Any
     memory: dict[str, Any]
 
 
@@ -41,7 +41,7 @@ class End(NamedTuple):
     """The end of a control step."""
 
     state: artix.State
-    contact_memory: artix.ContactMemory | None
+    contact_memory: Any
     memory: dict[str, Any]
     obs: Any
     reward: Array
@@ -55,7 +55,7 @@ class Start(NamedTuple):
     """The start of an episode, and the random numbers for its first observation."""
 
     state: artix.State
-    contact_memory: artix.ContactMemory | None
+    contact_memory: Any
     memory: dict[str, Any]
     randomized: tuple[Array, ...]
     drawn: Any
@@ -90,9 +90,9 @@ def stepped(
     ground: artix.Ground | None,
     randomized: tuple[Array, ...],
     state: artix.State,
-    contacts: artix.ContactMemory | None,
+    contacts: Any,
     control: artix.Control,
-) -> tuple[artix.State, artix.ContactMemory | None]:
+) -> tuple[artix.State, Any]:
     """A physics step of a randomised robot, whose leaves are inserted inside the kernel."""
     articulation, ground = task.environment.model(ground, randomized)
     return task.environment._step(articulation, ground, state, contacts, control)

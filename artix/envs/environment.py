@@ -95,11 +95,10 @@ class Environment:
         self.solver_options = solver_options
         self.randomization = tuple(randomization)
         self._static = Task(self)
-        most = self.solver_options.max_contacts_per_geometry
-        # Episodes do not begin with ``artix.settled_contact_memory``. Every robot draws a new start in every control
+        # Episodes begin with an empty memory. Every robot draws a new start in every control
         # step, whether it needs one or not, so all control steps would take two physics steps more. Those of the
         # first control step find the impulses.
-        self._no_contacts = None if ground is None else artix.ContactMemory.none(articulation, ground, most)
+        self._no_contacts = None if ground is None else _empty_memory(articulation, ground, solver_options)
         check_changes(articulation, [change for change in randomization if not _is_of_ground(change)])
         check_changes(ground, [_of_tree(change) for change in randomization if _is_of_ground(change)], "ground.")
 
@@ -329,14 +328,19 @@ class Environment:
         articulation: artix.Articulation,
         ground: artix.Ground | None,
         state: artix.State,
-        contacts: artix.ContactMemory | None,
+        contacts: Any,
         control: artix.Control,
-    ) -> tuple[artix.State, artix.ContactMemory | None]:
+    ) -> tuple[artix.State, Any]:
         """One physics step."""
-        given = (control, self.physics_dt, self.solver_options)
-        if ground is None or contacts is None:
-            return artix.step(articulation, state, *given), None
-        return artix.step_with_contact_memory(articulation, state, contacts, *given, ground=ground)
+        scene, start = artix.Scene(articulation, ground=ground), state.replace(contact_memory=contacts)
+        end = artix.step(scene, start, control, self.physics_dt, self.solver_options)
+        return end.replace(contact_memory=None), end.contact_memory
+
+
+def _empty_memory(articulation: artix.Articulation, ground: artix.Ground | None, options: Any) -> Any:
+    """The contact memory at the start of an episode."""
+    scene = artix.Scene(articulation, ground=ground)
+    return artix.remember_contacts(scene, scene.neutral_state(), options=options).contact_memory
 
 
 def _described(tree: Any) -> str:

@@ -474,8 +474,8 @@ def _height(articulation: artix.Articulation, position: Array) -> float:
 
 
 def _trunk_gap(articulation: artix.Articulation, position: Array, height: float) -> float:
-    level = artix.Ground.flat(dtype=articulation.dtype)
-    distances = artix.geometry_distances(articulation, _standing(articulation, position, height), level)
+    scene = artix.Scene(articulation, ground=artix.Ground.flat(dtype=articulation.dtype))
+    distances = artix.geometry_distances(scene, _standing(articulation, position, height))
     return float(distances[observations.geometry_numbers(articulation, ["trunk"])[0]])
 
 

@@ -308,9 +308,8 @@ def _at_zero(articulation: artix.Articulation) -> tuple[np.ndarray, np.ndarray]:
     state = _zero(articulation)
     poses = np.asarray(artix.link_poses(articulation, state), float)
     root = inverse(poses[0])
-    level = artix.Ground.flat(dtype=articulation.dtype)
-    shapes = articulation.topology.geometries
-    lowest = np.asarray(artix.geometry_distances(articulation, state, level), float) if shapes else np.zeros(0)
+    scene = artix.Scene(articulation, ground=artix.Ground.flat(dtype=articulation.dtype))
+    lowest = np.asarray(artix.geometry_distances(scene, state), float)
     return np.stack([compose(root, pose) for pose in poses]), lowest - poses[0, 2]
 
 

@@ -57,8 +57,8 @@ def on_ground(articulation: artix.Articulation, state: artix.State, ground: arti
       >>> height = starts.on_ground(robot, artix.neutral_state(robot), ground, 0.01)
       >>> state = artix.neutral_state(robot)
       >>> state = state.replace(root_pose=state.root_pose.at[2].set(height))
-      >>> print(artix.geometry_distances(robot, state, ground).min())
+      >>> print(artix.geometry_distances(artix.Scene(robot, ground=ground), state).min())
       0.01
     """
-    contacts = artix.ground_contacts(articulation, state, ground).contacts
+    contacts = artix.ground_contacts(artix.Scene(articulation, ground=ground), state).contacts
     return state.root_pose[2] + jnp.max((gap - contacts.gap) / contacts.normal[:, 2])

@@ -27,7 +27,7 @@ def touches_ground(
       ground: the ground.
       names: names of the shapes, for instance sensors (:func:`with_sensor`).
     """
-    distances = artix.geometry_distances(articulation, state, ground)
+    distances = artix.geometry_distances(artix.Scene(articulation, ground=ground), state)
     return jnp.any(distances[observations.geometry_numbers(articulation, names)] < 0)
 
 

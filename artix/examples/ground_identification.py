@@ -61,7 +61,7 @@ def step(robot: artix.Articulation, unknowns: Unknowns, state: artix.State, targ
     heavy = robot.replace(link_mass=robot.link_mass.at[0].set(unknowns.trunk))
     plane = artix.Plane.of().replace(height=unknowns.height, friction=unknowns.friction)
     ground = artix.Ground((jax.tree.map(lambda leaf: jnp.asarray(leaf, robot.dtype), plane),))
-    return artix.step(heavy, state, artix.Control(drive_target=target), DT, OPTIONS, ground=ground)
+    return artix.step(artix.Scene(heavy, ground=ground), state, artix.Control(drive_target=target), DT, OPTIONS)
 
 
 def predict(robot: artix.Articulation, unknowns: Unknowns, start: artix.State, targets: Array) -> artix.State:

@@ -65,7 +65,7 @@ def problem(robot: artix.Articulation) -> optimal_control.Problem:
     """The problem: a :func:`jumper` jumps from standing."""
     options = artix.SolverOptions(smooth_friction=0.1, contact_iterations=3)
     ground = artix.Ground.flat(friction=FRICTION, dtype=robot.dtype)
-    dynamics = optimal_control.discrete_dynamics(robot, DT, ground=ground, options=options)
+    dynamics = optimal_control.discrete_dynamics(artix.Scene(robot, ground=ground), DT, options=options)
     stand = trot.standing(robot)
     apex = jnp.abs(jnp.arange(KNOTS + 1) - 50) < 3
     limit = robot.max_joint_force

@@ -183,29 +183,28 @@ def walk(
     Returns:
       The states at the end of each planning period, every array with a leading axis.
     """
-    ground, step = artix.Ground.flat(friction=FRICTION), dt / substeps
+    scene, step = artix.Scene(robot, ground=artix.Ground.flat(friction=FRICTION)), dt / substeps
     dynamics = problem(robot, gait, 0.0).dynamics
     trunk = jnp.zeros((robot.topology.num_links, 6), robot.dtype).at[0, :2].set(1)
 
-    def simulate(carry: tuple[artix.State, Any], time: Array, plan: Plan) -> tuple[artix.State, Any]:
-        state, memory = carry
+    def simulate(state: artix.State, time: Array, plan: Plan) -> artix.State:
         x = dynamics.pack(state)
         torque = plan.controls[0] + plan.gain[0] @ dynamics.difference(plan.states[0], x)
         pushed = jnp.where((time >= push.begin) & (time < push.end), push.force, jnp.zeros_like(push.force))
         external = trunk * jnp.pad(pushed, (0, 4))
         limit = robot.max_joint_force
         control = artix.Control(joint_force=jnp.clip(torque, -limit, limit), external_force=external)
-        return artix.step_with_contact_memory(robot, state, memory, control, step, ground=ground)
+        return artix.step(scene, state, control, step)
 
     def body(carry: Any, count: Array) -> tuple[Any, artix.State]:
-        state, memory, plan = carry
+        state, plan = carry
         now = (count * dt).astype(robot.dtype)
         plan = replan(robot, gait, plan, dynamics.pack(state), now)
         for k in range(substeps):
-            state, memory = simulate((state, memory), now + k * step, plan)
-        return (state, memory, plan), state
+            state = simulate(state, now + k * step, plan)
+        return (state, plan), state
 
-    start = standing(robot), artix.ContactMemory.none(robot, ground), plan
+    start = artix.remember_contacts(scene, standing(robot)), plan
     return jax.lax.scan(body, start, jnp.arange(round(seconds / dt)))[1]
 
 

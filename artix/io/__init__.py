@@ -1,14 +1,17 @@
 """Readers and writers of robot descriptions; ``load`` chooses one by the file's suffix."""
 
+from typing import TYPE_CHECKING
+
 from artix.io.archive import check_archive, load_archive, save_archive
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
-from artix.io.load import check, load, save
-from artix.io.mjcf.reader import check_mjcf, load_mjcf, load_mjcf_all, load_mjcf_ground
+from artix.io.load import check, load, load_world, save
+from artix.io.mjcf.reader import check_mjcf, load_mjcf
 from artix.io.mjcf.state import MujocoCoordinates
 from artix.io.mjcf.writer import save_mjcf
 from artix.io.urdf.reader import check_urdf, check_xacro, load_urdf, load_xacro
 from artix.io.urdf.writer import save_urdf
-from artix.io.usd import check_usd, load_usd, load_usd_with_state, save_usd
+from artix.io.usd import check_usd, load_usd, save_usd
+from artix.math.deprecated import old_names
 
 __all__ = [
     "DescriptionError",
@@ -24,11 +27,9 @@ __all__ = [
     "load",
     "load_archive",
     "load_mjcf",
-    "load_mjcf_all",
-    "load_mjcf_ground",
     "load_urdf",
     "load_usd",
-    "load_usd_with_state",
+    "load_world",
     "load_xacro",
     "save",
     "save_archive",
@@ -36,3 +37,6 @@ __all__ = [
     "save_urdf",
     "save_usd",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = old_names(__name__)

@@ -1,4 +1,4 @@
-"""``load``, ``check`` and ``save``: the reader or writer follows from the file's suffix."""
+"""``load``, ``load_world``, ``check`` and ``save``: the reader or writer follows from the file's suffix."""
 
 from __future__ import annotations
 
@@ -8,19 +8,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from artix.contact.scene import Scene
 from artix.io.archive import check_archive, load_archive, save_archive
 from artix.io.common.description import ReadOptions, Surface
 from artix.io.common.diagnostics import Issue
 from artix.io.mjcf.geometries import mjcf_visuals
-from artix.io.mjcf.reader import check_mjcf, load_mjcf
+from artix.io.mjcf.reader import check_mjcf, load_mjcf, load_mjcf_world
 from artix.io.mjcf.writer import save_mjcf
 from artix.io.urdf.parser import urdf_visuals
 from artix.io.urdf.reader import check_urdf, check_xacro, expand_xacro, load_urdf, load_xacro
 from artix.io.urdf.writer import save_urdf
-from artix.io.usd import check_usd, load_usd, save_usd
+from artix.io.usd import check_usd, load_usd, load_usd_world, save_usd
 from artix.io.usd.reader import usd_visuals
+from artix.io.usd.stage import is_usd_text
 from artix.io.usd.writer import SUFFIXES as USD_SUFFIXES
 from artix.model.articulation import Articulation
+from artix.model.states import neutral_state
+
+World = tuple[Scene, Any]
+"""A scene and its state."""
+
+
+def _alone(read: Callable[..., Articulation]) -> Callable[..., World]:
+    """Reads a file of one robot without a ground as a scene in its neutral state."""
+
+    def read_world(path: Any, **options: Any) -> World:
+        robot = read(path, **options)
+        return Scene(robot), neutral_state(robot)
+
+    return read_world
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +45,7 @@ class Format:
 
     Attributes:
       read: reads an articulation from a path.
+      read_world: reads a scene and its state from a path.
       check: lists the issues of the file at a path.
       write: writes an articulation to a path; ``None`` for a format that is only read.
       visuals: reads what the file at a path draws. This does not need the rest of the file to be without errors.
@@ -36,6 +53,7 @@ class Format:
     """
 
     read: Callable[..., Articulation]
+    read_world: Callable[..., World]
     check: Callable[..., list[Issue]]
     write: Callable[..., list[Issue]] | None
     visuals: Callable[[Path, ReadOptions], list[Surface]]
@@ -46,11 +64,13 @@ def _xacro_visuals(path: Path, options: ReadOptions) -> list[Surface]:
     return urdf_visuals(expand_xacro(path, packages=options.packages))
 
 
-URDF = Format(load_urdf, check_urdf, save_urdf, lambda path, _: urdf_visuals(path), (".urdf",))
-XACRO = Format(load_xacro, check_xacro, None, _xacro_visuals, (".xacro",))
-MJCF = Format(load_mjcf, check_mjcf, save_mjcf, lambda path, _: mjcf_visuals(path), (".xml", ".mjcf"))
-USD = Format(load_usd, check_usd, save_usd, lambda path, options: usd_visuals(path, options.root), USD_SUFFIXES)
-ARCHIVE = Format(load_archive, check_archive, save_archive, lambda path, _: [], (".npz",))
+URDF = Format(load_urdf, _alone(load_urdf), check_urdf, save_urdf, lambda path, _: urdf_visuals(path), (".urdf",))
+XACRO = Format(load_xacro, _alone(load_xacro), check_xacro, None, _xacro_visuals, (".xacro",))
+MJCF = Format(load_mjcf, load_mjcf_world, check_mjcf, save_mjcf, lambda path, _: mjcf_visuals(path), (".xml", ".mjcf"))
+USD = Format(
+    load_usd, load_usd_world, check_usd, save_usd, lambda path, options: usd_visuals(path, options.root), USD_SUFFIXES
+)
+ARCHIVE = Format(load_archive, _alone(load_archive), check_archive, save_archive, lambda path, _: [], (".npz",))
 
 FORMATS = {suffix: each for each in (URDF, XACRO, MJCF, USD, ARCHIVE) for suffix in each.suffixes}
 
@@ -110,6 +130,60 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
     return _function(path, "read", "reader")(Path(path), **options)
 
 
+def load_world(path: Any, **options: Any) -> World:
+    """Reads all robots and objects of a file, the ground under them, and their state.
+
+    From MJCF, everything with a free joint is a robot of its own, called after its body, and everything else that
+    moves is one called ``world``. They touch each other where MuJoCo lets them, as far as artix has such pairs of
+    shapes. Planes and height fields of the world are the ground. A plane is unbounded, whatever its size; a height
+    field interpolates bilinearly, whereas MuJoCo's consists of triangles. Friction is MuJoCo's for the geoms of the
+    file: the larger of two coefficients or, with ``priority``, only that of the ground or of the robot. ``solref`` and
+    ``solimp`` do not define a stiffness (MuJoCo scales them by the masses in contact), so surfaces are rigid. The state
+    is MuJoCo's ``qpos0``.
+
+    From USD, every articulation is a robot, and planes with ``PhysicsCollisionAPI`` that belong to no body are the
+    ground. Contacts between articulations are left out, with a warning. Joint positions and velocities come from
+    ``PhysicsJointStateAPI``; they are zero where it is not applied, as in PhysX. The root link's pose is that of its
+    body. The velocities in the root's ``PhysicsRigidBodyAPI`` are those of its centre of mass, in the axes of the prim
+    above it.
+
+    Other formats have one robot, without a ground, in its neutral state.
+
+    Args:
+      path: the file. MJCF and USD may also be text, and USD an open ``pxr.Usd.Stage``.
+      **options: keywords of :func:`load`.
+
+    Returns:
+      The scene and its state: the plain state of a file's only robot, or the states of several by name.
+
+    Raises:
+      ValueError: as :func:`load`.
+      OSError: the file cannot be read.
+      DescriptionError: its content is refused, or a height field is not aligned with the world axes.
+
+    Examples:
+      >>> model = '''
+      ... <mujoco>
+      ...   <worldbody>
+      ...     <geom type="plane" size="1 1 1" friction="0.7"/>
+      ...     <body name="ball" pos="0 0 0.5"><freejoint/><geom size="0.1" mass="1"/></body>
+      ...     <body name="box" pos="1 0 0.1"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="2"/></body>
+      ...   </worldbody>
+      ... </mujoco>'''
+      >>> scene, state = artix.load_world(model)
+      >>> print(scene.names, len(scene.pairs), scene.ground.surfaces[0].friction)
+      ('ball', 'box') 1 0.7
+      >>> end = artix.step(scene, state, None, 0.005)
+      >>> print(end["ball"].root_velocity[2])
+      -0.04905
+    """
+    if not isinstance(path, str | os.PathLike) or is_usd_text(path):
+        return load_usd_world(path, **options)
+    if isinstance(path, str) and path.lstrip().startswith("<"):
+        return load_mjcf_world(path, **options)
+    return _function(path, "read_world", "reader")(Path(path), **options)
+
+
 def check(path: str | os.PathLike[str], **options: Any) -> list[Issue]:
     """Lists all issues of a robot description; the suffix selects the checker, as for :func:`load`.
 
@@ -164,7 +238,9 @@ def save(articulation: Articulation, path: str | os.PathLike[str], **options: An
     return _function(path, "write", "writer")(articulation, Path(path), **options)
 
 
-def _function(path: str | os.PathLike[str], action: Literal["read", "check", "write"], name: str) -> Callable[..., Any]:
+def _function(
+    path: str | os.PathLike[str], action: Literal["read", "read_world", "check", "write"], name: str
+) -> Callable[..., Any]:
     """What the format of a file has for an action; ``name`` is its name in the message if there is none."""
     functions = {suffix: getattr(each, action) for suffix, each in FORMATS.items()}
     known = [suffix for suffix, function in functions.items() if function is not None]

@@ -9,7 +9,6 @@ from typing import Any
 
 _SOLVER = "artix.physx.solver"
 _SOLVER_NAMES = (
-    "FrictionAnchors",
     "SleepState",
     "is_sleeping",
     "put_to_sleep",
@@ -25,6 +24,43 @@ _NO_PADDING = "trees are not data any more; artix.Fleet(members) takes any robot
 RENAMED = {f"artix.simulation.{name}": f"{_SOLVER}.{name}" for name in _SOLVER_NAMES} | {
     f"artix.evaluation.{name}": f"artix.compiler.{name}" for name in _COMPILER_NAMES
 }
+RENAMED["artix.model.Scene"] = "artix.contact.Scene"
+
+_STATE_REMEMBERS = "give the state a memory by artix.remember_contacts, and take artix.step"
+_FORMER = "artix.simulation.former"
+
+_MJCF = "artix.io.mjcf.reader"
+_FORMER_STEPS = {
+    "step_with_contact_memory": _STATE_REMEMBERS,
+    "settled_contact_memory": "artix.remember_contacts gives the state that memory",
+    "scene_step": "artix.step takes scenes",
+    "scene_step_and_report": "artix.step_and_report takes scenes",
+    "scene_step_with_contact_memory": _STATE_REMEMBERS,
+    "scene_rollout": "artix.rollout takes scenes",
+}
+_FORMER_MEMORIES = {
+    "ContactMemory": "artix.simulation.common.contact_memory",
+    "FrictionAnchors": "artix.physx.solver.friction_anchors",
+}
+_FORMER_READERS = {
+    "load_mjcf_all": (f"{_MJCF}.load_mjcf_all", "artix.load_world reads all robots of a file"),
+    "load_mjcf_ground": (f"{_MJCF}.load_mjcf_ground", "write artix.load_world(path)[0].ground"),
+    "load_usd_with_state": ("artix.io.usd.reader.load_usd_with_state", "artix.load_world(path) returns the state, too"),
+}
+
+#: Old name -> where it still works for one release, and what to write instead.
+REPLACED = {
+    f"{room}.{name}": (f"{_FORMER}.{name}", advice)
+    for name, advice in _FORMER_STEPS.items()
+    for room in ("artix", "artix.simulation")
+}
+REPLACED |= {
+    f"{room}.{name}": (f"{home}.{name}", _STATE_REMEMBERS)
+    for name, home in _FORMER_MEMORIES.items()
+    for room in ("artix", "artix.simulation")
+}
+REPLACED["artix.physx.solver.FrictionAnchors"] = REPLACED["artix.FrictionAnchors"]
+REPLACED |= {f"{room}.{name}": old for name, old in _FORMER_READERS.items() for room in ("artix", "artix.io")}
 
 #: Names that nothing replaces -> why, and what to do instead.
 REMOVED = {
@@ -39,7 +75,7 @@ REMOVED = {
 
 
 def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module, which finds its old names in :data:`RENAMED` and :data:`REMOVED`.
+    """The ``__getattr__`` of a module, which finds its old names in these tables.
 
     Write it as ``if not TYPE_CHECKING: __getattr__ = old_names(__name__)``, so that type checkers go on refusing names
     that a module does not have. ``stacklevel`` counts the frames up to the user's line.
@@ -55,6 +91,11 @@ def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
                 stacklevel=stacklevel,
             )
             return getattr(importlib.import_module(home), new)
+        if path in REPLACED:
+            path_of_former, advice = REPLACED[path]
+            home, _, former = path_of_former.rpartition(".")
+            warnings.warn(f"{path} leaves with the next release: {advice}", DeprecationWarning, stacklevel=stacklevel)
+            return getattr(importlib.import_module(home), former)
         if path in REMOVED:
             raise AttributeError(f"{module} no longer has {name}: {REMOVED[path]}")
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

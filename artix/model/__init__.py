@@ -16,7 +16,6 @@ from artix.model.inertial_parameters import (
 )
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.model.joints import Axis, Joint, JointType
-from artix.model.scene import Scene
 from artix.model.states import neutral_state, random_state
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 from artix.model.topology import Topology
@@ -38,7 +37,6 @@ __all__ = [
     "JointType",
     "LoopJoint",
     "LoopJointType",
-    "Scene",
     "SpatialTendon",
     "State",
     "TendonJoint",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 
 from artix.math import struct
@@ -144,6 +146,9 @@ class State(struct.PyTreeNode):
       joint_position: joint positions [rad or m], shape [n]; the rotation-vector components of a spherical joint.
       joint_velocity: joint velocities [rad/s or m/s], shape [n]; for a spherical joint the relative angular velocity in
         the child joint frame, which differs from the rate of its position (``artix.joint_rate_from_velocity``).
+      contact_memory: what the solver of a step remembers of the last one, from which the next step starts;
+        ``None`` to start afresh. Make one with :func:`artix.remember_contacts`. It is opaque, belongs to one
+        solver, and has no derivatives.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -158,6 +163,7 @@ class State(struct.PyTreeNode):
     root_velocity: jax.Array
     joint_position: jax.Array
     joint_velocity: jax.Array
+    contact_memory: Any = None
 
     def astype(self, dtype) -> State:
         """The same state, or batch of states, with every array in ``dtype``, as :meth:`artix.Articulation.astype`.

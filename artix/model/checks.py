@@ -203,7 +203,7 @@ register_check(State, _check_argument)
 
 #: What to do with things that hold articulations, by the names of their types.
 _INSTEAD = {
-    "Scene": "; use artix.scene_step and its kin, or one member, scene['name']",
+    "Scene": "; take one robot of it, such as scene['name'] or scene.articulations[0]",
     "Fleet": "; use fleet.evaluate(function, state), or one member, fleet.member(0)",
     "str": "; load it with artix.load or artix.robots.load",
 }

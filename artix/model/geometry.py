@@ -109,8 +109,8 @@ class Geometry:
       >>> ball = artix.Geometry.sphere(0.1, position=(0.0, 0.0, -1.0), friction=0.8)
       >>> builder.add_geometry("lower", ball, name="tip")
       >>> pendulum = builder.build()
-      >>> ground = artix.Ground.flat(height=-2.5)
-      >>> print(artix.geometry_distances(pendulum, artix.neutral_state(pendulum), ground))  # 2.5 - 2 - 0.1 m
+      >>> scene = artix.Scene(pendulum, ground=artix.Ground.flat(height=-2.5))
+      >>> print(artix.geometry_distances(scene, artix.neutral_state(pendulum)))  # 2.5 - 2 - 0.1 m
       [0.4]
     """
 

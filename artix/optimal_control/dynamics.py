@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 
 import artix
+from artix.contact.scene import accepts_ground, scene_of
+from artix.simulation.step import with_budgets
 from artix.math import struct
 from artix.optimal_control import knots
 from artix.optimal_control.checks import check_names, check_positive, known
@@ -202,12 +204,12 @@ class DiscreteDynamics(struct.PyTreeNode):
         return self.articulation, schedule.constraints, schedule.damping(schedule.active[time])
 
 
+@accepts_ground
 def discrete_dynamics(
-    articulation: artix.Articulation,
+    scene: artix.Articulation | artix.Scene,
     dt: float | Array,
     *,
     contact_schedule: ContactSchedule | None = None,
-    ground: artix.Ground | None = None,
     options: artix.SolverOptions | None = None,
     actuated: Sequence[str] | None = None,
 ) -> DiscreteDynamics:
@@ -216,14 +218,13 @@ def discrete_dynamics(
     There are three kinds. *Smooth*, the default, is one step of semi-implicit Euler on :func:`artix.forward_dynamics`.
     *Scheduled* is the same on :func:`artix.constrained_forward_dynamics`, which holds the frames that stand. Both have
     closed-form derivatives and ignore joint drives, limits and friction; use costs and bounds instead. *Simulated*,
-    with ``ground`` or ``options``, is :func:`artix.step` with everything in it, contact included, and differentiates
+    of a scene with a ground or with ``options``, is :func:`artix.step` with everything in it, contact included, and differentiates
     through its laws.
 
     Args:
-      articulation: the articulation.
+      scene: the articulation, or a scene of one.
       dt: length of a step [s].
       contact_schedule: which frames stand when.
-      ground: what its shapes may touch.
       options: those of :func:`artix.step`; with a ground, the default ones if ``None``.
       actuated: names of the joints that controls drive, in this order; ``None`` for all.
 
@@ -243,6 +244,10 @@ def discrete_dynamics(
       >>> bool(jnp.allclose(dynamics(jnp.zeros(14), hold), 0, atol=1e-5))
       True
     """
+    scene = scene_of(scene)
+    if scene.names:
+        raise ValueError("dynamics on flat vectors are of one articulation: artix.Scene(robot, ground=ground)")
+    (articulation,), ground = scene.articulations, scene.ground
     if contact_schedule is not None and (ground is not None or options is not None):
         raise ValueError(
             "a contact schedule keeps feet on the ground by constraints; ground and options are for simulated contact: "
@@ -253,6 +258,8 @@ def discrete_dynamics(
         contact_schedule.check_articulation(articulation)
     if options is None and ground is not None:
         options = artix.SolverOptions()
+    if options is not None:
+        options = with_budgets(scene, options)
     return DiscreteDynamics(
         articulation,
         jnp.asarray(dt, articulation.dtype),

@@ -123,7 +123,7 @@ def simulated(
     base = articulation.topology.num_base_dofs
     force = generalized_force(articulation, control, actuated)[base:]
     state = artix.step(
-        articulation, unpack(articulation, x), artix.Control(joint_force=force), dt, options, ground=ground
+        artix.Scene(articulation, ground=ground), unpack(articulation, x), artix.Control(joint_force=force), dt, options
     )
     return pack(articulation, state)
 

@@ -3,22 +3,21 @@
 from typing import TYPE_CHECKING
 
 from artix.math.deprecated import old_names
-from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.report import ContactReport, LinkContactReport, Residual, RolloutReport, StepReport
-from artix.simulation.continuous import vector_field
-from artix.simulation.rollout import rollout, scene_rollout, settled_contact_memory
-from artix.simulation.scene import (
+from artix.simulation.common.report import (
+    ContactReport,
+    LinkContactReport,
+    Residual,
+    RolloutReport,
     SceneReport,
-    scene_step,
-    scene_step_and_report,
-    scene_step_with_contact_memory,
+    StepReport,
 )
-from artix.simulation.step import step, step_and_report, step_with_contact_memory
+from artix.simulation.continuous import vector_field
+from artix.simulation.rollout import remember_contacts, rollout
+from artix.simulation.step import step, step_and_report
 
 __all__ = [
-    "ContactMemory",
     "ContactReport",
     "Control",
     "LinkContactReport",
@@ -27,15 +26,10 @@ __all__ = [
     "SceneReport",
     "SolverOptions",
     "StepReport",
+    "remember_contacts",
     "rollout",
-    "scene_rollout",
-    "scene_step",
-    "scene_step_and_report",
-    "scene_step_with_contact_memory",
-    "settled_contact_memory",
     "step",
     "step_and_report",
-    "step_with_contact_memory",
     "vector_field",
 ]
 

@@ -1,75 +1,100 @@
-"""The contacts at the start of a step, and what they remember from the previous one."""
+"""The contacts at the start of a step, and what states remember of those of the previous one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import jax.numpy as jnp
 
-from artix.contact.ground import Ground
 from artix.contact.ground_contacts import GroundContacts, contacts_with_ground
 from artix.contact.link_contacts import contacts_of_pairs
+from artix.contact.scene import Scene
 from artix.contact.selection import Choice
 from artix.kinematics.solve import kinematics
-from artix.model.articulation import Articulation, State
+from artix.model.articulation import State
 from artix.model.checks import check_vector
-from artix.model.scene import Scene
-from artix.simulation.common.contact_memory import ContactMemory, grounded, pairs_of
+from artix.simulation.common.contact_memory import ContactMemory, empty_memories, join_memories, part_memory
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.solvers import HOMES, solver_of
+from artix.simulation.common.solvers import solver_of
 from artix.simulation.implicit.contact_bounds import Touching
 from artix.simulation.implicit.touches import Touches
 
-Memory = TypeVar("Memory")
-"""What contacts remember: a :class:`ContactMemory` with ``"implicit"``, or the class of memory of another solver."""
+
+def with_empty_memory(scene: Scene, states: Sequence[State], options: SolverOptions) -> tuple[State, ...]:
+    """The robots' states with memories for a first step; unchanged if nothing can touch."""
+    if not scene.can_touch or options.solver == "rk4":
+        return tuple(states)
+    memories: list[Any] = []
+    if options.is_implicit:
+        memories = list(empty_memories(scene))
+    elif scene.grounded and not scene.names:
+        memories = [solver_of(options.solver).memory.none(scene.articulations[0], scene.ground)]
+    return with_memories(states, memories) if memories else tuple(states)
 
 
-def no_memory(articulation: Articulation | Scene, ground: Ground | None, options: SolverOptions) -> Any:
-    """The memory for a first step; ``None`` if nothing can touch."""
-    if options.solver in HOMES and not isinstance(articulation, Scene):
-        return None if ground is None else solver_of(options.solver).memory.none(articulation, ground)
-    if ground is None and not has_pairs(articulation):
+def with_memories(states: Sequence[State], memories: Sequence[Any]) -> tuple[State, ...]:
+    """The states with these memories."""
+    pairs = zip(states, memories, strict=True)
+    return tuple(state.replace(contact_memory=memory) for state, memory in pairs)
+
+
+def whole_memory(scene: Scene, states: Sequence[State], options: SolverOptions) -> Any:
+    """The memory of all contacts of a scene; ``None`` if no state has one or nothing can touch.
+
+    Raises:
+      TypeError: it is not of this solver.
+    """
+    memories = [state.contact_memory for state in states]
+    if all(memory is None for memory in memories) or not scene.can_touch or options.solver == "rk4":
         return None
-    return ContactMemory.none(articulation, ground, options.max_contacts_per_geometry)
+    kind: type = ContactMemory if options.is_implicit else solver_of(options.solver).memory
+    for memory in memories:
+        if memory is not None and not isinstance(memory, kind):
+            raise TypeError(
+                f"solver={options.solver!r} needs a contact memory of class {kind.__name__}, and the state has a "
+                f"{type(memory).__name__}: make one with artix.remember_contacts(scene, state, options=options)"
+            )
+    if any(memory is None for memory in memories):  # Robots without a memory start afresh.
+        empty = empty_memories(scene)
+        memories = [empty[k] if memory is None else memory for k, memory in enumerate(memories)]
+    return join_memories(scene, memories)
 
 
-def check_memory(memory: object, options: SolverOptions) -> None:
-    """Raises ``TypeError`` unless this is a memory of the solver's contacts."""
-    kind: type = solver_of(options.solver).memory if options.solver in HOMES else ContactMemory
-    if not isinstance(memory, kind):
-        raise TypeError(
-            f"solver={options.solver!r} needs an artix.{kind.__name__}; found a {type(memory).__name__}: start with "
-            f"artix.{kind.__name__}.none(articulation, ground)"
-        )
+def with_whole_memory(scene: Scene, ends: Sequence[State], starts: Sequence[State], whole: Any) -> tuple[State, ...]:
+    """The states after a step, which remember their parts of a memory if they did so at the start.
 
-
-def has_pairs(articulation: Articulation | Scene) -> bool:
-    """Whether an articulation or a scene has pairs of shapes that can touch each other."""
-    if isinstance(articulation, Scene):
-        return bool(articulation.pairs) or any(has_pairs(one) for one in articulation.articulations)
-    return bool(articulation.topology.geometry_pairs)
+    Args:
+      scene: the scene.
+      ends: the states after the step.
+      starts: the states before it.
+      whole: the memory of all contacts, or ``None``.
+    """
+    memories = [state.contact_memory for state in starts]
+    if whole is not None and len(memories) == 1:
+        memories = [whole]
+    elif whole is not None:
+        empty = empty_memories(scene) if any(memory is None for memory in memories) else memories
+        like = [empty[k] if memory is None else memory for k, memory in enumerate(memories)]
+        parts = part_memory(scene, whole, like)
+        memories = [None if memory is None else parts[k] for k, memory in enumerate(memories)]
+    return with_memories(ends, memories)
 
 
 def touching_of(
-    articulation: Articulation | Scene,
-    states: Sequence[State],
-    ground: Ground | None,
-    options: SolverOptions,
-    memory: ContactMemory | None,
+    scene: Scene, states: Sequence[State], options: SolverOptions, memory: ContactMemory | None
 ) -> Touching | None:
     """The contacts with the ground and between links at the start of a step; ``None`` if nothing can touch."""
-    if ground is None and not has_pairs(articulation):
-        return None
-    found = _touches_of(articulation, states, ground, options)
+    found = _touches_of(scene, states, options) if scene.can_touch else None
     if found is None:
         return None
     touches, choice = found
     if memory is None:
         return Touching(touches, choice)
     candidates, dofs = (choice.num_candidates, 3), (sum(len(state.joint_position) for state in states),)
-    check_vector("memory.impulse", memory.impulse, candidates, articulation.dtype, "C candidates of the shapes")
-    check_vector("memory.joint_friction", memory.joint_friction, dofs, articulation.dtype, "n")
+    name, dtype = "state.contact_memory", scene.dtype
+    check_vector(f"{name}.impulse", memory.impulse, candidates, dtype, "C candidates of the shapes")
+    check_vector(f"{name}.joint_friction", memory.joint_friction, dofs, dtype, "n")
     # Contacts that have opened, as after an impact, start from zero: few iterations cannot undo a large impulse.
     impulse = choice.recalled(memory.impulse)
     if not options.contact_smoothing:
@@ -78,19 +103,17 @@ def touching_of(
     return Touching(touches, choice, ContactMemory(impulse, memory.joint_friction))
 
 
-def _touches_of(
-    articulation: Articulation | Scene, states: Sequence[State], ground: Ground | None, options: SolverOptions
-) -> tuple[Touches, Choice] | None:
+def _touches_of(scene: Scene, states: Sequence[State], options: SolverOptions) -> tuple[Touches, Choice] | None:
     """The contacts, and which candidates they are; ``None`` if nothing can touch."""
-    members = articulation.articulations if isinstance(articulation, Scene) else (articulation,)
+    members = scene.articulations
     kins = [kinematics(*member) for member in zip(members, states, strict=True)]
     grounds: list[GroundContacts | None] = [None] * len(members)
     between, choices = None, []
-    if ground is not None:
-        for k in grounded(articulation):
-            grounds[k] = found = contacts_with_ground(members[k], kins[k], ground, options.max_contacts_per_geometry)
-            choices.append(found.choice)
-    pairs = pairs_of(articulation)
+    for k in scene.grounded:
+        assert scene.ground is not None
+        grounds[k] = found = contacts_with_ground(members[k], kins[k], scene.ground, options.max_contacts_per_geometry)
+        choices.append(found.choice)
+    pairs = scene.shape_pairs
     if len(pairs):
         between = contacts_of_pairs(members, kins, pairs, options.max_link_contacts)
         choices.append(between.choice)

@@ -83,10 +83,11 @@ def _vector_field(articulation: Articulation, state: State, control: Control | N
     acceleration = _acceleration(articulation, at_start, state, control, tendon_law)
     base = at_start.topology.num_base_dofs
     joints = joint_rate_from_velocity(articulation, state, state.joint_velocity)
+    memory = jax.tree.map(jnp.zeros_like, state.contact_memory)
     if base == 0:
         zero = jnp.zeros_like(state.root_pose)
-        return State(zero, zero[:6], joints, acceleration)
-    return State(_root_rate(articulation, state), acceleration[:6], joints, acceleration[base:])
+        return State(zero, zero[:6], joints, acceleration, memory)
+    return State(_root_rate(articulation, state), acceleration[:6], joints, acceleration[base:], memory)
 
 
 def rk4_step(articulation: Articulation, state: State, control: Control, dt: Array, tendon_law: TendonLaw) -> State:

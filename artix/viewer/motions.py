@@ -118,9 +118,9 @@ def _arranged(states: State, count: int | None, width: int, owner: str) -> State
     """
     if not isinstance(states, State):
         raise ValueError(f"states must be an artix.State, such as artix.rollout returns; found {type(states).__name__}")
-    arrays = {field.name: np.asarray(getattr(states, field.name)) for field in dataclasses.fields(states)}
-    leading = arrays["joint_position"].shape[:-1]
     widths = {"root_pose": 7, "root_velocity": 6, "joint_position": width, "joint_velocity": width}
+    arrays = {name: np.asarray(getattr(states, name)) for name in widths}
+    leading = arrays["joint_position"].shape[:-1]
     for name, array in arrays.items():
         if array.shape != (*leading, widths[name]):
             raise ValueError(

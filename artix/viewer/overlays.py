@@ -136,7 +136,7 @@ def support_polygons(motion: Motion, ground: Ground | None, offsets: np.ndarray)
 
 def _bearing_points(articulation: Articulation, state: State, ground: Ground) -> tuple[jax.Array, ...]:
     """Contact candidates: poses of their links [K, 7], points in the links' frames [K, 3], and gaps [K]."""
-    contacts = artix.ground_contacts(articulation, state, ground).contacts
+    contacts = artix.ground_contacts(artix.Scene(articulation, ground=ground), state).contacts
     return artix.link_poses(articulation, state)[jnp.array(contacts.links)], contacts.point, contacts.gap
 
 

@@ -137,14 +137,15 @@ def make_scene(
 
     Args:
       robots: one articulation, whose arrays may have a leading axis [N] of robots, a fleet, or an :class:`artix.Scene`,
-        whose members are drawn where they are.
+        whose robots are drawn where they are, on its ground.
       states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
         for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n]; of a scene, by member: [n] or
         [T, n].
       dt: time from one frame to the next [s].
       visuals: what to draw, as :func:`load_visuals` reads it; for a fleet, a dictionary by topology name, for a scene
         by member. By default :func:`visuals_of` each robot.
-      ground: planes and height fields to draw; without it, a floor is drawn below the robots.
+      ground: planes and height fields to draw; those of a scene by default. Without any, a floor is drawn below the
+        robots.
       layout: ``"grid"`` puts robots side by side, all on the floor where there is no ground. ``"overlaid"`` leaves
         them where they are, the first solid and the others translucent. By default a grid; overlaid on ground that is
         not level.
@@ -181,6 +182,10 @@ def make_scene(
         raise ValueError(f"show: unknown layers {unknown}; choose from: {', '.join(LAYERS)}")
     if layout not in (None, "grid", "overlaid"):
         raise ValueError(f"layout must be 'grid' or 'overlaid'; found {layout!r}")
+    if isinstance(robots, artix.Scene):
+        ground = robots.ground if ground is None else ground
+        if not robots.names:
+            (robots,) = robots.articulations
     if isinstance(robots, artix.Scene):
         if layout is not None or commands is not None:
             raise ValueError("layout and commands do not apply to a scene: its members have positions of their own")
@@ -239,10 +244,7 @@ def _scene_of_members(
     for what, members in by_member.items():
         if not isinstance(members, Mapping):
             raise ValueError(f"{what} of a scene: expected a dictionary by member, found {type(members).__name__}")
-        world.check_names(what, members)
-    missing = [name for name in world.names if name not in by_member["states"]]
-    if missing:
-        raise ValueError(f"states of a scene: no state of {', '.join(missing)}")
+        world.members_of(f"{what} of a scene", members, None if what == "states" else lambda: None)
     crowds = list[Crowd]()
     overlays = list[Scene]()
     for number, name in enumerate(world.names):

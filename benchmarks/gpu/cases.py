@@ -72,7 +72,7 @@ def _artix(robot: str, batch: int) -> dict[str, Case]:
 
     functions: dict[str, Callable[..., Any]] = {
         "step": lambda s, x: artix.step(driven, s, None, STEP),
-        "step on the ground": lambda s, x: artix.step(driven, s, None, STEP, ground=artix.Ground.flat()),
+        "step on the ground": lambda s, x: artix.step(artix.Scene(driven, ground=artix.Ground.flat()), s, None, STEP),
         "step of 8 substeps": lambda s, x: artix.step(driven, s, None, STEP, artix.SolverOptions(substeps=8)),
         "forward dynamics": lambda s, x: artix.forward_dynamics(body, s, x),
         "inverse dynamics": lambda s, x: artix.inverse_dynamics(body, s, x),

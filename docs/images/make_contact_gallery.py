@@ -65,7 +65,7 @@ def incline() -> None:
         pose = jnp.concatenate([0.1 * normal, jnp.array([0.0, jnp.sin(half), 0.0, jnp.cos(half)])])
         ground = Ground((Plane.of(normal=normal, friction=0.0, dtype="float64"),))
         start = artix.neutral_state(robot).replace(root_pose=pose)
-        path = artix.rollout(robot, start, None, 0.005, num_steps=200, ground=ground)
+        path = artix.rollout(artix.Scene(robot, ground=ground), start, None, 0.005, num_steps=200)
         return path.root_velocity[-1, :3] @ jnp.array([jnp.cos(angle), 0.0, -jnp.sin(angle)])
 
     found = np.asarray(jax.jit(jax.vmap(speed))(jnp.deg2rad(degrees)))
@@ -85,7 +85,7 @@ def incline() -> None:
         moved.append(data.qpos[0])
     leaning = robot.replace(gravity=jnp.array([4.905, 0.0, -8.496]))
     ground = Ground.flat(friction=0.0).astype("float64")
-    path = artix.rollout(leaning, at(leaning, 0.1), None, 0.005, num_steps=400, ground=ground)
+    path = artix.rollout(artix.Scene(leaning, ground=ground), at(leaning, 0.1), None, 0.005, num_steps=400)
     time = 0.005 * np.arange(1, 401)
     own = np.maximum(np.abs(np.asarray(path.root_pose[:, 0])), 1e-17)
     lines = (time, own, "artix", SOLID), (time, np.abs(moved), "MuJoCo, as it is by default", DOTTED)
@@ -100,7 +100,7 @@ def slide() -> None:
         start = at(robot, 0.1)
         start = start.replace(root_velocity=start.root_velocity.at[0].set(speed))
         options = artix.SolverOptions(contact_iterations=4)
-        return artix.rollout(robot, start, None, 0.001, options, num_steps=500, ground=ground).root_pose[-1, 0]
+        return artix.rollout(artix.Scene(robot, ground=ground), start, None, 0.001, options, num_steps=500).root_pose[-1, 0]
 
     speeds = jnp.linspace(0.2, 2.0, 19)
     found, slope = jax.jit(jax.vmap(jax.value_and_grad(distance)))(speeds)
@@ -117,7 +117,7 @@ def bounce_and_roll() -> None:
     """A ball that bounces at 0.7 of its speed, and one that slides until it rolls."""
     ground, time = Ground.flat(friction=0.3).astype("float64"), 1e-3 * np.arange(1, 3001)
     robot = ball(restitution=0.7)
-    path = artix.rollout(robot, at(robot, 1.1), None, 1e-3, num_steps=3000, ground=ground)
+    path = artix.rollout(artix.Scene(robot, ground=ground), at(robot, 1.1), None, 1e-3, num_steps=3000)
     peaks = 0.7 ** (2 * np.arange(6))
     fall = np.sqrt(2 / G)
     turns = fall * (1 + 2 * np.cumsum(0.7 ** np.arange(1, 6)) - 0.7 ** np.arange(1, 6))
@@ -127,7 +127,7 @@ def bounce_and_roll() -> None:
     )
     plot("bounce", "time [s]", "height [m]", *lines)
     robot = ball()
-    path = artix.rollout(robot, at(robot, 0.1, (1.4, 0.0, 0.0)), None, 1e-3, num_steps=300, ground=ground)
+    path = artix.rollout(artix.Scene(robot, ground=ground), at(robot, 0.1, (1.4, 0.0, 0.0)), None, 1e-3, num_steps=300)
     lines = (
         (time[:300], path.root_velocity[:, 0], "speed", SOLID),
         (time[:300], 0.1 * path.root_velocity[:, 4], "radius times spin", {"color": "#00897b"}),
@@ -148,7 +148,7 @@ def stick_slip() -> None:
     time = 2e-4 * np.arange(1, 17501)
     targets = jnp.stack([jnp.zeros(len(time)), jnp.asarray(0.05 * time)], axis=1)
     start = artix.neutral_state(robot).replace(joint_position=jnp.array([0.1, 0.0]))
-    path = artix.rollout(robot, start, artix.Control(drive_target=targets), 2e-4, ground=ground)
+    path = artix.rollout(artix.Scene(robot, ground=ground), start, artix.Control(drive_target=targets), 2e-4)
     begins, rate = 0.3 * 2.0 * G / (80.0 * 0.05), np.sqrt(80.0 / 1.5)
     wanted = np.where(time > begins, 0.05 * (1 - np.cos(rate * (time - begins))), 0)
     lines = (time, path.joint_velocity[:, 1], "artix", SOLID), (time, wanted, "closed form", DOTTED)
@@ -164,7 +164,7 @@ def standing() -> None:
     state = artix.neutral_state(robot).replace(joint_position=bent)
     low = jnp.min(artix.geometry_distances(robot, state, ground))
     state = state.replace(root_pose=state.root_pose.at[2].add(1e-3 - low))
-    path = artix.rollout(robot, state, artix.Control(drive_target=bent), 0.005, num_steps=3000, ground=ground)
+    path = artix.rollout(artix.Scene(robot, ground=ground), state, artix.Control(drive_target=bent), 0.005, num_steps=3000)
     off = np.abs(np.asarray(path.root_pose[:, :3] - path.root_pose[-1, :3])).max(axis=1)
     time = 0.005 * np.arange(1, 3001)
     plot("standing", "time [s]", "off where it ends [m]", (time, np.maximum(off, 1e-9), "float32", SOLID), log=True)

@@ -80,7 +80,7 @@ def test_setting_up_compiles_nothing(tmp_path: Path) -> None:
         "attach": lambda: artix.attach_articulation(robot, robot.topology.link_names[0], arm, prefix="arm_"),
         "builder": lambda: artix.builder_from_articulation(robot).build(),
         "ground": lambda: (artix.Ground.flat(), artix.HeightField.of(np.zeros((3, 3)), spacing=(1.0, 1.0))),
-        "contact memory": lambda: artix.ContactMemory.none(robot, artix.Ground.flat()),
+        "contact memory": lambda: artix.remember_contacts(artix.Scene(robot, ground=artix.Ground.flat()), state),
         "task": lambda: [envs.make(name) for name in ("quadruped_velocity", "arm_reach")],
     }
     assert {name: compilations(call) for name, call in nothing.items()} == dict.fromkeys(nothing, 0)
@@ -165,7 +165,7 @@ def test_bytes_are_those_of_arrays_that_are_needed() -> None:
 
     def distances(arm, state, heights):
         ground = artix.Ground((artix.HeightField.of(heights, spacing=(0.1, 0.1), dtype=arm.dtype),))
-        return artix.geometry_distances(arm, state, ground)
+        return artix.geometry_distances(artix.Scene(arm, ground=ground), state)
 
     (field,) = artix.explain(distances, arm, state, heights).operations
     assert 7 * size < field.bytes_read < heights.nbytes / 10

@@ -147,7 +147,7 @@ def test_entries_of_a_terrain() -> None:
 
     def one(h: jax.Array, s: Any) -> jax.Array:
         field = artix.HeightField.of(h, spacing=(0.2, 0.2), origin=(-5.0, -6.0, 0.0), dtype="float32")
-        return artix.geometry_distances(robot("quadruped"), s, artix.Ground((field,)))
+        return artix.geometry_distances(artix.Scene(robot("quadruped"), ground=artix.Ground((field,))), s)
 
     check(jax.vmap(one, in_axes=(None, 0)), heights, state)
     check(jax.vmap(one), heights * jnp.linspace(0.5, 2, 33, dtype="float32")[:, None, None], state)

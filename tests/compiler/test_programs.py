@@ -103,13 +103,14 @@ def counted_on_ground(robot: str) -> dict[str, Callable[[], int]]:
     """What is counted of a robot on its feet."""
     a, options, ground = artix.robots.load(robot), ON_GROUND[robot], artix.Ground.flat()
     s, dt = artix.neutral_state(a), jnp.asarray(0.005, a.dtype)
-    memory = artix.ContactMemory.none(a, ground, options.max_contacts_per_geometry)
+    memory = artix.remember_contacts(artix.Scene(a, ground=ground), s).contact_memory
 
     def step(a, s, dt=0.005):
-        return artix.step(a, s, None, dt, options, ground=ground)
+        return artix.step(artix.Scene(a, ground=ground), s, None, dt, options)
 
     def remembering(a, s, memory, dt):
-        return artix.step_with_contact_memory(a, s, memory, None, dt, options, ground=ground)
+        end = artix.step(artix.Scene(a, ground=ground), s.replace(contact_memory=memory), None, dt, options)
+        return end.replace(contact_memory=None), end.contact_memory
 
     return {
         "step without ground": lambda: operations(lambda a, s, dt: artix.step(a, s, None, dt, options), a, s, dt),
@@ -197,9 +198,7 @@ def test_the_table_covers_the_public_functions() -> None:
     small |= {"ground_contacts", "geometry_distances", "geometry_pair_distances", "link_contacts"}
     # Counted by solver.
     stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep", "step_with_joint_drift"}
-    stepping |= {"step_with_contact_memory", "settled_contact_memory"}  # and on the ground
-    # Counted in tests.simulation.test_scenes.
-    stepping |= {"scene_step", "scene_step_and_report", "scene_step_with_contact_memory", "scene_rollout"}
+    stepping |= {"remember_contacts"}  # and on the ground
     from tests.constraints.test_constraint_programs import FUNCTIONS as CONSTRAINED
 
     later = functions - set(FUNCTIONS) - set(QUANTITIES) - set(CONSTRAINED) - small - stepping

@@ -165,7 +165,9 @@ def test_few_equations_are_differentiated() -> None:
     """Operations of arrays in a step of the quadruped on the ground and in its derivative."""
     robot, ground = artix.robots.load("quadruped"), artix.Ground.flat()
     state = artix.neutral_state(robot)
-    (operation,) = jax.make_jaxpr(lambda s: artix.step(robot, s, None, 0.005, ground=ground))(state).eqns[-1:]
+    (operation,) = jax.make_jaxpr(lambda s: artix.step(artix.Scene(robot, ground=ground), s, None, 0.005))(state).eqns[
+        -1:
+    ]
     assert operation.primitive is program_p
     program = operation.params["program"]
     operands = range(len(program.traced))

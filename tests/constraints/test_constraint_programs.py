@@ -64,7 +64,9 @@ def counted() -> dict[str, Callable[[], int]]:
 
 def _step_on_the_ground() -> int:
     robot, ground = artix.robots.load("quadruped"), artix.Ground.flat(friction=0.8)
-    return operations(lambda a, s: artix.step(a, s, None, 0.005, ground=ground), robot, artix.neutral_state(robot))
+    return operations(
+        lambda a, s: artix.step(artix.Scene(a, ground=ground), s, None, 0.005), robot, artix.neutral_state(robot)
+    )
 
 
 @pytest.mark.slow

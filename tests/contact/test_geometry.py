@@ -90,7 +90,7 @@ def test_distances_from_planes_are_mujocos(kind: str) -> None:
         normal = rng.normal(size=3)
         normal /= np.linalg.norm(normal)
         ground = artix.Ground(surfaces=(artix.Plane.of(normal=normal, point=0.2 * normal),))
-        found = artix.geometry_distances(robot, state, ground)
+        found = artix.geometry_distances(artix.Scene(robot, ground=ground), state)
         expected = mujoco_distance(kind, np.asarray(state.root_pose), normal, 0.2)
         # MuJoCo keeps the points of meshes in float32.
         np.testing.assert_allclose(found, [expected], rtol=0, atol=1e-7 if kind == "hull" else 1e-12)
@@ -100,7 +100,7 @@ def test_a_cylinder_standing_upright_has_finite_derivatives() -> None:
     robot = one_body(G.cylinder(0.08, 0.11))
 
     def distance(robot, state):
-        return artix.geometry_distances(robot, state, artix.Ground.flat())[0]
+        return artix.geometry_distances(artix.Scene(robot, ground=artix.Ground.flat()), state)[0]
 
     state = artix.neutral_state(robot)
     slopes = jax.jit(jax.grad(distance, argnums=(0, 1), allow_int=True))(robot, state)
@@ -114,9 +114,9 @@ def test_distances_keep_their_digits_far_from_the_origin() -> None:
     robot = one_body(SHAPES["box"], dtype=jnp.float32)
     state = artix.neutral_state(robot)
     ground = artix.Ground.flat(dtype=jnp.float32)
-    here = artix.ground_contacts(robot, state, ground).contacts
+    here = artix.ground_contacts(artix.Scene(robot, ground=ground), state).contacts
     far = state.replace(root_pose=state.root_pose.at[:2].set(jnp.array([1000.0, -1000.0], jnp.float32)))
-    np.testing.assert_array_equal(artix.ground_contacts(robot, far, ground).contacts.gap, here.gap)
+    np.testing.assert_array_equal(artix.ground_contacts(artix.Scene(robot, ground=ground), far).contacts.gap, here.gap)
 
 
 # --- contacts ---------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def test_contact_points_lie_where_their_gaps_say(surface: str) -> None:
         heights = -0.3 - (normal[0] * x + normal[1] * y) / normal[2]
         spacing = (x[1, 0] - x[0, 0], y[0, 1] - y[0, 0])
         ground = artix.Ground(surfaces=(artix.HeightField.of(heights, spacing=spacing, origin=(-40.0, -40.0, 0.0)),))
-    contacts = artix.ground_contacts(robot, state, ground).contacts
+    contacts = artix.ground_contacts(artix.Scene(robot, ground=ground), state).contacts
     assert contacts.links == (0,) * 16 + (1,) * 7
     np.testing.assert_allclose(contacts.normal, np.tile(normal, (23, 1)), atol=1e-14)
     for k, link in enumerate(contacts.links):
@@ -148,10 +148,16 @@ def test_contact_points_lie_where_their_gaps_say(surface: str) -> None:
 def test_selected_contacts_are_the_lowest_in_order() -> None:
     robot = one_body(SHAPES["box"], SHAPES["sphere"])
     rng = np.random.default_rng(0)
-    found = jax.jit(jax.vmap(lambda s: artix.ground_contacts(robot, s, artix.Ground.flat(), max_per_geometry=3)))
+    found = jax.jit(
+        jax.vmap(
+            lambda s: artix.ground_contacts(
+                artix.Scene(robot, ground=artix.Ground.flat(), max_contacts_per_geometry=3), s
+            )
+        )
+    )
     states = random_states(robot, 50)
     states = states.replace(root_pose=states.root_pose.at[:, 2].set(rng.uniform(-0.3, 0.3, 50)))
-    every = jax.vmap(lambda s: artix.ground_contacts(robot, s, artix.Ground.flat()))(states)
+    every = jax.vmap(lambda s: artix.ground_contacts(artix.Scene(robot, ground=artix.Ground.flat()), s))(states)
     some = found(states)
     assert some.geometries == (0, 0, 0, 1)
     order = np.argsort(every.contacts.gap[:, :8], axis=1, kind="stable")[:, :3]
@@ -166,15 +172,17 @@ def test_selected_contacts_are_the_lowest_in_order() -> None:
     np.testing.assert_array_equal(some.omitted, left)
     np.testing.assert_array_equal(every.omitted, 0)
     smallest = np.stack([np.min(every.contacts.gap[:, :8], axis=1), every.contacts.gap[:, 8]], axis=1)
-    distances = jax.vmap(lambda s: artix.geometry_distances(robot, s, artix.Ground.flat()))(states)
+    distances = jax.vmap(lambda s: artix.geometry_distances(artix.Scene(robot, ground=artix.Ground.flat()), s))(states)
     np.testing.assert_allclose(distances, smallest, atol=1e-15)
 
 
 def test_equal_gaps_keep_the_order_of_candidates() -> None:
     robot = one_body(G.box((0.1, 0.2, 0.3)))
     state = artix.neutral_state(robot)
-    some = artix.ground_contacts(robot, state, artix.Ground.flat(), max_per_geometry=3).contacts
-    every = artix.ground_contacts(robot, state, artix.Ground.flat()).contacts
+    some = artix.ground_contacts(
+        artix.Scene(robot, ground=artix.Ground.flat(), max_contacts_per_geometry=3), state
+    ).contacts
+    every = artix.ground_contacts(artix.Scene(robot, ground=artix.Ground.flat()), state).contacts
     np.testing.assert_array_equal(some.point, every.point[np.array([0, 2, 4])])
 
 
@@ -183,10 +191,10 @@ def test_every_surface_touches_by_itself() -> None:
     walls = artix.Ground(
         surfaces=(artix.Plane.of(friction=0.5), artix.Plane.of(normal=(1, 0, 0), point=(-2, 0, 0), friction=0.9))
     )
-    found = artix.ground_contacts(robot, artix.neutral_state(robot), walls)
+    found = artix.ground_contacts(artix.Scene(robot, ground=walls), artix.neutral_state(robot))
     np.testing.assert_allclose(found.contacts.gap, [TURNED[2] - 0.07, TURNED[0] + 2 - 0.07], atol=1e-15)
     np.testing.assert_array_equal(found.contacts.friction, [0.5, 0.9])
-    nearest = artix.geometry_distances(robot, artix.neutral_state(robot), walls)
+    nearest = artix.geometry_distances(artix.Scene(robot, ground=walls), artix.neutral_state(robot))
     np.testing.assert_allclose(nearest, [TURNED[2] - 0.07], atol=1e-15)
 
 
@@ -200,8 +208,10 @@ def test_sensors_and_what_cannot_move_only_measure() -> None:
     builder.add_geometry("arm", G.sphere(0.3))
     robot = builder.build(jnp.float64)
     state, ground = artix.neutral_state(robot), artix.Ground.flat(1.0)
-    assert artix.ground_contacts(robot, state, ground).geometries == (2,)
-    np.testing.assert_allclose(artix.geometry_distances(robot, state, ground), [-1.1, -1.2, -1.3], atol=1e-15)
+    assert artix.ground_contacts(artix.Scene(robot, ground=ground), state).geometries == (2,)
+    np.testing.assert_allclose(
+        artix.geometry_distances(artix.Scene(robot, ground=ground), state), [-1.1, -1.2, -1.3], atol=1e-15
+    )
     assert [one.name for one in robot.topology.geometries] == ["plate:0", "arm:0", "arm:1"]
     assert robot.topology.geometry_index("arm:1") == 2
 
@@ -216,11 +226,11 @@ def test_materials_of_pairs() -> None:
         ground = artix.Ground(
             surfaces=(artix.Plane.of(**soft),), friction_combination=name, restitution_combination=name
         )
-        contacts = artix.ground_contacts(robot, state, ground).contacts
+        contacts = artix.ground_contacts(artix.Scene(robot, ground=ground), state).contacts
         np.testing.assert_allclose([contacts.friction[0], contacts.restitution[0]], values, rtol=1e-15)
     np.testing.assert_allclose(contacts.compliance, [1 / 1e4 + 1 / 3e4], rtol=1e-15)
     np.testing.assert_allclose(contacts.relaxation_time, [100 / 1e4 + 60 / 3e4], rtol=1e-15)
-    rigid = artix.ground_contacts(one_body(SHAPES["sphere"]), state, artix.Ground.flat()).contacts
+    rigid = artix.ground_contacts(artix.Scene(one_body(SHAPES["sphere"]), ground=artix.Ground.flat()), state).contacts
     np.testing.assert_array_equal([rigid.compliance[0], rigid.relaxation_time[0], rigid.restitution[0]], 0.0)
 
 
@@ -237,7 +247,7 @@ def test_gradients_by_everything_are_those_of_differences() -> None:
 
     def value(geometry, position, ground):
         body = robot.replace(geometry=geometry)
-        found = artix.ground_contacts(body, state.replace(joint_position=position), ground).contacts
+        found = artix.ground_contacts(artix.Scene(body, ground=ground), state.replace(joint_position=position)).contacts
         parts = [found.gap, found.friction, found.relaxation_time, *found.point.T, found.normal[:, 0]]
         return jnp.sum(weights * jnp.stack(parts))
 
@@ -274,7 +284,7 @@ def test_large_height_fields_are_part_of_kernels() -> None:
     states = states.replace(root_pose=states.root_pose.at[:, :2].set(jnp.array(rng.uniform(-5, 6, (40, 2)))))
 
     def gaps(state, terrain):
-        return artix.geometry_distances(robot, state, artix.Ground((terrain,)))
+        return artix.geometry_distances(artix.Scene(robot, ground=artix.Ground((terrain,))), state)
 
     slopes, by_height = jax.jacfwd(gaps), jax.jacrev(lambda s, h: gaps(s, terrain.replace(heights=h)), argnums=1)
     for function in (gaps, slopes):
@@ -307,7 +317,7 @@ def test_each_robot_may_have_a_ground_of_its_own() -> None:
 
     def distances(state, heights, friction):
         field = artix.HeightField.of(heights, spacing=(0.5, 0.5), origin=(-1.0, -1.0, 0.0), friction=friction)
-        found = artix.ground_contacts(robot, state, artix.Ground((field,)))
+        found = artix.ground_contacts(artix.Scene(robot, ground=artix.Ground((field,))), state)
         return found.contacts.gap, found.contacts.friction
 
     friction = jnp.array([0.1, 0.2, 0.3])
@@ -383,16 +393,18 @@ def test_shapes_survive_surgery(tmp_path) -> None:
     robot = with_shapes()
     state = artix.random_state(robot, jax.random.key(0))
     ground = artix.Ground.flat()
-    expected = artix.geometry_distances(robot, state, ground)
+    expected = artix.geometry_distances(artix.Scene(robot, ground=ground), state)
     locked = artix.lock_joints(robot, state, ["leg_joint"])
     rigid = state.replace(joint_position=jnp.zeros(0), joint_velocity=jnp.zeros(0))
-    np.testing.assert_allclose(artix.geometry_distances(locked, rigid, ground), expected, atol=1e-14)
+    np.testing.assert_allclose(
+        artix.geometry_distances(artix.Scene(locked, ground=ground), rigid), expected, atol=1e-14
+    )
     both = artix.attach_articulation(robot, "root", robot, artix.Joint.fixed(), prefix="second_")
     links = [one.link for one in both.topology.geometries]
     assert links == sorted(links)
     position = jnp.concatenate([state.joint_position] * 2)
     twice = state.replace(joint_position=position, joint_velocity=position)
-    found = artix.geometry_distances(both, twice, ground)
+    found = artix.geometry_distances(artix.Scene(both, ground=ground), twice)
     names = [one.name for one in robot.topology.geometries]
     for prefix in ("", "second_"):
         index = np.array([both.topology.geometry_index(prefix + name) for name in names])
@@ -408,23 +420,27 @@ def test_distances_of_fleets_of_one_topology() -> None:
     larger = robot.replace(geometry=robot.geometry.replace(size=1.1 * robot.geometry.size))
     fleet = artix.Fleet([robot, larger])
     state = fleet.random_state(jax.random.key(0))
-    found = jax.vmap(lambda a, s: artix.geometry_distances(a, s, artix.Ground.flat()))(fleet.articulation, state)
-    one = artix.geometry_distances(larger, fleet.member_state(state, 1), artix.Ground.flat())
+    found = jax.vmap(lambda a, s: artix.geometry_distances(artix.Scene(a, ground=artix.Ground.flat()), s))(
+        fleet.articulation, state
+    )
+    one = artix.geometry_distances(artix.Scene(larger, ground=artix.Ground.flat()), fleet.member_state(state, 1))
     np.testing.assert_allclose(found[1], one, atol=1e-14)
 
 
 def test_some_shapes_are_selected() -> None:
     robot = with_shapes()
     state, ground = artix.random_state(robot, jax.random.key(0)), artix.Ground.flat()
-    distances = artix.geometry_distances(robot, state, ground)
+    distances = artix.geometry_distances(artix.Scene(robot, ground=ground), state)
     some = artix.select_geometry(robot, ["leg:0", "sphere"], sensors=["cylinder"])
     assert [(one.name, one.sensor) for one in some.topology.geometries] == [
         ("sphere", False),
         ("cylinder", True),
         ("leg:0", False),
     ]
-    np.testing.assert_array_equal(artix.geometry_distances(some, state, ground), distances[np.array([0, 4, 5])])
-    assert artix.ground_contacts(some, state, ground).geometries == (0, 2, 2)
+    np.testing.assert_array_equal(
+        artix.geometry_distances(artix.Scene(some, ground=ground), state), distances[np.array([0, 4, 5])]
+    )
+    assert artix.ground_contacts(artix.Scene(some, ground=ground), state).geometries == (0, 2, 2)
     batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), robot)
     assert artix.select_geometry(batch, ["hull"]).geometry.point.shape == (2, 4, 3)
     same(artix.select_geometry(robot, [one.name for one in robot.topology.geometries[:-1]], sensors=["leg:0"]), robot)
@@ -480,7 +496,10 @@ def test_topologies_tell_shapes_apart() -> None:
             "friction_combination must be one of max, average, min",
         ),
         (lambda: contacts_of(two_links().build()), "'pair' has no geometry that can touch the ground"),
-        (lambda: contacts_of(with_shapes(), max_per_geometry=0), "max_per_geometry must be at least 1; found 0"),
+        (
+            lambda: contacts_of(with_shapes(), max_contacts_per_geometry=0),
+            "max_contacts_per_geometry must be at least 1; found 0",
+        ),
         (lambda: contacts_of(with_shapes(), artix.Ground(())), "the ground has no surface"),
     ],
 )
@@ -491,7 +510,7 @@ def test_refusals(make, message: str) -> None:
 
 def contacts_of(robot: artix.Articulation, ground: artix.Ground | None = None, **options) -> artix.GroundContacts:
     ground = artix.Ground.flat() if ground is None else ground
-    return artix.ground_contacts(robot, artix.neutral_state(robot), ground, **options)
+    return artix.ground_contacts(artix.Scene(robot, ground=ground, **options), artix.neutral_state(robot))
 
 
 def test_names_and_dtypes_are_refused() -> None:
@@ -507,13 +526,20 @@ def test_names_and_dtypes_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "options", "most"),
-    [("quadruped", {}, 403), ("humanoid", {}, 449), ("humanoid", {"max_per_geometry": 4}, 961), ("arm7", {}, 337)],
+    [
+        ("quadruped", {}, 403),
+        ("humanoid", {}, 449),
+        ("humanoid", {"max_contacts_per_geometry": 4}, 961),
+        ("arm7", {}, 337),
+    ],
 )
 def test_operations_of_ground_contacts(name, options, most) -> None:
     robot = artix.robots.load(name)
     ground = artix.Ground.flat(dtype=robot.dtype)
     costs = artix.explain(
-        lambda robot, state: artix.ground_contacts(robot, state, ground, **options), robot, artix.neutral_state(robot)
+        lambda robot, state: artix.ground_contacts(artix.Scene(robot, ground=ground, **options), state),
+        robot,
+        artix.neutral_state(robot),
     )
     (cost,) = costs.operations
     assert not cost.refusal
@@ -525,7 +551,7 @@ def test_kernels_and_xla_agree() -> None:
     states = random_states(robot, 5)
 
     def found(state):
-        return artix.ground_contacts(robot, state, artix.Ground.flat(), max_per_geometry=2)
+        return artix.ground_contacts(artix.Scene(robot, ground=artix.Ground.flat(), max_contacts_per_geometry=2), state)
 
     by_kernel = jax.jit(jax.vmap(found))(states)
     assert "one kernel" in str(artix.explain(lambda robot, state: found(state), robot))
@@ -541,8 +567,8 @@ def test_what_is_remembered_of_a_corner_meets_it_again() -> None:
     orders = set()
     for k in range(5):
         state = jax.tree.map(lambda x, k=k: x[k], random_states(robot, 5))
-        every = artix.ground_contacts(robot, state, ground)
-        some = artix.ground_contacts(robot, state, ground, max_per_geometry=3)
+        every = artix.ground_contacts(artix.Scene(robot, ground=ground), state)
+        some = artix.ground_contacts(artix.Scene(robot, ground=ground, max_contacts_per_geometry=3), state)
         assert every.choice.num_candidates == some.choice.num_candidates == 18
         recorded = some.choice.recorded(some.contacts.point)
         np.testing.assert_array_equal(some.choice.recalled(recorded), some.contacts.point)

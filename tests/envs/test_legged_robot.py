@@ -158,7 +158,8 @@ def test_everything_can_be_given():
     environment = envs.make("quadruped_velocity", robot=robot)
     state = artix.neutral_state(robot.articulation)
     memory = {"gait": envs.tasks.legged.Gait.standing(4, robot.articulation.dtype)}
-    count = len(artix.ContactMemory.none(robot.articulation, environment.ground).impulse)
+    scene = artix.Scene(robot.articulation, ground=environment.ground)
+    count = len(artix.remember_contacts(scene, state).contact_memory.impulse)
     assert count > 4
     for touching in ((), (2,)):
         impulse = jnp.ones((count, 3), robot.articulation.dtype).at[:4].set(0)

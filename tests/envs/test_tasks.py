@@ -156,7 +156,7 @@ def test_feet_are_on_the_ground_where_episodes_begin():
         state = artix.neutral_state(robot.articulation).replace(root_pose=pose, joint_position=robot.default_position)
         ground = artix.Ground.flat(dtype="float64")
         index = envs.observations.geometry_numbers(robot.articulation, robot.feet)
-        distances = artix.geometry_distances(robot.articulation, state, ground)[index]
+        distances = artix.geometry_distances(artix.Scene(robot.articulation, ground=ground), state)[index]
         np.testing.assert_allclose(distances, 0, atol=2e-7)
 
 
@@ -210,5 +210,5 @@ def test_a_curriculum_goes_up_and_down():
     keys = jax.random.split(jax.random.key(2), 50)
     ended = state.replace(done=jnp.float32(1))
     starts = jax.vmap(lambda key: rough.renew(key, ended).articulation_state)(keys)
-    lowest = jax.vmap(lambda start: jnp.min(artix.geometry_distances(robot, start, ground)))(starts)
+    lowest = jax.vmap(lambda start: jnp.min(artix.geometry_distances(artix.Scene(robot, ground=ground), start)))(starts)
     np.testing.assert_allclose(lowest, 0.01, atol=2e-5)  # however steep it is; positions of 12 m in float32

@@ -389,7 +389,11 @@ def test_kinds_land_on_the_ground_that_they_share() -> None:
     state = fleet.neutral_state()
     velocity = jnp.array([1.0, 0.0, -2.0, 0.0, 0.0, 0.0])
     state = state.replace(root_pose=state.root_pose.at[:, 2].set(0.1), root_velocity=jnp.tile(velocity, (4, 1)))
-    on_ground = functools.partial(artix.step, ground=artix.Ground.flat(friction=0.8))
+    ground = artix.Ground.flat(friction=0.8)
+
+    def on_ground(robot, *arguments):
+        return artix.step(artix.Scene(robot, ground=ground), *arguments)
+
     found = fleet.evaluate(on_ground, state, None, 0.01)
     np.testing.assert_allclose(found.root_velocity[1], [5 / 7, 0, 0, 0, 50 / 7, 0], atol=1e-6)  # a ball that rolls
     for number, one in enumerate((flail, ball, ball, flail)):

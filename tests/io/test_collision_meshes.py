@@ -104,7 +104,7 @@ def test_meshes_of_mjcf(meshes: str) -> None:
         mujoco.mj_kinematics(model, data)
         state = coordinates.state(data.qpos.copy(), data.qvel.copy())
         wanted = mujoco.mj_geomDistance(model, data, model.geom("floor").id, model.geom("bean").id, 10.0, None)
-        off.append(float(artix.geometry_distances(robot, state, ground)[0]) - wanted)
+        off.append(float(artix.geometry_distances(artix.Scene(robot, ground=ground), state)[0]) - wanted)
     off = np.array(off) if meshes == "hull" else -np.array(off)
     assert off.min() >= -1e-6
     assert 0.3 * told <= off.max() <= 1.1 * told

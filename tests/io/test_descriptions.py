@@ -9,7 +9,7 @@ import pytest
 
 import artix
 from artix.io.common.description import ReadOptions, build, build_ground, build_state
-from artix.io.mjcf.reader import read_mjcf
+from artix.io.mjcf.reader import load_mjcf_ground, read_mjcf
 from artix.io.urdf.reader import read_urdf
 from artix.io.usd.reader import read_usd
 
@@ -47,7 +47,7 @@ def test_the_state_of_an_mjcf_is_mujocos_at_its_reference_positions():
 
 def test_the_ground_of_an_mjcf_belongs_to_each_of_its_robots():
     _, robots = read_mjcf(WORLD, ReadOptions(ground=True))
-    expected = artix.load_mjcf_ground(WORLD)
+    expected = load_mjcf_ground(WORLD)
     assert len(expected.surfaces) == 2
     for robot in robots.values():
         same(build_ground(robot.description.ground), expected)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import artix
+from artix.io.usd.reader import load_usd_with_state
 from tests.contact.test_geometry import with_shapes
 from tests.io.test_mjcf_models import files
 
@@ -56,7 +57,7 @@ def distances_agree(
         mujoco.mj_kinematics(model, data)
         state = coordinates.state(data.qpos, np.zeros(model.nv))
         for floor, plane in planes.items():
-            found = artix.geometry_distances(robot, state, artix.Ground((plane,)))
+            found = artix.geometry_distances(artix.Scene(robot, ground=artix.Ground((plane,))), state)
             for k, one in enumerate(robot.topology.geometries):
                 a, b = model.geom(floor).id, model.geom(one.name).id
                 expected = mujoco.mj_geomDistance(model, data, a, b, 1e3, None)
@@ -68,7 +69,7 @@ def test_shapes_of_mjcf_are_mujocos() -> None:
     robot = artix.load_mjcf(FEET)
     assert [one.name for one in robot.topology.geometries] == ["trunk", "shin", "heel", "toe", "wedge"]
     np.testing.assert_allclose(robot.geometry.friction, [0.3, 0.9, 1, 1, 1])
-    ground = artix.load_mjcf_ground(FEET)
+    ground = artix.load_world(FEET)[0].ground
     plane, hills = ground.surfaces
     distances_agree(robot, mujoco.MjModel.from_xml_string(FEET), {"floor": plane}, 1e-12)
     assert ground.friction_combination == "max"
@@ -81,7 +82,7 @@ def test_heights_of_mjcf_are_mujocos() -> None:
     model.geom_group[:] = 1
     model.geom_group[model.geom("hills").id] = 0
     mujoco.mj_forward(model, data)
-    _, hills = artix.load_mjcf_ground(FEET).surfaces
+    _, hills = artix.load_world(FEET)[0].ground.surfaces
     only = np.array([1, 0, 0, 0, 0, 0], np.uint8)
     for i in range(4):
         for j in range(3):
@@ -154,7 +155,9 @@ def test_priority_gives_the_friction_of_pairs_to_geoms(priority, expected) -> No
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     robot = artix.load_mjcf(text)
-    contacts = artix.ground_contacts(robot, artix.neutral_state(robot), artix.load_mjcf_ground(text)).contacts
+    contacts = artix.ground_contacts(
+        artix.Scene(robot, ground=artix.load_world(text)[0].ground), artix.neutral_state(robot)
+    ).contacts
     assert contacts.friction[0] == pytest.approx(expected) == data.contact[0].friction[0]
     np.testing.assert_allclose(contacts.gap[0], data.contact[0].dist, atol=1e-15)
     np.testing.assert_allclose(contacts.normal[0], data.contact[0].frame[:3], atol=1e-15)
@@ -165,7 +168,7 @@ def test_models_of_others_have_mujocos_distances() -> None:
     robot, model = artix.load_mjcf(path), mujoco.MjModel.from_xml_path(str(path))
     assert len(robot.topology.geometries) == 13
     model.geom_sameframe[0] = mujoco.mjtSameFrame.mjSAMEFRAME_NONE
-    (plane,) = artix.load_mjcf_ground(path).surfaces
+    (plane,) = artix.load_world(path)[0].ground.surfaces
     data, rng = mujoco.MjData(model), np.random.default_rng(0)
     coordinates = artix.MujocoCoordinates(robot, model)
     geoms = np.flatnonzero(model.geom_bodyid)
@@ -173,7 +176,7 @@ def test_models_of_others_have_mujocos_distances() -> None:
         data.qpos[:] = random_qpos(model, rng)
         mujoco.mj_kinematics(model, data)
         state = coordinates.state(data.qpos, np.zeros(model.nv))
-        found = artix.geometry_distances(robot, state, artix.Ground((plane,)))
+        found = artix.geometry_distances(artix.Scene(robot, ground=artix.Ground((plane,))), state)
         expected = [mujoco.mj_geomDistance(model, data, 0, int(geom), 1e3, None) for geom in geoms]
         np.testing.assert_allclose(np.sort(found), np.sort(expected), atol=1e-12)
 
@@ -185,7 +188,7 @@ def test_shapes_survive_mjcf(tmp_path) -> None:
     again = artix.load_mjcf(tmp_path / "robot.xml")
     assert again.topology.geometries == robot.topology.geometries
     state, ground = artix.random_state(robot, jax.random.key(0)), artix.Ground.flat()
-    first, second = (artix.geometry_distances(one, state, ground) for one in (robot, again))
+    first, second = (artix.geometry_distances(artix.Scene(one, ground=ground), state) for one in (robot, again))
     np.testing.assert_allclose(first, second, atol=1e-7)
     np.testing.assert_allclose(np.delete(first, 4), np.delete(second, 4), atol=1e-13)
     np.testing.assert_array_equal(again.geometry.friction, robot.geometry.friction)
@@ -226,7 +229,7 @@ def test_shapes_of_urdf_are_mujocos(merge, tmp_path) -> None:
         data.qpos[:] = [*root[:3], root[6], *root[3:6], float(state.joint_position[0])]
         mujoco.mj_kinematics(model, data)
         expected = [mujoco.mj_geomDistance(model, data, model.geom("floor").id, int(geom), 1e3, None) for geom in geoms]
-        found = artix.geometry_distances(robot, state, artix.Ground.flat())
+        found = artix.geometry_distances(artix.Scene(robot, ground=artix.Ground.flat()), state)
         np.testing.assert_allclose(np.sort(found), np.sort(expected), atol=1e-12)
     issues = artix.save(robot, tmp_path / "robot.urdf")
     assert {issue.message for issue in issues if "geometry" in issue.element} == {
@@ -234,7 +237,9 @@ def test_shapes_of_urdf_are_mujocos(merge, tmp_path) -> None:
     }
     again = artix.load_urdf(tmp_path / "robot.urdf", fixed_base=False, merge_fixed_joints=merge)
     assert again.topology.geometries == robot.topology.geometries
-    np.testing.assert_allclose(artix.geometry_distances(again, state, artix.Ground.flat()), found, atol=1e-14)
+    np.testing.assert_allclose(
+        artix.geometry_distances(artix.Scene(again, ground=artix.Ground.flat()), state), found, atol=1e-14
+    )
 
 
 def test_writers_say_what_formats_cannot_of_shapes(tmp_path) -> None:
@@ -290,7 +295,7 @@ def test_shapes_survive_usd(suffix, tmp_path) -> None:
     robot = with_shapes()
     robot = robot.replace(geometry=robot.geometry.replace(friction=jnp.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.1])))
     assert artix.save_usd(robot, tmp_path / f"robot{suffix}") == []
-    again, state = artix.load_usd_with_state(tmp_path / f"robot{suffix}", dtype=jnp.float64)
+    again, state = load_usd_with_state(tmp_path / f"robot{suffix}", dtype=jnp.float64)
     names = [one.name for one in again.topology.geometries]
     assert sorted(names) == sorted(one.name for one in robot.topology.geometries)
     order = np.array([names.index(one.name) for one in robot.topology.geometries])
@@ -299,8 +304,8 @@ def test_shapes_survive_usd(suffix, tmp_path) -> None:
         found = getattr(again.geometry, field)[order]
         np.testing.assert_allclose(found, getattr(robot.geometry, field), rtol=1e-6, err_msg=field)
     ground = artix.Ground.flat()
-    found = artix.geometry_distances(again, state, ground)[order]
-    np.testing.assert_allclose(found, artix.geometry_distances(robot, state, ground), atol=1e-6)
+    found = artix.geometry_distances(artix.Scene(again, ground=ground), state)[order]
+    np.testing.assert_allclose(found, artix.geometry_distances(artix.Scene(robot, ground=ground), state), atol=1e-6)
 
 
 USD = """#usda 1.0
@@ -365,9 +370,9 @@ def test_colliders_of_usd(approximation, distance) -> None:
     np.testing.assert_allclose(numbers, [0.7, 0.25, 5000, 20], rtol=1e-6)
     state = artix.neutral_state(robot)
     state = state.replace(root_pose=state.root_pose.at[2].set(5.0))
-    found = artix.geometry_distances(robot, state, artix.Ground.flat())
+    found = artix.geometry_distances(artix.Scene(robot, ground=artix.Ground.flat()), state)
     np.testing.assert_allclose(found, [5.03 - 0.02, 5 - 0.03, distance], atol=1e-7)
-    lying = artix.ground_contacts(robot, state, artix.Ground.flat()).contacts.point[:2]
+    lying = artix.ground_contacts(artix.Scene(robot, ground=artix.Ground.flat()), state).contacts.point[:2]
     np.testing.assert_allclose(np.sort(lying[:, 0]), [-0.05, 0.05], atol=1e-7)
     messages = [issue.message for issue in artix.check_usd(USD % approximation) if "touches nothing" in issue.message]
     assert len(messages) == 2
@@ -378,9 +383,9 @@ def test_colliders_of_usd(approximation, distance) -> None:
 def test_a_turned_height_field_and_a_missing_ground_are_refused() -> None:
     turned = FEET.replace('pos="1 -2 -1"', 'pos="1 -2 -1" euler="0 0 30"')
     with pytest.raises(artix.DescriptionError, match="not aligned with the world axes"):
-        artix.load_mjcf_ground(turned)
-    with pytest.raises(ValueError, match="it has no plane and no height field"):
-        artix.load_mjcf_ground('<mujoco><worldbody><body><geom size="1"/></body></worldbody></mujoco>')
+        artix.load_world(turned)
+    scene, _ = artix.load_world('<mujoco><worldbody><body><geom size="1"/></body></worldbody></mujoco>')
+    assert scene.ground is None
 
 
 PAIRS = """<mujoco model="arm">

@@ -12,6 +12,7 @@ import pytest
 
 import artix
 from artix import DescriptionError, DescriptionWarning, JointType, LoopJointType
+from artix.io.mjcf.reader import load_mjcf_all
 from tests.support.rigid_bodies import matrix_from_pose
 
 BODIES = """
@@ -457,7 +458,7 @@ WORLD = mjcf(
 
 
 def test_a_model_of_several_articulations():
-    robots = artix.load_mjcf_all(WORLD)
+    robots = load_mjcf_all(WORLD)
     assert list(robots) == ["world", "base", "cube"]
     assert [one.topology.fixed_base for one in robots.values()] == [True, False, False]
     assert robots["world"].topology.link_names == ("world", "door")
@@ -504,11 +505,11 @@ def test_a_base_may_be_fixed_or_freed():
 def test_couplings_across_articulations_are_refused_once(coupling, kind):
     text = WORLD.replace("</worldbody>", f'<site name="origin"/></worldbody>{coupling}')
     with pytest.raises(DescriptionError, match="it couples two articulations"):
-        artix.load_mjcf_all(text, strict=True)
+        load_mjcf_all(text, strict=True)
     assert len(refusals(text)) == 1
     for options in ({}, {"strict": True, "skip": kind}):
         with pytest.warns(DescriptionWarning, match="left out: it couples two"):
-            assert len(artix.load_mjcf_all(text, **options)) == 3
+            assert len(load_mjcf_all(text, **options)) == 3
     ends = {"hinge": "world", "slide": "base", "far": "base", "ball": "base", "origin": "world"}
     for end, root in ends.items():
         if f'"{end}"' in coupling:
@@ -519,7 +520,7 @@ def test_couplings_across_articulations_are_refused_once(coupling, kind):
 @pytest.mark.parametrize("ends", ['body1="world" body2="cube"', 'body1="cube" body2="world"', 'body1="cube"'])
 def test_a_coupling_to_the_world_belongs_to_what_it_holds(ends):
     text = WORLD.replace("</worldbody>", f'</worldbody><equality><connect {ends} anchor="0 0 0"/></equality>')
-    loops = {name: len(robot.topology.loop_joints) for name, robot in artix.load_mjcf_all(text).items()}
+    loops = {name: len(robot.topology.loop_joints) for name, robot in load_mjcf_all(text).items()}
     assert loops == {"world": 0, "base": 0, "cube": 1}
 
 

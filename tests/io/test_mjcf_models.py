@@ -13,6 +13,7 @@ import pytest
 
 import artix
 from artix import DescriptionWarning, Fleet
+from artix.io.mjcf.reader import load_mjcf_all
 from artix.io.mjcf.source import SKIPPABLE, MjcfNames
 from tests.support.mujoco_oracle import SITE_PACKAGES, Entries, mujoco, quantities, random_coordinates
 
@@ -46,7 +47,7 @@ def check(models: dict[str, Path]) -> None:
         model = mujoco.MjModel.from_xml_path(str(path))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DescriptionWarning)
-            articulations = artix.load_mjcf_all(path, skip="all")
+            articulations = load_mjcf_all(path, skip="all")
         names = MjcfNames.of(model)
         cases += [(f"{name}: {root}", model, names, one) for root, one in articulations.items()]
         assert sum(one.topology.nv for one in articulations.values()) == model.nv

@@ -14,6 +14,7 @@ import artix
 from artix import DescriptionError, DescriptionWarning
 from artix.io.common.diagnostics import Report
 from artix.io.common.xml_tree import read_xml
+from artix.io.mjcf.reader import load_mjcf_all
 from tests.support.mujoco_oracle import SITE_PACKAGES
 
 SLIDER = """<mujoco><option timestep="0.001" cone="elliptic" impratio="100"/><worldbody>
@@ -25,7 +26,7 @@ def said(text: str | Path, **options) -> list[str]:
     """The warnings of loading, which are those of checking."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        artix.io.load_mjcf_all(text, **options)
+        load_mjcf_all(text, **options)
     messages = sorted(str(one.message) for one in caught)
     assert messages == sorted(
         str(issue) for issue in artix.io.check_mjcf(text, **options) if issue.severity == "warning"
@@ -67,7 +68,9 @@ def test_friction_with_the_ground_is_mujocos(floor, box, extra, friction):
     mujoco.mj_forward(model, data)
     assert data.contact[0].friction[0] * (data.contact[0].dim > 1) == pytest.approx(friction)
     robot = artix.load_mjcf(text)
-    contacts = artix.ground_contacts(robot, artix.neutral_state(robot), artix.load_mjcf_ground(text)).contacts
+    contacts = artix.ground_contacts(
+        artix.Scene(robot, ground=artix.load_world(text)[0].ground), artix.neutral_state(robot)
+    ).contacts
     np.testing.assert_allclose(contacts.friction, friction, rtol=1e-6)
 
 
@@ -77,10 +80,10 @@ def test_a_box_slides_by_the_friction_of_a_floor_with_priority():
     model = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(model)
     data.qvel[0] = 2.0
-    robot, ground = artix.load_mjcf(text, dtype="float64"), artix.load_mjcf_ground(text, dtype="float64")
+    robot, ground = artix.load_mjcf(text, dtype="float64"), artix.load_world(text, dtype="float64")[0].ground
     state = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
     mujoco.mj_step(model, data, 200)
-    speed = artix.rollout(robot, state, None, 0.002, num_steps=100, ground=ground).root_velocity[-1, 0]
+    speed = artix.rollout(artix.Scene(robot, ground=ground), state, None, 0.002, num_steps=100).root_velocity[-1, 0]
     np.testing.assert_allclose(speed, 2.0 - 0.3 * 9.81 * 0.2, atol=1e-9)
     np.testing.assert_allclose(speed, data.qvel[0], atol=5e-3)
 
@@ -93,6 +96,11 @@ def test_a_body_excluded_from_the_world_does_not_touch_the_ground():
     mujoco.mj_forward(model, data)
     assert data.ncon == 0
     assert artix.load_mjcf(text).topology.geometries == ()
+    scene, state = artix.load_world(text, dtype="float64")
+    mujoco.mj_step(model, data, 50)
+    with pytest.warns(UserWarning, match="no shape of .* can touch the ground"):
+        path = artix.rollout(scene, state, None, model.opt.timestep, num_steps=50)
+    np.testing.assert_allclose(path.root_pose[-1, :3], data.qpos[:3], atol=1e-12)  # They fall.
     without_ground = text.replace('<geom name="floor" type="plane" size="0 0 1" />', "")
     assert artix.load_mjcf(without_ground).topology.geometries == ()
 
@@ -122,18 +130,16 @@ def test_a_body_that_the_ground_does_not_touch_touches_others_as_in_mujoco(finge
     tip, side, floor = (model.geom(name).id for name in ("tip", "side", "floor"))
     touching = {tuple(sorted(map(int, one.geom))) for one in data.contact}
     assert (tuple(sorted((tip, side))) in touching, tuple(sorted((tip, floor))) in touching) == (touches_cube, False)
-    robots = artix.io.load_mjcf_all(text)
+    robots = load_mjcf_all(text)
     assert [shape.name for shape in robots["cube"].topology.geometries] == ["side"]
     shapes = robots["world"].topology.geometries
     assert [(shape.name, shape.sensor) for shape in shapes] == ([("tip", True)] if touches_cube else [])
+    scene, state = artix.load_world(text)
+    assert scene.pairs == ((("world/tip", "cube/side"),) if touches_cube else ())
     if touches_cube:  # Without its shape, or its contact with the cube, the finger falls by 5 mm.
-        scene = artix.Scene.of(robots, [("world/tip", "cube/side")])
-        states = {name: artix.neutral_state(robot) for name, robot in robots.items()}
-        states["cube"] = states["cube"].replace(root_pose=states["cube"].root_pose.at[2].set(0.1))
-        ground = artix.load_mjcf_ground(text)
         for _ in range(3):
-            states = artix.scene_step(scene, states, None, 0.01, ground=ground)
-        assert abs(float(states["world"].joint_position[0])) < 1e-4
+            state = artix.step(scene, state, None, 0.01)
+        assert abs(float(state["world"].joint_position[0])) < 1e-4
 
 
 def test_priorities_are_said_where_another_ground_would_ignore_them():

@@ -39,7 +39,7 @@ def random_case(seed: int, floating: bool) -> Case:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         robot = artix.load_mjcf(text, dtype="float64")
-        ground = artix.load_mjcf_ground(text, dtype="float64")
+        ground = artix.load_world(text, dtype="float64")[0].ground
     said = "\n".join(str(one.message) for one in caught)
     names, rng = MjcfNames.of(model), np.random.default_rng(seed)
     entries = Entries(model, robot, names.joints, names.bodies)

@@ -12,6 +12,7 @@ import pytest
 
 import artix
 from artix import Articulation, Axis, DescriptionError, DescriptionWarning, FixedTendon, Joint, TendonJoint
+from artix.io.mjcf.reader import load_mjcf_all as reader_load_mjcf_all
 from artix.math.arrays import entries
 from tests.io.test_mjcf import BODIES, free, mjcf
 from tests.io.test_mjcf_models import evaluate, files
@@ -48,7 +49,7 @@ def load_urdf(name: str, **options) -> Articulation:
 def load_mjcf_all(path) -> dict[str, Articulation]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DescriptionWarning)
-        return artix.load_mjcf_all(path, skip="all")
+        return reader_load_mjcf_all(path, skip="all")
 
 
 def signed(array: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import artix
+from artix.io.usd.reader import load_usd_with_state
 from tests.support.usd_stages import CONVERTED, DATA, body_inertias
 
 TOLERANCE = 2e-7  # Most numbers of a stage are float32.
@@ -48,7 +49,7 @@ def test_a_model_of_the_mujoco_converter_is_that_of_mujoco():
     mujoco = pytest.importorskip("mujoco")
     model = mujoco.MjModel.from_xml_path(str(DATA / "creature.xml"))
     data = mujoco.MjData(model)
-    articulation, start = artix.load_usd_with_state(CONVERTED["creature"], fixed_base=True)
+    articulation, start = load_usd_with_state(CONVERTED["creature"], fixed_base=True)
     assert np.allclose(start.root_pose[:3], model.qpos0[:3])
     assert np.isclose(abs(start.root_pose[3:] @ model.qpos0[[4, 5, 6, 3]]), 1.0)
     rng = np.random.default_rng(0)

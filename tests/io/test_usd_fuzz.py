@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import artix
+from artix.io.usd.reader import load_usd_with_state
 from tests.io.test_usd_features import pair, spatial
 from tests.io.test_usd_mass import CUBE, FACES, MATERIAL, collider, lone_body, mesh_lists
 from tests.support.usd_stages import MECHANISMS, numbers
@@ -133,7 +134,7 @@ def outcome(source) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", artix.DescriptionWarning)
         try:
-            articulation, state = artix.load_usd_with_state(source)
+            articulation, state = load_usd_with_state(source)
         except artix.DescriptionError as error:
             assert error.issues
             assert all(issue.message and issue.fix for issue in error.issues)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import artix
+from artix.io.usd.reader import load_usd_with_state
 from tests.support import physx_mechanisms as physx
 from tests.support.usd_stages import MECHANISMS, joint_geometry, numbers, relative_error
 
@@ -110,7 +111,7 @@ def test_the_mass_matrix_is_the_one_that_physx_computed():
 
 @pytest.mark.parametrize("name", ["e_combo", "d_mixed_floating"])
 def test_the_state_of_a_stage_is_that_in_which_its_bodies_are(name):
-    articulation, state = artix.load_usd_with_state(MECHANISMS[name])
+    articulation, state = load_usd_with_state(MECHANISMS[name])
     pose = np.array(physx.specification(name)["links"][0]["rest_pose"], float)
     assert np.allclose(state.root_pose, physx.unit_pose(pose), atol=1e-7)
     assert not np.any(state.joint_position)

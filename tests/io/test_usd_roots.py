@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import artix
+from artix.io.usd.reader import load_usd_with_state
 from tests.support.usd_stages import body, joint, robot
 
 ROOT = ', "PhysicsArticulationRootAPI"'
@@ -241,7 +242,7 @@ def test_the_state_of_joints_and_root():
         joint("ab", "a", "b", STATE, schemas='"PhysicsJointStateAPI:angular"'),
         schemas="",
     )
-    _, state = artix.load_usd_with_state(text)
+    _, state = load_usd_with_state(text)
     assert np.allclose(state.root_pose, [5, 0, 0, 0, 0, 0, 1])
     assert np.allclose(state.root_velocity, [1, 2, 3, 0, np.pi / 2, 0])
     assert np.allclose(state.joint_position, [np.pi / 2])
@@ -252,7 +253,7 @@ def test_the_state_of_joints_and_root():
     backwards = text.replace("</World/robot/a>", "<X>").replace("</World/robot/b>", "</World/robot/a>").replace(
         "<X>", "</World/robot/b>"
     )  # fmt: skip
-    _, state = artix.load_usd_with_state(backwards)
+    _, state = load_usd_with_state(backwards)
     assert np.allclose(state.joint_position, [-np.pi / 2])
 
 

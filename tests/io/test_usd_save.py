@@ -11,6 +11,7 @@ import pytest
 from pxr import Sdf, Usd, UsdPhysics, UsdUtils
 
 import artix
+from artix.io.usd.reader import load_usd_with_state
 from tests.io.test_atomic_file import full_disk
 from tests.support.models import random_tree
 from tests.support.usd_stages import MECHANISMS, body_inertias, joint_geometry, numbers, relative_error
@@ -22,7 +23,7 @@ TOLERANCE = 3e-7
 def saved(articulation, path, **options):
     """What is read back, its state, and the issues of writing."""
     issues = artix.save_usd(articulation, path, **options)
-    return *artix.load_usd_with_state(path), issues
+    return *load_usd_with_state(path), issues
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

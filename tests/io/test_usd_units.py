@@ -10,6 +10,7 @@ import pytest
 from pxr import Gf, Sdf, Usd, UsdGeom, UsdPhysics
 
 import artix
+from artix.io.usd.reader import load_usd_with_state
 from tests.support.usd_stages import MECHANISMS, body_inertias, numbers, relative_error
 
 #: Units of attributes as exponents of length and mass; angles keep their degrees. The first match counts.
@@ -92,7 +93,7 @@ def turned(text: str) -> str:
 
 @pytest.mark.parametrize("name", ["d_mixed_floating", "b_arm7", "h_spatial_tendon_branch"])
 def test_up_axis(name):
-    (wanted, state), (found, other) = map(artix.load_usd_with_state, (MECHANISMS[name], turned(MECHANISMS[name])))
+    (wanted, state), (found, other) = map(load_usd_with_state, (MECHANISMS[name], turned(MECHANISMS[name])))
     values = numbers(wanted)
     for key, value in numbers(found).items():
         assert relative_error(value, values[key]) < 1e-6, key
@@ -173,8 +174,8 @@ def test_a_stage_may_be_spread_over_files_and_instanced(tmp_path):
         path.write_text(outer)
         with pytest.raises(artix.DescriptionError, match=r"2 articulations.*/Field/left/robot.*root="):
             artix.load_usd(path)
-        wanted, at_origin = artix.load_usd_with_state(text)
-        found, state = artix.load_usd_with_state(path, root="/Field/left/robot/trunk")
+        wanted, at_origin = load_usd_with_state(text)
+        found, state = load_usd_with_state(path, root="/Field/left/robot/trunk")
         assert found.topology == wanted.topology
         values = numbers(wanted)
         assert all(relative_error(value, values[key]) < 1e-9 for key, value in numbers(found).items())

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import artix
-from artix.math.deprecated import REMOVED, RENAMED
+from artix.math.deprecated import REMOVED, RENAMED, REPLACED
 
 
 def value_of(path: str):
@@ -20,6 +20,17 @@ def test_an_old_name_is_the_new_one_and_says_so_where_it_is_used(old):
     with pytest.warns(DeprecationWarning, match=f"^{re.escape(f'{old} is now {RENAMED[old]};')}") as caught:
         value = value_of(old)
     assert value is value_of(RENAMED[old])
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize("old", REPLACED)
+def test_a_replaced_name_works_and_says_what_to_write(old):
+    home, advice = REPLACED[old]
+    with pytest.warns(
+        DeprecationWarning, match=f"^{re.escape(f'{old} leaves with the next release: {advice}')}"
+    ) as caught:
+        value = value_of(old)
+    assert value is value_of(home)
     assert [warning.filename for warning in caught] == [__file__]
 
 
@@ -46,4 +57,4 @@ def test_other_names_are_refused_as_ever():
 def test_names_of_artix_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert artix.FrictionAnchors and artix.wake_up and artix.with_joint_drift
+        assert artix.wake_up and artix.with_joint_drift

@@ -15,7 +15,7 @@ from artix.model.checks import check_known_state, check_quaternion
 
 ROBOT = artix.robots.load("quadruped")
 SOUND = artix.random_state(ROBOT, jax.random.key(0))
-SCENE = artix.Scene.of({"one": ROBOT})
+SCENE = artix.Scene({"one": ROBOT})
 
 #: Nonsense, and what is said about it.
 NONSENSE = {
@@ -42,8 +42,8 @@ FUNCTIONS = {
     "step": lambda state: artix.step(ROBOT, state, None, 0.01),
     "step_and_report": lambda state: artix.step_and_report(ROBOT, state, None, 0.01),
     "rollout": lambda state: artix.rollout(ROBOT, state, None, 0.01, num_steps=2),
-    "scene_step": lambda state: artix.scene_step(SCENE, {"one": state}, None, 0.01),
-    "scene_rollout": lambda state: artix.scene_rollout(SCENE, {"one": state}, None, 0.01, num_steps=2),
+    "scene_step": lambda state: artix.step(SCENE, {"one": state}, None, 0.01),
+    "scene_rollout": lambda state: artix.rollout(SCENE, {"one": state}, None, 0.01, num_steps=2),
     "simulate": lambda state: physx.simulate(physx.create_simulation(ROBOT).replace(state=state), 0.01),
 }
 
@@ -150,7 +150,7 @@ def test_controls(field, value):
     for call in (
         lambda: artix.step(ROBOT, SOUND, control, 0.01),
         lambda: artix.rollout(ROBOT, SOUND, several, 0.01),
-        lambda: artix.scene_step(SCENE, {"one": SOUND}, {"one": control}, 0.01),
+        lambda: artix.step(SCENE, {"one": SOUND}, {"one": control}, 0.01),
     ):
         with pytest.raises(ValueError, match=words):
             call()

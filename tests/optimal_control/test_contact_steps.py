@@ -20,7 +20,7 @@ def hopper() -> optimal_control.DiscreteDynamics:
     builder.add_link(body, leg, mass=0.2, inertia=(1e-3, 1e-3, 1e-3), name="foot")
     builder.add_geometry("foot", Geometry.sphere(0.02))
     return optimal_control.discrete_dynamics(
-        builder.build(jnp.float64), 0.01, ground=artix.Ground.flat(), actuated=["leg"]
+        artix.Scene(builder.build(jnp.float64), ground=artix.Ground.flat()), 0.01, actuated=["leg"]
     )
 
 

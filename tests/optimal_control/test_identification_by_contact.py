@@ -34,7 +34,7 @@ def test_friction_mass_and_height_of_the_ground_are_found():
         heavy = robot.replace(link_mass=robot.link_mass.at[0].set(mass), link_inertia=robot.link_inertia * (mass / 1.5))
         plane = artix.Plane.of().replace(height=height, friction=friction)
         ground = artix.Ground((jax.tree.map(lambda x: x.astype(jnp.float64), plane),))
-        return artix.rollout(heavy, start, controls, DT, ground=ground).root_pose[:, :3]
+        return artix.rollout(artix.Scene(heavy, ground=ground), start, controls, DT).root_pose[:, :3]
 
     true = jnp.array([0.35, 2.0, 0.01])
     recorded = jax.jit(slide)(true)

@@ -57,17 +57,17 @@ def control_of(name: str) -> Control | None:
 
 def errors(name: str, run: str) -> tuple[np.ndarray, np.ndarray]:
     """Of positions and of velocities, after every step from the recorded state before it."""
-    robot, ground, options, dt = build(name), ground_of(name), options_of(name, run), RUNS[run][3]
+    scene = artix.Scene(build(name), ground=ground_of(name))
+    options, dt = options_of(name, run), RUNS[run][3]
     wanted = states(name, run)
 
     def one(anchors, state):
-        end, anchors = artix.step_with_contact_memory(
-            robot, state, anchors, control_of(name), dt, options, ground=ground
-        )
-        return anchors, end
+        end = artix.step(scene, state.replace(contact_memory=anchors), control_of(name), dt, options)
+        return end.contact_memory, end.replace(contact_memory=None)
 
     starts, ends = (jax.tree.map(lambda x, part=part: x[part], wanted) for part in (np.s_[:-1], np.s_[1:]))
-    _, found = jax.jit(lambda: jax.lax.scan(one, artix.FrictionAnchors.none(robot, ground), starts))()
+    first = artix.remember_contacts(scene, scene.neutral_state(), options=options).contact_memory
+    _, found = jax.jit(lambda: jax.lax.scan(one, first, starts))()
     position = [found.root_pose[:, :3] - ends.root_pose[:, :3], found.joint_position - ends.joint_position]
     velocity = [found.root_velocity - ends.root_velocity, found.joint_velocity - ends.joint_velocity]
     return tuple(np.max(np.abs(np.concatenate(each, axis=1)), axis=1) for each in (position, velocity))
@@ -94,7 +94,7 @@ def test_trajectories(name: str, run: str) -> None:
     robot, ground, wanted = build(name), ground_of(name), states(name, run)
     start, steps = jax.tree.map(lambda x: x[0], wanted), SCENES[name]["steps"]
     options, dt = options_of(name, run), RUNS[run][3]
-    found = artix.rollout(robot, start, control_of(name), dt, options, num_steps=steps, ground=ground)
+    found = artix.rollout(artix.Scene(robot, ground=ground), start, control_of(name), dt, options, num_steps=steps)
     np.testing.assert_allclose(found.root_pose[:, :3], wanted.root_pose[1:, :3], atol=1e-5)
     np.testing.assert_allclose(found.joint_position, wanted.joint_position[1:], atol=2e-5)
 
@@ -106,7 +106,7 @@ def test_impulses() -> None:
     step = int(data["normal_contacts"][np.argmax(data["normal_contacts"][:, 2] > 0), 0])
     start = jax.tree.map(lambda x: x[step], wanted)
     robot, ground, options, dt = build(name), ground_of(name), options_of(name, run), RUNS[run][3]
-    end, report = artix.step_and_report(robot, start, None, dt, options, ground=ground)
+    end, report = artix.step_and_report(artix.Scene(robot, ground=ground), start, None, dt, options)
     normal, friction = (data[key][data[key][:, 0] == step][0] for key in ("normal_contacts", "friction"))
     contacts = report.contacts
     np.testing.assert_allclose(contacts.impulse[0, 2], normal[2], rtol=1e-5)
@@ -133,7 +133,7 @@ def test_gradients(solver: str) -> None:
     def end(x):
         body = robot.replace(geometry=robot.geometry.replace(friction=0.1 * x[:1]), link_mass=x[1:2])
         start = state.replace(root_velocity=state.root_velocity.at[0].set(x[2]))
-        last = artix.rollout(body, start, None, 0.005, options, num_steps=8, ground=ground)
+        last = artix.rollout(artix.Scene(body, ground=ground), start, None, 0.005, options, num_steps=8)
         return last.root_pose[-1, 0] + last.root_velocity[-1, 4]
 
     at = jnp.array([1.0, 1.0, 1.0])
@@ -155,10 +155,10 @@ def test_strong_friction_holds() -> None:
     robot, ground, options = builder.build(), artix.Ground.flat(friction=0.5), SolverOptions(solver="pgs")
     start = artix.neutral_state(robot)
     start = start.replace(root_pose=start.root_pose.at[2].set(0.05))
-    held = artix.rollout(robot, start, None, 0.005, options, num_steps=100, ground=ground)
+    held = artix.rollout(artix.Scene(robot, ground=ground), start, None, 0.005, options, num_steps=100)
 
     def without(state, _):
-        return artix.step(robot, state, None, 0.005, options, ground=ground), None
+        return artix.step(artix.Scene(robot, ground=ground), state, None, 0.005, options), None
 
     crept, _ = jax.jit(lambda: jax.lax.scan(without, start, length=100))()
     assert abs(held.root_velocity[-1, 0]) < 1e-3
@@ -170,18 +170,18 @@ def test_refusals() -> None:
     state, options = artix.neutral_state(robot), SolverOptions(solver="pgs")
     field = artix.Ground(surfaces=(artix.HeightField.of(np.zeros((3, 3)), spacing=(1.0, 1.0)),))
     with pytest.raises(ValueError, match=r"support only planes; ground\.surfaces\[0\] is a HeightField"):
-        artix.step(robot, state, None, 0.01, options, ground=field)
+        artix.step(artix.Scene(robot, ground=field), state, None, 0.01, options)
     soft = artix.Ground.flat(stiffness=1e4)
     with pytest.raises(ValueError, match=r"solver='pgs' has only rigid contacts, but ground\.surfaces\[0\]"):
-        artix.step(robot, state, None, 0.01, options, ground=soft)
-    memory, anchors = artix.ContactMemory.none(robot, ground), artix.FrictionAnchors.none(robot, ground)
-    with pytest.raises(TypeError, match=r"needs an artix\.FrictionAnchors; found a ContactMemory"):
-        artix.step_with_contact_memory(robot, state, memory, None, 0.01, options, ground=ground)
-    with pytest.raises(TypeError, match=r"needs an artix\.ContactMemory; found a FrictionAnchors"):
-        artix.step_with_contact_memory(robot, state, anchors, None, 0.01, ground=ground)
+        artix.step(artix.Scene(robot, ground=soft), state, None, 0.01, options)
+    scene = artix.Scene(robot, ground=ground)
+    with pytest.raises(TypeError, match=r"memory of class FrictionAnchors, and the state has a ContactMemory: make"):
+        artix.step(scene, artix.remember_contacts(scene, state), None, 0.01, options)
+    with pytest.raises(TypeError, match=r"memory of class ContactMemory, and the state has a FrictionAnchors: make"):
+        artix.step(scene, artix.remember_contacts(scene, state, options=options), None, 0.01)
     builder = artix.ArticulationBuilder(fixed_base=False)
     body = builder.add_link(None, mass=1.0, inertia=(1.0, 1.0, 1.0))
     builder.add_geometry(body, artix.Geometry.cylinder(0.1, 0.1), "wheel")
     rolling = builder.build()
     with pytest.raises(ValueError, match="support spheres, capsules and boxes; 'wheel' is a cylinder"):
-        artix.step(rolling, artix.neutral_state(rolling), None, 0.01, options, ground=ground)
+        artix.step(artix.Scene(rolling, ground=ground), artix.neutral_state(rolling), None, 0.01, options)

@@ -111,7 +111,7 @@ def test_robots_stand_on_their_feet(name, shapes, heights):
     robot = robots.load(name)
     state = artix.neutral_state(robot)
     assert [one.name for one in robot.topology.geometries] == shapes
-    distances = artix.geometry_distances(robot, state, artix.Ground.flat(dtype=robot.dtype))
+    distances = artix.geometry_distances(artix.Scene(robot, ground=artix.Ground.flat(dtype=robot.dtype)), state)
     if heights is not None:
         np.testing.assert_allclose(distances, heights, atol=1e-6)
     if name == "humanoid":

@@ -101,13 +101,13 @@ def test_against_mujoco() -> None:
     force, radius, stiffness, damping = map(np.array, zip(*contacts, strict=True))
     options = artix.SolverOptions(position_iterations=40, contact_iterations=4)
     axes = np.asarray(contact_frames(jnp.array([[0.0, 0.0, 1.0]])))[0]
-    memory = artix.ContactMemory(jnp.zeros((3, 3)), jnp.zeros(9))
 
     def impulses(state, radius, stiffness, damping):
         size = a.geometry.size.at[:, 0].set(radius)
         soft = a.replace(geometry=a.geometry.replace(size=size, stiffness=stiffness, damping=damping))
         dt = model.opt.timestep
-        return artix.step_with_contact_memory(soft, state, memory, None, dt, options, ground=ground)[1].impulse
+        scene = artix.Scene(soft, ground=ground)
+        return artix.step(scene, artix.remember_contacts(scene, state), None, dt, options).contact_memory.impulse
 
     states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     found = np.asarray(jax.jit(jax.vmap(impulses))(states, radius, stiffness, damping))
@@ -129,9 +129,9 @@ def test_against_pinocchio() -> None:
 
     def both(velocity):
         moving = artix.with_generalized_velocity(a, state, velocity)
-        contacts = artix.ground_contacts(a, moving, ground).contacts
+        contacts = artix.ground_contacts(artix.Scene(a, ground=ground), moving).contacts
         problem = artix.contact_problem(a, moving, jnp.zeros(6 + n), contacts, dt)
-        report = artix.step_and_report(a, moving, None, dt, options, ground=ground)[1].contacts
+        report = artix.step_and_report(artix.Scene(a, ground=ground), moving, None, dt, options)[1].contacts
         return problem.delassus, problem.free_velocity, contacts.friction, report
 
     velocities = 0.15 * jax.random.normal(jax.random.key(1), (24, 6 + n)) - 0.2 * jnp.eye(6 + n)[2]
@@ -168,7 +168,7 @@ def test_an_oscillator_on_rough_ground() -> None:
     def run(place, target):
         start = lying.replace(joint_position=lying.joint_position.at[1].set(place))
         targets = artix.Control(drive_target=jnp.stack([jnp.zeros(count), target], axis=1))
-        path = artix.rollout(a, start, targets, dt, ground=ground)
+        path = artix.rollout(artix.Scene(a, ground=ground), start, targets, dt)
         return path.joint_position[:, 1], path.joint_velocity[:, 1]
 
     both = jax.jit(jax.vmap(run))(jnp.array([0.0, 0.3]), jnp.stack([pull * time, 0 * time]))

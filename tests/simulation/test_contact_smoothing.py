@@ -21,7 +21,7 @@ def test_a_ball_hovers_at_its_height() -> None:
     start = placed_on(a, 0.0, 0.1 + 0.5e-3)
     start = start.replace(root_velocity=start.root_velocity.at[0].set(1.4))
     for dt in (0.005, 0.002):
-        end = artix.rollout(a, start, None, dt, SMOOTH, num_steps=round(6 / dt), ground=ground)
+        end = artix.rollout(artix.Scene(a, ground=ground), start, None, dt, SMOOTH, num_steps=round(6 / dt))
         np.testing.assert_allclose(end.root_pose[-1, 2] - 0.1, 0.02 / G, rtol=1e-9)
         np.testing.assert_allclose(end.root_velocity[-1, 0], 1.0, rtol=1e-6)
 
@@ -36,7 +36,7 @@ def test_slopes_before_touch() -> None:
     def force(x, options):
         other = a.replace(geometry=a.geometry.replace(friction=a.geometry.friction + x[1]))
         raised = state.replace(root_pose=state.root_pose.at[2].add(x[0]))
-        end = artix.step(other, raised, None, 1e-3, options, ground=ground)
+        end = artix.step(artix.Scene(other, ground=ground), raised, None, 1e-3, options)
         change = (end.root_velocity - state.root_velocity) / 1e-3
         return jnp.array([change[0], change[2] + G])
 
@@ -65,7 +65,7 @@ def test_flat_bodies_can_tilt_in_derivatives() -> None:
     @jax.jit
     def velocity(forward):
         pushed = state.replace(root_velocity=state.root_velocity.at[0].set(forward))
-        return artix.step(a, pushed, None, 0.005, options, ground=ground).root_velocity[0]
+        return artix.step(artix.Scene(a, ground=ground), pushed, None, 0.005, options).root_velocity[0]
 
     wanted = (velocity(1e-6) - velocity(-1e-6)) / 2e-6
     assert 0.5 < wanted < 0.6
@@ -91,7 +91,7 @@ def test_three_points_resist_spin_as_a_disc() -> None:
     builder.add_geometry("top", artix.Geometry.hull(patch, friction=friction))
     a, ground = builder.build("float64"), Ground.flat(friction=0.0).astype("float64")
     spinning = artix.neutral_state(a).replace(root_velocity=jnp.array([0, 0, 0, 0, 0, 8.0]))
-    end = artix.rollout(a, spinning, None, 0.001, num_steps=400, ground=ground)
+    end = artix.rollout(artix.Scene(a, ground=ground), spinning, None, 0.001, num_steps=400)
     lost = 2 / 3 * friction * G * radius / inertia * 0.001
     rates = np.asarray(end.root_velocity[:, 5])
     np.testing.assert_allclose(rates[:100], 8.0 - lost * np.arange(1, 101), rtol=1e-6)

@@ -62,7 +62,7 @@ def test_a_block_sticks_to_an_incline(degrees: float, dtype) -> None:
     """Below the friction angle of 35 degrees it does not even creep."""
     a, ground = box(dtype), incline(degrees, dtype)
     start = placed_on(a, degrees, 0.1)
-    end = artix.rollout(a, start, None, 0.005, num_steps=200, ground=ground)
+    end = artix.rollout(artix.Scene(a, ground=ground), start, None, 0.005, num_steps=200)
     moved = np.asarray(end.root_pose[-1, :3] - start.root_pose[:3], float)
     assert np.linalg.norm(moved) <= (1e-8 if degrees <= 30 else 1e-6)
     assert np.max(np.abs(end.root_velocity[-1])) <= (1e-5 if dtype == np.float32 else 1e-13)
@@ -74,7 +74,7 @@ def test_a_block_sticks_to_an_incline(degrees: float, dtype) -> None:
 def test_a_block_slides_down_an_incline(degrees: float, dtype) -> None:
     """Its velocity is ``g (sin - mu cos) t``."""
     a, ground = box(dtype), incline(degrees, dtype)
-    end = artix.rollout(a, placed_on(a, degrees, 0.1), None, 0.005, num_steps=200, ground=ground)
+    end = artix.rollout(artix.Scene(a, ground=ground), placed_on(a, degrees, 0.1), None, 0.005, num_steps=200)
     angle = np.deg2rad(degrees)
     wanted = G * (np.sin(angle) - 0.7 * np.cos(angle))
     np.testing.assert_allclose(np.asarray(end.root_velocity[-1, :3]) @ downhill(degrees), wanted, rtol=1e-5)
@@ -89,7 +89,7 @@ def stop(dtype, v0, mu, dt: float = 0.001, steps: int = 400):
     start = placed_on(a, 0.0, 0.1)
     start = start.replace(root_velocity=start.root_velocity.at[0].set(v0))
     ground, options = Ground.flat(friction=0.0).astype(dtype), artix.SolverOptions(contact_iterations=4)
-    return artix.rollout(a, start, None, dt, options, num_steps=steps, ground=ground).root_pose[-1, 0]
+    return artix.rollout(artix.Scene(a, ground=ground), start, None, dt, options, num_steps=steps).root_pose[-1, 0]
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_a_ball_bounces() -> None:
     """
     a, ground, most = ball("float64", restitution=0.6), Ground.flat().astype("float64"), []
     for dt in (4e-3, 1e-3):
-        path = artix.rollout(a, placed_on(a, 0.0, 1.1), None, dt, num_steps=int(1.6 / dt), ground=ground)
+        path = artix.rollout(artix.Scene(a, ground=ground), placed_on(a, 0.0, 1.1), None, dt, num_steps=int(1.6 / dt))
         height, speed = np.asarray(path.root_pose[:, 2]) - 0.1, np.asarray(path.root_velocity[:, 2])
         hits = np.flatnonzero((speed[1:] > 0) & (speed[:-1] < 0)) + 1
         peaks = (height + (speed - 0.5 * G * dt) ** 2 / (2 * G))[hits[:3]]
@@ -133,7 +133,7 @@ def test_a_sphere_ends_rolling(dtype) -> None:
     a, ground = ball(dtype, friction=0.4), Ground.flat(friction=0.0).astype(dtype)
     start = placed_on(a, 0.0, 0.1)
     start = start.replace(root_velocity=start.root_velocity.at[0].set(1.4))
-    end = artix.rollout(a, start, None, 0.005, num_steps=200, ground=ground)
+    end = artix.rollout(artix.Scene(a, ground=ground), start, None, 0.005, num_steps=200)
     np.testing.assert_allclose(end.root_velocity[-1, 0], 1.0, rtol=1e-5 if dtype == np.float32 else 1e-10)
     np.testing.assert_allclose(end.root_velocity[-1, 4], 10.0, rtol=1e-5 if dtype == np.float32 else 1e-10)
 
@@ -145,7 +145,7 @@ def test_a_block_tips_at_its_angle(degrees: float, falls: bool) -> None:
     a, ground = box("float64", half=(0.1, 0.2, 0.3), friction=2.0), incline(degrees, "float64")
     # Fewer Newton steps leave some of the first step, which has no memory to begin with: four 5e-11.
     start, options = placed_on(a, degrees, 0.3), artix.SolverOptions(contact_iterations=6)
-    end = artix.rollout(a, start, None, 0.005, options, num_steps=200, ground=ground)
+    end = artix.rollout(artix.Scene(a, ground=ground), start, None, 0.005, options, num_steps=200)
     turned = np.max(np.abs(end.root_pose[-1, 3:] - start.root_pose[3:]))
     assert (turned > 0.05) == falls
     if not falls:
@@ -164,7 +164,7 @@ def tumbling(a: artix.Articulation) -> artix.State:
 def test_momentum_through_impacts() -> None:
     """Every step changes the linear momentum by the impulses that it reports and by the weight's."""
     a, ground, dt = box("float64"), Ground.flat().astype("float64"), 0.005
-    report = jax.jit(lambda s: artix.step_and_report(a, s, None, dt, ground=ground))
+    report = jax.jit(lambda s: artix.step_and_report(artix.Scene(a, ground=ground), s, None, dt))
     state, hits = tumbling(a), 0
     for _ in range(60):
         end, told = report(state)
@@ -181,10 +181,10 @@ def test_against_the_contact_solver() -> None:
     a, ground, dt = box("float64"), Ground.flat().astype("float64"), 0.005
     for speed in ((0.1, 0.0, -0.3, 0.0, 0.0, 0.0), (1.0, 0.5, 0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.5, 0.0, 0.0, 0.0)):
         state = placed_on(a, 0.0, 0.1).replace(root_velocity=jnp.array(speed))
-        contacts = artix.ground_contacts(a, state, ground).contacts
+        contacts = artix.ground_contacts(artix.Scene(a, ground=ground), state).contacts
         wanted = artix.contact_forces(a, state, jnp.zeros(6), contacts, dt, iterations=3000)
         end, report = artix.step_and_report(
-            a, state, None, dt, artix.SolverOptions(contact_iterations=6), ground=ground
+            artix.Scene(a, ground=ground), state, None, dt, artix.SolverOptions(contact_iterations=6)
         )
         np.testing.assert_allclose(report.contacts.link_force[0], wanted.force.sum(axis=0), atol=1e-7)
         np.testing.assert_allclose(end.root_velocity, wanted.velocity, atol=1e-9)
@@ -195,7 +195,7 @@ def test_against_the_contact_solver() -> None:
 def test_a_compliant_ball_sinks_by_its_weight() -> None:
     """``m g / k``, after the oscillation that its damping ends."""
     a, ground = ball("float64", stiffness=2000.0, damping=40.0), Ground.flat().astype("float64")
-    end = artix.rollout(a, placed_on(a, 0.0, 0.1), None, 0.005, num_steps=400, ground=ground)
+    end = artix.rollout(artix.Scene(a, ground=ground), placed_on(a, 0.0, 0.1), None, 0.005, num_steps=400)
     np.testing.assert_allclose(0.1 - end.root_pose[-1, 2], G / 2000.0, rtol=1e-9)
 
 
@@ -213,7 +213,7 @@ def standing_quadruped(dtype, height: float = 0.0):
     a = a.replace(drive=drives)
     bent = jnp.asarray([0.0] * 4 + [0.8] * 4 + [-1.5] * 4, dtype)
     state = artix.neutral_state(a).replace(joint_position=bent)
-    low = jnp.min(artix.geometry_distances(a, state, Ground.flat().astype(dtype)))
+    low = jnp.min(artix.geometry_distances(artix.Scene(a, ground=Ground.flat().astype(dtype)), state))
     state = state.replace(root_pose=state.root_pose.at[2].add(height - low))
     return a, state, artix.Control(drive_target=bent)
 
@@ -237,10 +237,10 @@ def test_a_quadruped_stands_still(dt: float) -> None:
     """In float32, for ten seconds after five to settle; its feet carry its weight."""
     a, state, control = standing_quadruped("float32", height=1e-3)
     ground = Ground.flat().astype("float32")
-    path = artix.rollout(a, state, control, dt, num_steps=round(15 / dt), ground=ground)
+    path = artix.rollout(artix.Scene(a, ground=ground), state, control, dt, num_steps=round(15 / dt))
     assert drift(path, round(5 / dt)) <= 5e-7
     last = jax.tree.map(lambda x: x[-1], path)
-    _, report = artix.step_and_report(a, last, control, dt, ground=ground)
+    _, report = artix.step_and_report(artix.Scene(a, ground=ground), last, control, dt)
     np.testing.assert_allclose(report.contacts.link_force.sum(axis=0)[2], jnp.sum(a.link_mass) * G, rtol=1e-3)
     assert np.all(report.contacts.sticks)
     assert not np.any(report.contacts.slides)
@@ -254,10 +254,10 @@ def test_a_humanoid_stands_still(dt: float) -> None:
     n = a.topology.num_dofs
     drives = a.drive.replace(stiffness=jnp.full(n, 2000.0, "float32"), damping=jnp.full(n, 50.0, "float32"))
     a, state = a.replace(drive=drives), artix.neutral_state(a)
-    low = jnp.min(artix.geometry_distances(a, state, ground))
+    low = jnp.min(artix.geometry_distances(artix.Scene(a, ground=ground), state))
     state = state.replace(root_pose=state.root_pose.at[2].add(1e-3 - low))
     options = artix.SolverOptions(max_contacts_per_geometry=4)
-    path = artix.rollout(a, state, None, dt, options, num_steps=round(15 / dt), ground=ground)
+    path = artix.rollout(artix.Scene(a, ground=ground), state, None, dt, options, num_steps=round(15 / dt))
     assert drift(path, round(5 / dt)) <= 5e-7
 
 
@@ -268,7 +268,7 @@ def test_reports_count_what_is_left_out() -> None:
     state = placed_on(a, 0.0, 0.1 - 1e-6)
     for most, left in ((None, 0), (4, 0), (1, 3)):
         options = artix.SolverOptions(max_contacts_per_geometry=most)
-        contacts = artix.step_and_report(a, state, None, 0.005, options, ground=ground)[1].contacts
+        contacts = artix.step_and_report(artix.Scene(a, ground=ground), state, None, 0.005, options)[1].contacts
         assert contacts.omitted == left
         assert contacts.geometries == contacts.links == (0,) * (most or 8)
 
@@ -288,7 +288,7 @@ def test_gradients_of_a_landing_quadruped() -> None:
         )
         start = state.replace(root_velocity=state.root_velocity + x[2:8])
         targets = artix.Control(drive_target=control.drive_target + x[8:])
-        end = artix.rollout(heavier, start, targets, 0.005, options, num_steps=10, ground=ground)
+        end = artix.rollout(artix.Scene(heavier, ground=ground), start, targets, 0.005, options, num_steps=10)
         return end.root_pose[-1] @ jnp.arange(1.0, 8.0) + jnp.sum(end.joint_velocity[-1])
 
     zero = jnp.zeros(20)
@@ -304,22 +304,24 @@ def test_refusals() -> None:
     a, ground = box("float64"), Ground.flat().astype("float64")
     state = artix.neutral_state(a)
     with pytest.raises(ValueError, match="solver='rk4' has no contacts"):
-        artix.step(a, state, None, 0.01, artix.SolverOptions(solver="rk4"), ground=ground)
-    memory = artix.ContactMemory(jnp.zeros((4, 3)), jnp.zeros(0))
-    with pytest.raises(ValueError, match=r"memory.impulse: expected shape \(8, 3\)"):
-        artix.step_with_contact_memory(a, state, memory, None, 0.01, ground=ground)
-    with pytest.raises(TypeError, match=r"solver='implicit' needs an artix.ContactMemory; found a NoneType"):
-        artix.step_with_contact_memory(a, state, None, None, 0.01, ground=ground)
+        artix.step(artix.Scene(a, ground=ground), state, None, 0.01, artix.SolverOptions(solver="rk4"))
+    scene = artix.Scene(a, ground=ground)
+    fewer = artix.remember_contacts(scene, state).contact_memory
+    fewer = fewer.replace(impulse=fewer.impulse[:4])
+    with pytest.raises(ValueError, match=r"state.contact_memory.impulse: expected shape \(8, 3\)"):
+        artix.step(scene, state.replace(contact_memory=fewer), None, 0.01)
+    with pytest.raises(TypeError, match=r"solver='implicit' needs a contact memory of class ContactMemory, and the s"):
+        artix.step(scene, state.replace(contact_memory=jnp.zeros(3)), None, 0.01)
     with pytest.raises(
         TypeError, match=r"ground: expected artix.Ground, found Plane; make one of it with artix\.Ground"
     ):
-        artix.geometry_distances(a, state, artix.Plane.of())
+        artix.geometry_distances(artix.Scene(a, ground=artix.Plane.of()), state)
     with pytest.raises(TypeError, match=r"ground.surfaces: expected a tuple of surfaces, found Plane; write artix\.Gr"):
-        artix.step(a, state, None, 0.01, ground=Ground(artix.Plane.of()))  # type: ignore[arg-type]
+        artix.step(artix.Scene(a, ground=Ground(artix.Plane.of())), state, None, 0.01)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"ground.surfaces\[0\]: expected artix.Plane or artix.HeightField, found str"):
-        artix.step(a, state, None, 0.01, ground=Ground(("floor",)))  # type: ignore[arg-type]
+        artix.step(artix.Scene(a, ground=Ground(("floor",))), state, None, 0.01)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="repetitions must be at least 0; found -1"):
-        artix.settled_contact_memory(a, state, None, 0.01, ground=ground, repetitions=-1)
+        artix.remember_contacts(scene, state, None, 0.01, repetitions=-1)
     with pytest.raises(ValueError, match="contact_iterations must be at least 0"):
         artix.SolverOptions(contact_iterations=-1)
     with pytest.raises(ValueError, match="max_separation_speed must be finite and at least 0"):
@@ -330,7 +332,7 @@ def test_a_rollout_of_no_steps() -> None:
     a, ground = box("float64"), Ground.flat().astype("float64")
     for given in ({"num_steps": 0}, {}):
         control = artix.Control(external_force=jnp.zeros((0, 1, 6))) if not given else None
-        path = artix.rollout(a, artix.neutral_state(a), control, 0.01, ground=ground, **given)
+        path = artix.rollout(artix.Scene(a, ground=ground), artix.neutral_state(a), control, 0.01, **given)
         assert path.root_pose.shape == (0, 7)
 
 
@@ -351,7 +353,7 @@ def test_gradients_of_200_steps() -> None:
 
     def run(x):
         targets = artix.Control(drive_target=control.drive_target + x)
-        end = artix.rollout(a, state, targets, 0.005, options, num_steps=200, ground=ground)
+        end = artix.rollout(artix.Scene(a, ground=ground), state, targets, 0.005, options, num_steps=200)
         return end.root_pose[-1] @ jnp.arange(1.0, 8.0)
 
     zero = jnp.zeros(12)
@@ -385,7 +387,7 @@ def dropped(a: artix.Articulation, key: jax.Array) -> artix.State:
     """A random state whose lowest point is a hand above the ground."""
     state = artix.random_state(a, key)
     state = state.replace(root_pose=state.root_pose.at[:3].set(0))
-    low = jnp.min(artix.geometry_distances(a, state, Ground.flat().astype(a.dtype)))
+    low = jnp.min(artix.geometry_distances(artix.Scene(a, ground=Ground.flat().astype(a.dtype)), state))
     return state.replace(root_pose=state.root_pose.at[2].add(0.1 - low))
 
 
@@ -404,9 +406,9 @@ def test_a_thousand_falls(name: str, seconds: float, dt: float) -> None:
     options = artix.SolverOptions(max_contacts_per_geometry=4)
 
     def fall(state):
-        path = artix.rollout(a, state, None, dt, options, num_steps=round(seconds / dt), ground=ground)
+        path = artix.rollout(artix.Scene(a, ground=ground), state, None, dt, options, num_steps=round(seconds / dt))
         last = jax.tree.map(lambda x: x[-1], path)
-        depth = -jnp.min(artix.geometry_distances(a, last, ground))
+        depth = -jnp.min(artix.geometry_distances(artix.Scene(a, ground=ground), last))
         finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(path)]))
         speed = jnp.max(jnp.abs(jnp.concatenate([last.root_velocity, last.joint_velocity])))
         return last, depth, finite, speed < 0.1
@@ -416,7 +418,9 @@ def test_a_thousand_falls(name: str, seconds: float, dt: float) -> None:
     assert np.mean(is_at_rest) >= 0.4
     assert np.max(depth[is_at_rest]) <= 5e-4
     assert np.quantile(depth, 0.99) <= 0.1 * dt
-    told = jax.jit(jax.vmap(lambda s: artix.step_and_report(a, s, None, dt, options, ground=ground)[1].contacts))(last)
+    told = jax.jit(
+        jax.vmap(lambda s: artix.step_and_report(artix.Scene(a, ground=ground), s, None, dt, options)[1].contacts)
+    )(last)
     weight = dt * G * float(jnp.sum(a.link_mass))
     # A report begins without memory; robots that have come to rest leave a hundredth of their weight.
     assert np.median(told.residual) <= 0.02 * weight
@@ -428,7 +432,7 @@ def test_energy_of_a_fall() -> None:
     """Without restitution an impact takes energy: what a step adds is an error of its order in time."""
     a, ground = falling("quadruped", "float64"), Ground.flat().astype("float64")
     state = dropped(a, jax.random.key(3))
-    path = artix.rollout(a, state, None, 0.001, num_steps=1000, ground=ground)
+    path = artix.rollout(artix.Scene(a, ground=ground), state, None, 0.001, num_steps=1000)
     energy = jax.jit(jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s)))(path)
     gained = np.maximum(np.diff(energy), 0)
     assert np.sum(gained) <= 1e-2 * (energy[0] - energy[-1])
@@ -453,7 +457,7 @@ def test_energy_of_humanoids_that_fall(options: dict, falls: int, rise: float, g
     options = artix.SolverOptions(max_contacts_per_geometry=4, **options)
 
     def energies(state):
-        path = artix.rollout(a, state, None, 0.005, options, num_steps=2000, ground=ground)
+        path = artix.rollout(artix.Scene(a, ground=ground), state, None, 0.005, options, num_steps=2000)
         outside = jnp.maximum(a.joint_lower_limit - path.joint_position, path.joint_position - a.joint_upper_limit)
         energy = jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s))(path)
         return energy, jnp.max(outside, axis=1)
@@ -489,10 +493,10 @@ def test_contacts_and_hard_relations() -> None:
     """Contacts see what a hard mimic joint holds: legs stay equal, feet stay where they are and carry the weight."""
     a, ground = tied_legs("float64"), Ground.flat().astype("float64")
     state = placed_on(a, 0.0, 0.3203)
-    path = artix.rollout(a, state, None, 0.005, num_steps=600, ground=ground)
+    path = artix.rollout(artix.Scene(a, ground=ground), state, None, 0.005, num_steps=600)
     np.testing.assert_allclose(path.joint_position[:, 0], path.joint_position[:, 1], atol=1e-9)
     last = jax.tree.map(lambda x: x[-1], path)
-    _, report = artix.step_and_report(a, last, None, 0.005, ground=ground)
+    _, report = artix.step_and_report(artix.Scene(a, ground=ground), last, None, 0.005)
     # A report begins without memory: six Newton steps instead of two bring 6e-4 to 8e-5.
     np.testing.assert_allclose(report.contacts.link_force.sum(axis=0)[2], 3.9 * G, rtol=1e-3)
     np.testing.assert_allclose(path.root_pose[-1], path.root_pose[-100], atol=1e-9)

@@ -163,7 +163,7 @@ def test_relations_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="'rk4' has no report"):
         artix.step_and_report(a, at(a, 0.0), None, 0.01, RK4)
     with pytest.raises(ValueError, match="'rk4' has no contacts"):
-        artix.step_with_contact_memory(a, at(a, 0.0), artix.ContactMemory.none(a), None, 0.01, RK4)
+        artix.step(artix.Scene(a, ground=artix.Ground.flat()), at(a, 0.0), None, 0.01, RK4)
 
 
 def test_limits_are_passed_over_whether_an_articulation_is_known_or_an_argument() -> None:

@@ -12,6 +12,7 @@ import pytest
 import artix
 from artix import Axis, Control, Geometry, Ground, Joint, Scene, SolverOptions
 from artix.envs.tasks.quadruped_velocity import quadruped
+from artix.simulation.common.contact_memory import join_memories
 from tests.simulation.test_loop_joints import four_bar
 
 NEWTON = SolverOptions(solver="newton", max_link_contacts=None)
@@ -41,19 +42,21 @@ def grasp(dtype: str, order: int = 1) -> tuple[Scene, dict[str, artix.State]]:
         builder.add_geometry(name, Geometry.box((0.02, 0.01, 0.02), friction=0.8), name=name)
     cube = box(0.3, 0.03, 0.8, dtype, "cube")
     pairs = [(f"hand/{name}", "cube/shape") for name in ("left", "right")[::order]]
-    scene = Scene.of({"hand": builder.build(dtype), "cube": cube}, pairs=pairs)
-    return scene, scene.neutral_states() | {"cube": at(cube, 0, 0, 0.5)}
+    scene = Scene({"hand": builder.build(dtype), "cube": cube}, pairs=pairs)
+    return scene, scene.neutral_state() | {"cube": at(cube, 0, 0, 0.5)}
 
 
 def simulate(scene, states, controls, num_steps: int, ground: Ground | None = None, options: SolverOptions = NEWTON):
     """The states of each step, and the impulses of all contacts."""
-    memory = artix.ContactMemory.none(scene, ground)
+    scene = scene.replace(ground=ground)
 
-    def advance(now, _):
-        now = artix.scene_step_with_contact_memory(scene, *now, controls, DT, options, ground=ground)
-        return now, (now[0], now[1].impulse)
+    def advance(state, _):
+        state = artix.step(scene, state, controls, DT, options)
+        parts = [state[name].contact_memory for name in scene.names]
+        return state, (state, join_memories(scene, parts).impulse)
 
-    return jax.lax.scan(advance, (states, memory), None, length=num_steps)[1]
+    start = artix.remember_contacts(scene, states, options=options)
+    return jax.lax.scan(advance, start, None, length=num_steps)[1]
 
 
 def squeeze(factor):
@@ -99,7 +102,7 @@ def test_a_stack_stays(masses: tuple[float, ...], dtype: str) -> None:
     """Boxes on each other, off centre, for 2 s; the lowest mass is the first."""
     bodies = {f"box{k}": box(mass, 0.05, 0.6, dtype, f"box{k}") for k, mass in enumerate(masses)}
     pairs = [(f"box{k + 1}/shape", f"box{k}/shape") for k in range(len(masses) - 1)]
-    scene, ground = Scene.of(bodies, pairs=pairs), Ground.flat(friction=0.6).astype(dtype)
+    scene, ground = Scene(bodies, pairs=pairs), Ground.flat(friction=0.6).astype(dtype)
     places = [(0.003 * (-1) ** k, 0.002 * k, 0.05 + 0.1 * k) for k in range(len(masses))]
     states = {name: at(body, *place) for (name, body), place in zip(bodies.items(), places, strict=True)}
     path, _ = jax.jit(lambda: simulate(scene, states, None, 400, ground))()
@@ -117,7 +120,7 @@ def test_a_block_on_an_incline(dtype: str) -> None:
     pulls = GRAVITY * np.stack([np.sin(angles), 0 * angles, -np.cos(angles)], axis=1)
     run = jax.vmap(
         lambda pull: artix.rollout(
-            body.replace(gravity=pull), at(body, 0, 0, 0.1), None, DT, NEWTON, num_steps=200, ground=ground
+            artix.Scene(body.replace(gravity=pull), ground=ground), at(body, 0, 0, 0.1), None, DT, NEWTON, num_steps=200
         )
     )
     path = jax.jit(run)(jnp.asarray(pulls, dtype))
@@ -138,7 +141,7 @@ def test_tumbling_adds_no_energy() -> None:
 
     def energies(pose, velocity):
         start = artix.State(root_pose=pose, root_velocity=velocity, joint_position=none, joint_velocity=none)
-        path = artix.rollout(body, start, None, DT, NEWTON, num_steps=200, ground=ground)
+        path = artix.rollout(artix.Scene(body, ground=ground), start, None, DT, NEWTON, num_steps=200)
         return jax.vmap(lambda s: artix.kinetic_energy(body, s) + artix.potential_energy(body, s))(path)
 
     none = jnp.zeros(0)
@@ -214,7 +217,7 @@ def test_gradients_through_a_grasp(factor: float) -> None:
     def place(factor):
         force = factor * 0.3 * GRAVITY / (2 * 0.8)
         controls = {"hand": Control(joint_force=jnp.stack([1.1 * force, -force]))}
-        end = jax.tree.map(lambda x: x[-1], artix.scene_rollout(scene, states, controls, DT, NEWTON, num_steps=10))
+        end = jax.tree.map(lambda x: x[-1], artix.rollout(scene, states, controls, DT, NEWTON, num_steps=10))
         return end["cube"].root_pose[1] + end["cube"].root_velocity[1] + end["cube"].root_velocity[2]
 
     np.testing.assert_allclose(jax.jit(jax.grad(place))(jnp.asarray(factor)), difference(place, factor), rtol=1e-6)
@@ -225,13 +228,13 @@ def test_gradients_through_a_grasp(factor: float) -> None:
 def test_gradients_through_a_stack(push: float) -> None:
     """A push on the uppermost of three boxes, which holds it or slides."""
     bodies = {f"box{k}": box(1.0 + k, 0.05, 0.6, "float64", f"box{k}") for k in range(3)}
-    scene = Scene.of(bodies, pairs=[("box1/shape", "box0/shape"), ("box2/shape", "box1/shape")])
+    scene = Scene(bodies, pairs=[("box1/shape", "box0/shape"), ("box2/shape", "box1/shape")])
     ground = Ground.flat(friction=0.6).astype("float64")
     states = {name: at(body, 0, 0, 0.05 + 0.1 * k) for k, (name, body) in enumerate(bodies.items())}
 
     def speed(push):
         controls = {"box2": Control(external_force=jnp.zeros((1, 6)).at[0, 1].set(push))}
-        end = artix.scene_rollout(scene, states, controls, DT, NEWTON, num_steps=10, ground=ground)
+        end = artix.rollout(scene.replace(ground=ground), states, controls, DT, NEWTON, num_steps=10)
         return end["box2"].root_velocity[-1, 1] + end["box2"].root_pose[-1, 1] + end["box0"].root_velocity[-1, 1]
 
     wanted = difference(speed, push)
@@ -248,10 +251,11 @@ def test_a_quadruped_stands() -> None:
     robot = robot.replace(drive=drive)
     start = artix.neutral_state(robot).replace(joint_position=posture)
     start = start.replace(root_pose=start.root_pose.at[2].set(task.height))
-    run = functools.partial(artix.rollout, num_steps=600, ground=ground)
-    path = jax.jit(run, static_argnums=4)(robot, start, None, DT, NEWTON)
+    scene = artix.Scene(robot, ground=ground)
+    run = functools.partial(artix.rollout, num_steps=600)
+    path = jax.jit(run, static_argnums=4)(scene, start, None, DT, NEWTON)
     last = jax.tree.map(lambda x: x[-1], path)
-    _, report = artix.step_and_report(robot, last, None, DT, NEWTON, ground=ground)
+    _, report = artix.step_and_report(scene, last, None, DT, NEWTON)
     weight = GRAVITY * float(jnp.sum(robot.link_mass))
     np.testing.assert_allclose(jnp.sum(report.contacts.force[:, 2]), weight, rtol=1e-6)
     assert np.max(np.abs(path.root_pose[-1] - path.root_pose[-100])) < 1e-8

@@ -27,8 +27,8 @@ def stacked(half: tuple[float, float, float], count: int) -> tuple[artix.Scene, 
     """A stack of equal boxes on the ground, from the lowest."""
     names = [f"box{k}" for k in range(count)]
     pairs = [(f"{above}/box", f"{below}/box") for below, above in itertools.pairwise(names)]
-    scene = artix.Scene.of({name: box(half) for name in names}, pairs=pairs)
-    states = scene.neutral_states()
+    scene = artix.Scene({name: box(half) for name in names}, pairs=pairs)
+    states = scene.neutral_state()
     for k, name in enumerate(names):
         pose = states[name].root_pose.at[2].set((2 * k + 1) * half[2])
         states[name] = states[name].replace(root_pose=pose)
@@ -40,8 +40,8 @@ def stacked(half: tuple[float, float, float], count: int) -> tuple[artix.Scene, 
 def test_no_contact_of_a_stack_is_left_out_by_default(half) -> None:
     """With eight contacts for all three pairs, the boxes sank by 4 mm in two seconds and plates passed each other."""
     scene, states = stacked(half, 4)
-    path, report = artix.scene_rollout(
-        scene, states, None, 0.005, num_steps=200, ground=Ground.flat(friction=0.5), with_report=True
+    path, report = artix.rollout(
+        scene.replace(ground=Ground.flat(friction=0.5)), states, None, 0.005, num_steps=200, with_report=True
     )
     for k, name in enumerate(scene.names):
         assert path[name].root_pose[-1, 2] == pytest.approx((2 * k + 1) * half[2], abs=1e-8)
@@ -57,8 +57,8 @@ def test_what_a_budget_leaves_out_is_counted(caplog) -> None:
     for k, name in enumerate(scene.names):  # Each is a micrometre deep in the one below.
         states[name] = states[name].replace(root_pose=states[name].root_pose.at[2].add(-1e-6 * (k + 1)))
     options = SolverOptions(max_contacts_per_geometry=4, max_link_contacts=5)
-    _, report = artix.scene_rollout(
-        scene, states, None, 0.005, options, num_steps=3, ground=Ground.flat(friction=0.5), with_report=True
+    _, report = artix.rollout(
+        scene.replace(ground=Ground.flat(friction=0.5)), states, None, 0.005, options, num_steps=3, with_report=True
     )
     assert "8 points of 2 pairs of shapes may touch; max_link_contacts=5 keeps the nearest" in caplog.text
     assert report.omitted.shape == (3,)

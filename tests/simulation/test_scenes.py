@@ -63,16 +63,16 @@ def test_a_grasp_does_not_drift(options: dict, drift: float) -> None:
         builder.add_geometry(name, Geometry.box((0.02, 0.01, 0.04), pose=below, friction=0.8, sensor=True), name=name)
     held = cube()
     pairs = [("gripper/left", "cube/shape"), ("gripper/right", "cube/shape")]
-    scene = Scene.of({"gripper": builder.build("float64"), "cube": held}, pairs)
-    states = scene.neutral_states() | {"cube": at(held, 0.0, 0.0, 0.03)}
+    scene = Scene({"gripper": builder.build("float64"), "cube": held}, pairs=pairs)
+    states = scene.neutral_state() | {"cube": at(held, 0.0, 0.0, 0.03)}
     heights = jnp.interp(0.005 * jnp.arange(120.0), jnp.array([0.0, 0.3, 1.0]), jnp.array([0.0, 0.0, 0.2]))
     control = artix.Control(
         joint_force=jnp.tile(jnp.array([0.0, 8.0, -8.0]), (120, 1)),
         drive_target=jnp.stack([heights, 0 * heights, 0 * heights], axis=1),
     )
     ground = Ground.flat(friction=0.5).astype("float64")
-    path = artix.scene_rollout(
-        scene, states, {"gripper": control}, 0.005, artix.SolverOptions(**options), ground=ground
+    path = artix.rollout(
+        scene.replace(ground=ground), states, {"gripper": control}, 0.005, artix.SolverOptions(**options)
     )
     end = last(path)["cube"]
     assert end.root_pose[2] > 0.06
@@ -85,7 +85,7 @@ def test_members_that_do_not_touch_step_as_by_themselves(dtype: str) -> None:
     """On hills, also one that is a hundred metres away; and a linkage, whose loop joint makes its equations dense."""
     linkage, ball = four_bar(dtype=dtype), body(Geometry.sphere(0.1), com=(0.03, 0.0, 0.0)).astype(dtype)
     members = {"linkage": linkage, "ball": ball, "far": ball}
-    scene = Scene.of(members, [("ball/shape", "far/shape")])
+    scene = Scene(members, pairs=[("ball/shape", "far/shape")])
     states = {
         "linkage": artix.neutral_state(linkage),
         "ball": at(ball, 0.0, 0.0, 0.5, velocity=(0.5, 0.0, 0.0, 3.0, 2.0, -1.0)),
@@ -94,11 +94,11 @@ def test_members_that_do_not_touch_step_as_by_themselves(dtype: str) -> None:
     heights = 0.1 * np.sin(np.linspace(0.0, 30.0, 120))[:, None] * np.cos(np.linspace(0.0, 3.0, 8))
     hills = artix.HeightField.of(heights, spacing=(1.0, 1.0), origin=(-4.0, -4.0, 0.0), friction=0.5)
     ground = Ground((hills,)).astype(dtype)
-    found = artix.scene_rollout(scene, states, None, 0.005, num_steps=60, ground=ground)
+    found = artix.rollout(scene.replace(ground=ground), states, None, 0.005, num_steps=60)
     assert largest_error(linkage, found["linkage"]) < 1e-6
     for name, robot in members.items():
         own = None if name == "linkage" else ground
-        alone = artix.rollout(robot, states[name], None, 0.005, num_steps=60, ground=own)
+        alone = artix.rollout(artix.Scene(robot, ground=own), states[name], None, 0.005, num_steps=60)
         for here, there in zip(jax.tree.leaves(found[name]), jax.tree.leaves(alone), strict=True):
             np.testing.assert_allclose(here, there, rtol=0, atol=1e-12 if dtype == "float64" else 1e-5)
 
@@ -107,9 +107,13 @@ def test_members_that_do_not_touch_step_as_by_themselves(dtype: str) -> None:
 def test_two_quadrupeds_cost_what_they_cost_alone() -> None:
     """Without pairs, the program of a scene has the operations of its members' and no more."""
     robot, ground = artix.robots.load("quadruped"), Ground.flat()
-    scene = Scene.of({"one": robot, "other": robot})
-    (alone,) = artix.explain(lambda a, state: artix.step(a, state, None, 0.005, ground=ground), robot).operations
-    (both,) = artix.explain(lambda a, states: artix.scene_step(a, states, None, 0.005, ground=ground), scene).operations
+    scene = Scene({"one": robot, "other": robot})
+    (alone,) = artix.explain(
+        lambda a, state: artix.step(artix.Scene(a, ground=ground), state, None, 0.005), robot
+    ).operations
+    (both,) = artix.explain(
+        lambda a, states: artix.step(a.replace(ground=ground), states, None, 0.005), scene
+    ).operations
     assert sum(both.operations) <= 2 * sum(alone.operations)
 
 
@@ -130,7 +134,7 @@ def test_a_pendulum_hits_a_ball() -> None:
     builder.add_geometry(above, Geometry.sphere(0.1, position=(0, 0, -0.9), friction=2.0), name="tip")
     pendulum = builder.build("float64")
     ball = body(Geometry.sphere(0.1), 0.3, (2e-3, 1e-3, 3e-3), (0.0, 0.02, 0.01), gravity=(0.0, 0.0, 0.0))
-    scene = Scene.of({"pendulum": pendulum, "ball": ball}, [("pendulum/tip", "ball/shape")])
+    scene = Scene({"pendulum": pendulum, "ball": ball}, pairs=[("pendulum/tip", "ball/shape")])
     # The ball's velocity of the centre of mass, and its spin.
     spin = np.array([0.5, -0.2, 0.7])
     states = {
@@ -154,7 +158,7 @@ def test_a_pendulum_hits_a_ball() -> None:
     impulse = -np.linalg.solve(relative @ effect, relative @ data.qvel)
     assert impulse[0] < -0.1 and np.linalg.norm(impulse[1:]) < -2.0 * impulse[0]  # It presses, and friction holds.
     wanted = data.qvel + effect @ impulse
-    ends, report = artix.scene_step_and_report(scene, states, None, 1e-9)
+    ends, report = artix.step_and_report(scene, states, None, 1e-9)
     found = report.link_contacts
     np.testing.assert_allclose(ends["pendulum"].joint_velocity, wanted[:2], atol=1e-7)
     np.testing.assert_allclose(ends["ball"].root_velocity[3:], wanted[5:], atol=1e-7)
@@ -170,9 +174,9 @@ def test_a_ball_lands_on_a_linkage() -> None:
     builder = artix.builder_from_articulation(four_bar())
     builder.add_geometry("coupler", Geometry.capsule(0.05, 0.4, pose=(0.4, 0, 0.15, 0, 0.6, 0, 0.8)), name="bar")
     linkage, ball = builder.build("float64"), body(Geometry.sphere(0.1))
-    scene = Scene.of({"linkage": linkage, "ball": ball}, [("ball/shape", "linkage/bar")])
+    scene = Scene({"linkage": linkage, "ball": ball}, pairs=[("ball/shape", "linkage/bar")])
     states = {"linkage": artix.neutral_state(linkage), "ball": at(ball, 0.5, 0.0, 0.9, velocity=(0, 0, -1, 0, 0, 0))}
-    advance = jax.jit(lambda now: artix.scene_step_and_report(scene, now, None, 0.002))
+    advance = jax.jit(lambda now: artix.step_and_report(scene, now, None, 0.002))
     pressed = 0
     for _ in range(100):
         ends, report = advance(states)
@@ -215,10 +219,10 @@ def test_a_pendulum_pushes_a_ball_as_in_mujoco() -> None:
     arm = builder.add_link(builder.add_link(), joint, mass=0.8, com_pose=place, inertia=(0.05, 0.05, 0.01))
     builder.add_geometry(arm, Geometry.sphere(0.1, position=(0, 0, -0.9), **soft), name="tip")
     pendulum, ball = builder.build("float64"), body(Geometry.sphere(0.1), 0.3, (2e-3,) * 3)
-    scene = Scene.of({"pendulum": pendulum, "ball": ball}, [("pendulum/tip", "ball/shape")])
+    scene = Scene({"pendulum": pendulum, "ball": ball}, pairs=[("pendulum/tip", "ball/shape")])
     swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([0.5]))
     states = {"pendulum": swinging, "ball": at(ball, -0.19, 0.03, -0.85)}
-    path = artix.scene_rollout(scene, states, None, dt, num_steps=200)
+    path = artix.rollout(scene, states, None, dt, num_steps=200)
     places, touching = [], []
     for _ in range(200):
         mujoco.mj_step(model, data)
@@ -235,12 +239,12 @@ def test_momentum_and_energy() -> None:
     weightless = {"gravity": (0.0, 0.0, 0.0)}
     capsule = body(Geometry.capsule(0.1, 0.3, friction=0.5), 2.0, (0.05, 0.05, 0.05), **weightless)
     box = body(Geometry.box((0.2, 0.15, 0.1)), 3.0, (0.1, 0.1, 0.1), (0.02, 0.01, -0.03), **weightless)
-    scene = Scene.of({"capsule": capsule, "box": box}, [("capsule/shape", "box/shape")])
+    scene = Scene({"capsule": capsule, "box": box}, pairs=[("capsule/shape", "box/shape")])
     flying = at(box, 0.02, 0.03, 0.7, velocity=(0.1, -0.1, -2.0, 0.5, 1.0, -0.5))
     turned = flying.root_pose.at[3:].set(jnp.array([0.15, 0.25, 0.1, 0.95]))
     states = {"capsule": artix.neutral_state(capsule), "box": artix.normalize(box, flying.replace(root_pose=turned))}
     options = artix.SolverOptions(contact_iterations=4)
-    path = artix.scene_rollout(scene, states, None, 1e-3, options, num_steps=400)
+    path = artix.rollout(scene, states, None, 1e-3, options, num_steps=400)
     every = np.asarray(jax.vmap(lambda now: momentum(scene, now))(path))
     np.testing.assert_allclose(every, np.broadcast_to(momentum(scene, states), every.shape), atol=1e-12)
 
@@ -258,10 +262,10 @@ def test_stacked_cubes_do_not_creep(dtype, place: float, most: float) -> None:
     """Three cubes, each a little beside the one below, ten seconds, also far from the origin."""
     names, ground = ("low", "middle", "high"), Ground.flat(friction=0.6).astype(dtype)
     pairs = [("middle/shape", "low/shape"), ("high/shape", "middle/shape")]
-    scene = Scene.of(dict.fromkeys(names, cube(dtype)), pairs)
+    scene = Scene(dict.fromkeys(names, cube(dtype)), pairs=pairs)
     states = {name: at(scene[name], place + 0.004 * k, 0.0, 0.03 + 0.06 * k) for k, name in enumerate(names)}
     options = artix.SolverOptions(max_contacts_per_geometry=4)
-    path = artix.scene_rollout(scene, states, None, 0.005, options, num_steps=2000, ground=ground)
+    path = artix.rollout(scene.replace(ground=ground), states, None, 0.005, options, num_steps=2000)
     for name in names:
         moved = np.abs(np.asarray(path[name].root_pose[1000:] - path[name].root_pose[999], float))
         assert moved.max() < most
@@ -276,15 +280,15 @@ def test_a_hand_pushes_a_cube() -> None:
     builder.add_link(builder.add_link(name="rail"), slide, mass=0.5, inertia=(1e-3,) * 3, name="hand")
     builder.add_geometry("hand", Geometry.sphere(0.02, sensor=True), name="palm")
     pusher, pushed = builder.build("float64"), cube(friction=0.0)
-    scene = Scene.of({"pusher": pusher, "cube": pushed}, [("pusher/palm", "cube/shape")])
+    scene = Scene({"pusher": pusher, "cube": pushed}, pairs=[("pusher/palm", "cube/shape")])
     states = {"pusher": artix.neutral_state(pusher), "cube": at(pushed, 0.05, 0.0, 0.03)}
     ground, force = Ground.flat(friction=0.4), {"pusher": artix.Control(joint_force=jnp.array([2.0]))}
-    ends = last(artix.scene_rollout(scene, states, force, 0.002, num_steps=100, ground=ground))
+    ends = last(artix.rollout(scene.replace(ground=ground), states, force, 0.002, num_steps=100))
     acceleration = (2.0 - 0.4 * 0.2 * 9.81) / 0.7
     np.testing.assert_allclose(ends["pusher"].joint_velocity[0], 0.2 * acceleration, rtol=1e-6)
     np.testing.assert_allclose(ends["cube"].root_velocity[0], 0.2 * acceleration, rtol=1e-6)
-    _, report = artix.scene_step_and_report(
-        scene, ends, force, 0.002, artix.SolverOptions(contact_iterations=8), ground=ground
+    _, report = artix.step_and_report(
+        scene.replace(ground=ground), ends, force, 0.002, artix.SolverOptions(contact_iterations=8)
     )
     np.testing.assert_allclose(report.link_contacts.force[0], [0.5 * acceleration - 2.0, 0.0, 0.0], atol=1e-6)
     np.testing.assert_allclose(
@@ -300,12 +304,12 @@ def test_two_quadrupeds_bump_into_each_other() -> None:
     """In the air: what one gets the other loses, linear and angular momentum to rounding."""
     robot = artix.robots.load("quadruped").astype("float64").replace(gravity=jnp.zeros(3))
     feet = [("one/front_left_foot", "other/rear_left_foot"), ("one/front_right_foot", "other/rear_right_foot")]
-    scene = Scene.of({"one": robot, "other": robot}, feet)
+    scene = Scene({"one": robot, "other": robot}, pairs=feet)
     start = artix.link_poses(robot, artix.neutral_state(robot))
     front, rear = (start[robot.topology.link_index(f"{end}_left_foot"), 0] for end in ("front", "rear"))
     apart = float(front - rear) + 0.06
     states = {"one": at(robot, 0.0, 0.0, 0.0, velocity=(1.0, 0, 0, 0, 0, 0)), "other": at(robot, apart, 0.01, 0.0)}
-    path = artix.scene_rollout(scene, states, None, 0.002, num_steps=100)
+    path = artix.rollout(scene, states, None, 0.002, num_steps=100)
     every = np.asarray(jax.vmap(lambda now: momentum(scene, now))(path))
     np.testing.assert_allclose(every, np.broadcast_to(momentum(scene, states), every.shape), atol=1e-9)
     assert artix.centroidal_momentum(robot, last(path)["other"])[0] > 0.01
@@ -316,7 +320,7 @@ def test_gradients() -> None:
     """Of ten steps of a ball that slides on a box in flight, pushed out of it: differences of the same steps."""
     ball = body(Geometry.sphere(0.1), 1.0, (0.004,) * 3)
     cart = body(Geometry.box((0.3, 0.2, 0.05), friction=0.3), 2.0, (0.03, 0.06, 0.08))
-    scene = Scene.of({"ball": ball, "cart": cart}, [("ball/shape", "cart/shape")])
+    scene = Scene({"ball": ball, "cart": cart}, pairs=[("ball/shape", "cart/shape")])
     states = {
         "ball": at(ball, 0.02, 0.01, 0.2, velocity=(1.0, 0.2, 0.0, 0.3, 0.0, 0.5)),
         "cart": at(cart, 0.0, 0.0, 0.3, velocity=(0.0, 0.1, 0.3, 0.1, 0.0, 0.2)),
@@ -332,7 +336,7 @@ def test_gradients() -> None:
         light = scene.articulations[0].replace(link_mass=mass * ball.link_mass)
         rough = cart.replace(geometry=cart.geometry.replace(friction=friction * cart.geometry.friction))
         changed = scene.replace(articulations=(light, rough))
-        ends = last(artix.scene_rollout(changed, moving, None, 0.005, options, num_steps=10))
+        ends = last(artix.rollout(changed, moving, None, 0.005, options, num_steps=10))
         return sum(jnp.sum(jnp.sin(3 * s.root_pose)) + jnp.sum(jnp.cos(s.root_velocity)) for s in ends.values())
 
     evaluate, at_one = jax.jit(cost), jnp.ones(4)
@@ -347,13 +351,13 @@ def test_gradients() -> None:
 def test_the_gradient_of_two_boxes_is_a_kernel() -> None:
     """With all of their 24 contacts: 86,000 operations, of which the elimination along the tree is a small part."""
     box, ground = cube("float32"), Ground.flat().astype("float32")
-    scene = Scene.of({"low": box, "high": box}, [("high/shape", "low/shape")])
+    scene = Scene({"low": box, "high": box}, pairs=[("high/shape", "low/shape")])
 
     def height(scene: Scene, states: dict[str, State]) -> jax.Array:
-        ends = artix.scene_step(scene, states, None, 0.005, ground=ground)
+        ends = artix.step(scene.replace(ground=ground), states, None, 0.005)
         return ends["high"].root_pose[2]
 
-    gradient = artix.explain(jax.grad(height, argnums=1), scene, scene.neutral_states()).operations[-1]
+    gradient = artix.explain(jax.grad(height, argnums=1), scene, scene.neutral_state()).operations[-1]
     assert gradient.refusal is None
     assert sum(gradient.operations) < 90_000
 
@@ -362,14 +366,14 @@ def test_the_gradient_of_two_boxes_is_a_kernel() -> None:
 def test_a_batch_of_scenes() -> None:
     """``vmap`` over states and parameters is one call for each."""
     ball = body(Geometry.sphere(0.1, friction=0.5))
-    scene, ground = Scene.of({"low": ball, "high": ball}, [("high/shape", "low/shape")]), Ground.flat()
+    scene, ground = Scene({"low": ball, "high": ball}, pairs=[("high/shape", "low/shape")]), Ground.flat()
     heights = jnp.array([0.29, 0.3, 0.31])
 
     def stacked(height: jax.Array) -> dict[str, State]:
         high = at(ball, 0.01, 0.0, 0.3)
         return {"low": at(ball, 0.0, 0.0, 0.1), "high": high.replace(root_pose=high.root_pose.at[2].set(height))}
 
-    step = lambda states: artix.scene_step(scene, states, None, 0.005, ground=ground)  # noqa: E731
+    step = lambda states: artix.step(scene.replace(ground=ground), states, None, 0.005)  # noqa: E731
     together = jax.vmap(step)(jax.vmap(stacked)(heights))
     for k, height in enumerate(heights):
         alone = step(stacked(height))
@@ -381,7 +385,7 @@ REFUSED = {
     "no member": ({}, (), ValueError, "at least one"),
     "a slash": ({"a/b": "ball"}, (), ValueError, "slash"),
     "unknown shape": ({"a": "ball", "b": "ball"}, [("a/shape", "b/hand")], ValueError, "no geometry called 'b/hand'"),
-    "one member": ({"a": "two", "b": "ball"}, [("a/one", "a/two")], ValueError, "belong to one member"),
+    "one member": ({"a": "two", "b": "ball"}, [("a/one", "a/two")], ValueError, "belong to one robot"),
     "twice": ({"a": "ball", "b": "ball"}, [("a/shape", "b/shape"), ("b/shape", "a/shape")], ValueError, "given twice"),
     "cylinder": ({"a": "ball", "b": "can"}, [("a/shape", "b/shape")], ValueError, "'b/shape' is a cylinder"),
     "dtypes": ({"a": "ball", "b": "ball32"}, (), TypeError, "one dtype"),
@@ -404,36 +408,55 @@ def by_kind(kind: str) -> artix.Articulation:
 def test_bad_scenes_are_refused(case: str) -> None:
     members, pairs, error, message = REFUSED[case]
     with pytest.raises(error, match=message):
-        Scene.of({name: by_kind(kind) for name, kind in members.items()}, pairs)
+        Scene({name: by_kind(kind) for name, kind in members.items()}, pairs=pairs)
 
 
 def test_bad_arguments_are_refused() -> None:
     ball = body(Geometry.sphere(0.1))
-    scene = Scene.of({"a": ball, "b": ball})
-    states = scene.neutral_states()
-    with pytest.raises(KeyError, match="no member called 'c'; choose from: a, b"):
+    scene = Scene({"a": ball, "b": ball})
+    states = scene.neutral_state()
+    with pytest.raises(KeyError, match="no robot called 'c'; choose from: a, b"):
         scene["c"]
-    with pytest.raises(ValueError, match="no state of b"):
-        artix.scene_step(scene, {"a": states["a"]}, None, 0.01)
-    with pytest.raises(ValueError, match="controls: no member called c"):
-        artix.scene_step(scene, states, {"c": artix.Control()}, 0.01)
+    with pytest.raises(ValueError, match=r"state: nothing for b; scene\.neutral_state"):
+        artix.step(scene, {"a": states["a"]}, None, 0.01)
+    with pytest.raises(ValueError, match="control: no robot called c; choose from: a, b"):
+        artix.step(scene, states, {"c": artix.Control()}, 0.01)
     flat = states["b"].replace(root_pose=jnp.zeros(6))
-    with pytest.raises(ValueError, match=r"states\['b'\]\.root_pose: expected shape \(7,\)"):
-        artix.scene_step(scene, states | {"b": flat}, None, 0.01)
+    with pytest.raises(ValueError, match=r"state\['b'\]\.root_pose: expected shape \(7,\)"):
+        artix.step(scene, states | {"b": flat}, None, 0.01)
     pushed = {"b": artix.Control(external_force=jnp.zeros((2, 6)))}
-    with pytest.raises(ValueError, match=r"controls\['b'\]\.external_force: expected shape \(1, 6\)"):
-        artix.scene_step(scene, states, pushed, 0.01)
-    with pytest.raises(TypeError, match="states: expected a dictionary by the names of the members, found State"):
-        artix.scene_rollout(scene, states["a"], None, 0.01, num_steps=2)
-    with pytest.raises(TypeError, match=r"scene: expected artix\.Scene, found Articulation"):
-        artix.scene_step(ball, states, None, 0.01)
-    with pytest.raises(ValueError, match="solver='tgs' knows no contacts between articulations"):
-        artix.scene_step(scene, states, None, 0.01, artix.SolverOptions(solver="tgs"))
+    with pytest.raises(ValueError, match=r"control\['b'\]\.external_force: expected shape \(1, 6\)"):
+        artix.step(scene, states, pushed, 0.01)
+    with pytest.raises(TypeError, match="state: expected a dictionary by the names of the robots, found State"):
+        artix.rollout(scene, states["a"], None, 0.01, num_steps=2)
+    with pytest.raises(TypeError, match=r"state: expected artix\.State, found dict"):
+        artix.step(ball, states, None, 0.01)
+    with pytest.raises(TypeError, match=r"articulation: expected artix\.Articulation, found str"):
+        artix.step("ball", states, None, 0.01)
+    with pytest.raises(TypeError, match="members: expected an articulation or a dictionary of articulations, found li"):
+        Scene([ball])
+    with pytest.raises(TypeError, match=r"ground: expected artix\.Ground, found Plane"):
+        Scene(ball, ground=artix.Plane.of())
+    with pytest.raises(ValueError, match="max_link_contacts must be at least 1; found 0"):
+        Scene(ball, max_link_contacts=0)
+    with pytest.raises(ValueError, match="solver='tgs' does not support contact between robots"):
+        artix.step(scene, states, None, 0.01, artix.SolverOptions(solver="tgs"))
     with pytest.raises(ValueError, match="give num_steps"):
-        artix.scene_rollout(scene, states, None, 0.01)
-    pole = Scene.of({"pole": artix.robots.load("cart_pole")})
-    with pytest.raises(ValueError, match="can touch the ground"):
-        artix.scene_step(pole, pole.neutral_states(), None, 0.01, ground=Ground.flat())
-    memory = artix.ContactMemory.none(scene)
-    with pytest.raises(ValueError, match=r"memory\.impulse"):
-        artix.scene_step_with_contact_memory(scene, states, memory, None, 0.01, ground=Ground.flat())
+        artix.rollout(scene, states, None, 0.01)
+    level = Ground.flat().astype("float64")
+    other = artix.remember_contacts(scene.replace(ground=level), states)
+    with pytest.raises(ValueError, match=r"state\.contact_memory\.impulse: expected shape \(4, 3\)"):
+        artix.step(scene.replace(ground=level.replace(surfaces=level.surfaces * 2)), other, None, 0.01)
+
+
+@pytest.mark.parametrize("solver", ["implicit", "tgs"])
+def test_what_cannot_touch_the_ground_moves_as_without_it(solver: str) -> None:
+    pole, options = artix.robots.load("cart_pole"), artix.SolverOptions(solver=solver)
+    state = artix.neutral_state(pole).replace(joint_position=jnp.array([0.0, 0.3], pole.dtype))
+    with pytest.warns(UserWarning, match="no shape of 'cart_pole' can touch the ground") as caught:
+        found = artix.step(Scene(pole, ground=Ground.flat()), state, None, 0.01, options)
+    assert [warning.filename for warning in caught] == [__file__]
+    for one, other in zip(
+        jax.tree.leaves(found), jax.tree.leaves(artix.step(pole, state, None, 0.01, options)), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)

@@ -250,16 +250,18 @@ def test_memory_and_ground() -> None:
     ground = artix.Ground.flat(dtype="float64")
     state = moving(robot, (0.0, 0.0, 0.2), (0.0, 0.0, 0.0))
     state = state.replace(root_pose=state.root_pose.at[2].set(0.1))
-    memory = artix.ContactMemory.none(robot, ground)
-    assert memory.impulse.shape == (12, 3)
-    step = jax.jit(lambda s, m: artix.step_with_contact_memory(robot, s, m, None, 2e-3, ground=ground))
+    scene = artix.Scene(robot, ground=ground)
+    state = artix.remember_contacts(scene, state)
+    assert state.contact_memory.impulse.shape == (12, 3)
+    step = jax.jit(lambda state: artix.step(scene, state, None, 2e-3))
     for _ in range(50):
-        state, memory = step(state, memory)
-    np.testing.assert_allclose(memory.impulse[:8, 2].sum(), 5.0 * 9.81 * 2e-3, rtol=1e-9)
-    np.testing.assert_allclose(memory.impulse[8:, 2].sum(), 3.0 * 9.81 * 2e-3, rtol=1e-9)
+        state = step(state)
+    impulse = state.contact_memory.impulse
+    np.testing.assert_allclose(impulse[:8, 2].sum(), 5.0 * 9.81 * 2e-3, rtol=1e-9)
+    np.testing.assert_allclose(impulse[8:, 2].sum(), 3.0 * 9.81 * 2e-3, rtol=1e-9)
     assert np.abs(state.joint_velocity).max() < 1e-10
     _, report = artix.step_and_report(
-        robot, state, None, 2e-3, artix.SolverOptions(contact_iterations=6), ground=ground
+        artix.Scene(robot, ground=ground), state, None, 2e-3, artix.SolverOptions(contact_iterations=6)
     )
     np.testing.assert_allclose(report.contacts.link_force[0, 2], 5.0 * 9.81, rtol=1e-6)
     np.testing.assert_allclose(report.link_contacts.link_force[4, 2], 3.0 * 9.81, rtol=1e-6)

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 import artix
+from artix.physx.solver.friction_anchors import FrictionAnchors
 from artix.simulation.common import solvers
 
 ALONE = """
@@ -37,7 +38,7 @@ def test_a_step_with_a_registered_solver_calls_it(monkeypatch):
     ball, ground, calls = builder.build(), artix.Ground.flat(), []
 
     class Still:
-        memory = artix.FrictionAnchors
+        memory = FrictionAnchors
 
         def check(self, articulation, ground, options):
             calls.append(("check", options.solver))
@@ -48,10 +49,10 @@ def test_a_step_with_a_registered_solver_calls_it(monkeypatch):
 
     monkeypatch.setitem(solvers._solvers, "pgs", Still())
     state = artix.neutral_state(ball)
-    anchors = artix.FrictionAnchors.none(ball, ground)
-    options = artix.SolverOptions(solver="pgs")
+    scene, options = artix.Scene(ball, ground=ground), artix.SolverOptions(solver="pgs")
+    state = artix.remember_contacts(scene, state, options=options)
     with artix.use_kernels(False), jax.disable_jit():
-        end, after = artix.step_with_contact_memory(ball, state, anchors, None, 0.01, options, ground=ground)
+        end = artix.step(scene, state, None, 0.01, options)
     assert calls[0] == ("check", "pgs")
     assert ("step", True) in calls[1:]
-    jax.tree.map(np.testing.assert_array_equal, (end, after), (state, anchors))
+    jax.tree.map(np.testing.assert_array_equal, end, state)

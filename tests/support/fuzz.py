@@ -128,6 +128,7 @@ def mutated(seeds: list[bytes], rng: random.Random) -> bytes:
 def seeds_of(format_name: str) -> tuple[list[bytes], str, Callable]:
     """Valid descriptions of a format, its suffix, and its reader."""
     import artix
+    from artix.io.mjcf.reader import load_mjcf_all
 
     if format_name == "urdf":
         files = [artix.robots.path(name) for name in artix.robots.names()]
@@ -139,7 +140,7 @@ def seeds_of(format_name: str) -> tuple[list[bytes], str, Callable]:
     <worldbody><replicate count="3" offset="1 0 0"><body><freejoint/><geom size="1"/></body></replicate>
     <body><flexcomp name="f" type="grid" count="2 2 1" spacing="1 1 1" dim="2" radius="0.1"/></body></worldbody></mujoco>"""
     seeds = [EVERYTHING.encode(), memory, *(MJCF_MODELS[name].read_bytes() for name in models)]
-    return seeds, ".xml", artix.load_mjcf_all
+    return seeds, ".xml", load_mjcf_all
 
 
 def check(result) -> None:

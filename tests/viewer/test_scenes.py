@@ -252,8 +252,8 @@ def test_neither_viser_nor_trimesh_is_loaded_before_it_is_used():
 
 def test_members_of_a_scene_are_where_they_are(cart, quadruped):
     """Each in its own colour and under its own name, with its forces; bad arguments are named."""
-    scene = artix.Scene.of({"dog": quadruped, "one": cart, "other": cart})
-    states = {name: tiled(state, 3) for name, state in scene.neutral_states().items()}
+    scene = artix.Scene({"dog": quadruped, "one": cart, "other": cart})
+    states = {name: tiled(state, 3) for name, state in scene.neutral_state().items()}
     away = states["one"].root_pose.at[:, 0].set(5.0)
     states["one"] = states["one"].replace(root_pose=away)
     force = (np.zeros((3, 1, 3)), np.full((3, 1, 3), 2.0))
@@ -267,14 +267,19 @@ def test_members_of_a_scene_are_where_they_are(cart, quadruped):
     assert [arrows.name for arrows in shown.arrows] == ["one_contact_forces"]
     assert [marks.name for marks in shown.marks] == ["dog_center_of_mass", "one_center_of_mass", "other_center_of_mass"]
     assert viewer.draw_scene(shown, size=(40, 30)).shape == (30, 40, 4)
-    with pytest.raises(ValueError, match="no state of one, other"):
+    with pytest.raises(ValueError, match="states of a scene: nothing for one, other"):
         viewer.make_scene(scene, {"dog": states["dog"]}, 0.1)
-    with pytest.raises(ValueError, match="contacts: no member called cat; choose from: dog, one, other"):
+    with pytest.raises(ValueError, match="contacts of a scene: no robot called cat; choose from: dog, one, other"):
         viewer.make_scene(scene, states, 0.1, contacts={"cat": force})
     with pytest.raises(ValueError, match="states of 'one' have 1 frames, others 3"):
         viewer.make_scene(scene, states | {"one": artix.neutral_state(cart)}, 0.1)
     with pytest.raises(ValueError, match=r"states and contacts by name need an artix\.Scene"):
         viewer.make_scene(cart, states, 0.1)
+    ground = artix.Ground.flat()
+    assert viewer.make_scene(scene.replace(ground=ground), states, 0.1).ground is ground
+    alone = viewer.make_scene(artix.Scene(cart, ground=ground), states["one"], 0.1)
+    assert alone.ground is ground
+    assert alone.num_frames == 3
 
 
 def test_a_robot_without_mass_is_drawn_as_a_ball(tmp_path):

@@ -148,8 +148,8 @@ def humanoid(dtype: Any = None) -> LeggedRobot:
     robot = robot.replace(drive=drive)
     pose = by_joint(robot, _POSE)
     state = artix.neutral_state(robot).replace(joint_position=pose)
-    level = artix.Ground.flat(dtype=robot.dtype)
-    lowest = artix.geometry_distances(robot, state, level)[observations.geometry_numbers(robot, FEET)].min()
+    scene = artix.Scene(robot, ground=artix.Ground.flat(dtype=robot.dtype))
+    lowest = artix.geometry_distances(scene, state)[observations.geometry_numbers(robot, FEET)].min()
     return LeggedRobot(
         articulation=robot,
         imu="imu",

@@ -122,7 +122,9 @@ class LeggedVelocity(Environment):
             if not 0 <= least <= largest < math.inf:
                 raise ValueError(f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}")
         self.robot = robot
-        self._num_pair_contacts = len(artix.ContactMemory.none(robot.articulation).impulse)
+        start = artix.neutral_state(robot.articulation)
+        pairs = artix.remember_contacts(robot.articulation, start).contact_memory
+        self._num_pair_contacts = 0 if pairs is None else len(pairs.impulse)
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
         self.noise_scales = noise.as_scales(noise_scales, self._measured)
@@ -222,7 +224,7 @@ class LeggedVelocity(Environment):
         """Heights of the feet above the ground [m], [K]; for spheres, of their centres."""
         robot = transition.articulation
         index = observations.geometry_numbers(robot, self.robot.feet)
-        distance = artix.geometry_distances(robot, transition.state, transition.ground)[index]
+        distance = artix.geometry_distances(artix.Scene(robot, ground=transition.ground), transition.state)[index]
         topology: Any = robot.topology
         is_sphere = [topology.geometries[k].type is artix.GeometryType.SPHERE for k in index]
         return distance + jnp.where(np.array(is_sphere), robot.geometry.size[index, 0], 0)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from artix.contact.ground import Ground
 from artix.contact.height_field import HeightField
 from artix.contact.plane import Plane
+from artix.contact.scene import Scene
 from artix.io.common.diagnostics import Place, Report, listed
 from artix.io.common.meshes import Meshes, Packages
 from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, quaternion_from_x_to
@@ -333,6 +334,30 @@ def build_state(description: Description, articulation: Articulation) -> State:
         [state.velocity.get(name, 0.0) for name in names],
     )
     return State(*(device_array(np.asarray(vector), articulation.dtype) for vector in vectors))
+
+
+def build_world(
+    robots: Mapping[str, Articulation],
+    states: Mapping[str, State],
+    ground: Ground | None = None,
+    pairs: Iterable[tuple[tuple[str, str], tuple[str, str]]] = (),
+) -> tuple[Scene, Any]:
+    """The scene of a file and its state: of one robot, or of several by name.
+
+    Args:
+      robots: the robots by name. Slashes in names become colons.
+      states: their states.
+      ground: the ground.
+      pairs: the robots and shapes that touch each other.
+    """
+    if len(robots) == 1:
+        (robot,), (state,) = robots.values(), states.values()
+        return Scene(robot, ground=ground), state
+    unique = Names()
+    names = {name: unique.new(name.replace("/", ":")) for name in robots}
+    across = [(f"{names[a]}/{shape}", f"{names[b]}/{other}") for (a, shape), (b, other) in pairs]
+    scene = Scene({names[name]: robot for name, robot in robots.items()}, ground=ground, pairs=across)
+    return scene, {names[name]: state for name, state in states.items()}
 
 
 def build_ground(ground: GroundDescription, dtype: Any = None) -> Ground:

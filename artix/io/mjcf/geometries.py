@@ -112,6 +112,7 @@ def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | No
 # --- friction and pairs --------------------------------------------------------------------------
 
 _PAIRED_TYPES = {kind.name for kind in PAIRED_TYPES}
+_PAIRED_KINDS = {name.lower() for name in _PAIRED_TYPES}
 Combination: TypeAlias = Literal["max", "ground", "robot"]
 
 
@@ -274,7 +275,7 @@ def check_friction(source: MjcfSource, bodies: list[int], friction: GroundFricti
         rule = "ground" if friction.combination == "ground" else "robot"
         whose = "the ground's friction" if rule == "ground" else "their own friction"
         message = f"by priority, condim or <pair>, contacts of its geoms with the ground have {whose} only"
-        fix = f"use load_mjcf_ground, or another ground with friction_combination={rule!r}"
+        fix = f"use the ground of artix.load_world, or another one with friction_combination={rule!r}"
         source.report.warning(place, message, fix)
     if inexact:
         (shape, surface), (wanted, read) = max(inexact.items(), key=lambda item: abs(item[1][0] - item[1][1]))
@@ -316,6 +317,28 @@ def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[
         fix = "where they matter, use spheres, capsules and boxes, which touch each other"
         source.report.warning(Location("<contact>"), message, fix)
     return [pair for pair in pairs if pair not in unsupported]
+
+
+def pairs_across(source: MjcfSource, robots: Mapping[str, Sequence[int]]) -> list[tuple[int, int]]:
+    """The pairs of geoms on different robots that touch each other in MuJoCo, except what artix cannot pair.
+
+    Args:
+      source: the model.
+      robots: the bodies of each robot.
+    """
+    model = source.model
+    owner = {body: name for name, bodies in robots.items() for body in bodies}
+    ground = ground_geoms(model)
+    candidates = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] in owner and geom not in ground]
+    pairs = dict.fromkeys([*_explicit_pairs(source, candidates), *_filtered_pairs(source, candidates)])
+    across = [(a, b) for a, b in pairs if owner[model.geom_bodyid[a]] != owner[model.geom_bodyid[b]]]
+    supported = [pair for pair in across if all(geom_type(model, geom) in _PAIRED_TYPES for geom in pair)]
+    if len(supported) < len(across):
+        kinds = sorted({geom_type(model, geom).lower() for pair in across for geom in pair} - _PAIRED_KINDS)
+        message = f"{len(across) - len(supported)} pairs of geoms of two robots are left out (types {', '.join(kinds)})"
+        fix = "where they matter, use spheres, capsules and boxes, which touch each other"
+        source.report.warning(Location("<contact>"), message, fix)
+    return supported
 
 
 def geom_names(source: MjcfSource, geoms: set[int]) -> dict[int, str]:

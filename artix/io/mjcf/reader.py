@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -12,6 +12,7 @@ import numpy as np
 from artix.contact.ground import Ground
 from artix.contact.height_field import HeightField
 from artix.contact.plane import Plane
+from artix.contact.scene import Scene
 from artix.io.common.description import (
     Description,
     Frame,
@@ -23,6 +24,8 @@ from artix.io.common.description import (
     Robot,
     build,
     build_ground,
+    build_state,
+    build_world,
     check_inertias,
     merge_links,
     takes,
@@ -66,10 +69,10 @@ def load_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> Artic
     chain with massless links ``<body>:<joint>``) with reference position, range, armature, damping and friction loss;
     gravity and gravity compensation; springs; actuators; joint, connect and weld equalities; tendons; the geoms of
     bodies that may touch the ground; and named sites, which become frames. Joint positions are MuJoCo's ``qpos``, see
-    :class:`~artix.MujocoCoordinates`. :func:`artix.load_mjcf_ground` reads the ground. Whatever changes the motion and
-    is left out or read otherwise is said in one :class:`~artix.DescriptionWarning` a kind; :func:`check_mjcf` lists the
-    same. Sensors, cameras, lights and simulation options are skipped. docs/formats.md describes how each element is
-    read.
+    :class:`~artix.MujocoCoordinates`. :func:`artix.load_world` reads the ground and all articulations. Whatever
+    changes the motion and is left out or read otherwise is said in one :class:`~artix.DescriptionWarning` a kind;
+    :func:`check_mjcf` lists the same. Sensors, cameras, lights and simulation options are skipped. docs/formats.md
+    describes how each element is read.
 
     Args:
       path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). MuJoCo opens the files
@@ -117,25 +120,7 @@ def load_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> Artic
 
 @takes(MjcfOptions)
 def load_mjcf_all(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> dict[str, Articulation]:
-    """Reads every articulation of an MJCF model.
-
-    Arguments and errors are those of :func:`load_mjcf`.
-
-    Returns:
-      The articulations by the name of their root: ``"world"`` if anything without a free joint moves, and the bodies
-      with free joints, in the order of the file. Couplings between two of them are left out.
-
-    Examples:
-      >>> model = '''
-      ... <mujoco>
-      ...   <worldbody>
-      ...     <body name="ball"><freejoint/><geom size="0.1" mass="1"/></body>
-      ...     <body name="box"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="2"/></body>
-      ...   </worldbody>
-      ... </mujoco>'''
-      >>> print({name: float(one.link_mass.sum()) for name, one in artix.io.load_mjcf_all(model).items()})
-      {'ball': 1.0, 'box': 2.0}
-    """
+    """All articulations of an MJCF by the names of their roots, as former releases read them."""
     report, robots = read_mjcf(path_or_text, _read_options(options))
     report.finish()
     return {name: robot.articulation for name, robot in robots.items()}
@@ -182,17 +167,48 @@ def read_mjcf(path_or_text: str | Path, options: ReadOptions, *, one: bool = Fal
     Raises:
       ValueError: the root is unknown, missing or cannot float.
     """
+    report, robots, _ = _read(path_or_text, options, one=one)
+    return report, robots
+
+
+#: The robot and the shape of both sides of a contact.
+_Pair = tuple[tuple[str, str], tuple[str, str]]
+
+
+def _read(
+    path_or_text: str | Path, options: ReadOptions, *, one: bool = False
+) -> tuple[Report, dict[str, Robot], list[_Pair]]:
+    """:func:`read_mjcf`, with the pairs of shapes of different robots that touch each other."""
     report = Report(origin(path_or_text)[0], strict=options.strict)
     source = compile_mjcf(path_or_text, report, options)
     robots: dict[str, Robot] = {}
+    named: list[_Pair] = []
     if source is not None:
         check_world(source)
         if one:
             report.raise_errors()
-        for name, root in _chosen_roots(source, one=one).items():
-            robot = _read_robot(source, root)
+        roots = _chosen_roots(source, one=one)
+        bodies = {name: _bodies(source, root) for name, root in roots.items()}
+        pairs = geometries.pairs_across(source, bodies) if options.ground else []
+        for name, root in roots.items():
+            robot = _read_robot(source, root, pairs)
             robots |= {name: robot} if robot is not None else {}
-    return report, robots
+        names = geometries.geom_names(source, {geom for pair in pairs for geom in pair})
+        owner = {body: name for name in roots for body in bodies[name]}
+        robot_of = {geom: owner[int(source.model.geom_bodyid[geom])] for geom in names}
+        named = [((robot_of[a], names[a]), (robot_of[b], names[b])) for a, b in pairs]
+    return report, robots, named
+
+
+def load_mjcf_world(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> tuple[Scene, Any]:
+    """The scene of an MJCF and its state at ``qpos0``; see :func:`artix.load_world`."""
+    chosen = dataclasses.replace(_read_options(options), ground=True)
+    report, robots, pairs = _read(path_or_text, chosen)
+    report.finish()
+    described = next(iter(robots.values())).description.ground
+    ground = None if described is None else build_ground(described, chosen.dtype)
+    states = {name: build_state(*robot) for name, robot in robots.items()}
+    return build_world({name: robot.articulation for name, robot in robots.items()}, states, ground, pairs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,7 +263,7 @@ def _chosen_roots(source: MjcfSource, *, one: bool) -> dict[str, _Root]:
             listed = ", ".join(map(repr, roots))
             raise ValueError(
                 f"{source.report.file}: the model has {len(roots)} articulations ({listed}); choose one with "
-                "body=..., or read all with load_mjcf_all"
+                "body=..., or read all with artix.load_world"
             )
         return roots
     tops = {source.names.bodies[top]: top for top in top_bodies(source.model)}
@@ -279,11 +295,17 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
     return root
 
 
-def _read_robot(source: MjcfSource, root: _Root) -> Robot | None:
+def _bodies(source: MjcfSource, root: _Root) -> list[int]:
+    """The bodies of one articulation."""
+    model = source.model
+    return [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
+
+
+def _read_robot(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]) -> Robot | None:
     """Reads and builds one articulation; ``None`` if the report has errors."""
     root = _with_base(source, root, source.options.fixed_base)
     try:
-        description = _describe(source, root)
+        description = _describe(source, root, across)
         if source.report.num_errors:
             return None
         articulation = build(description, source.options.dtype)
@@ -294,11 +316,11 @@ def _read_robot(source: MjcfSource, root: _Root) -> Robot | None:
         return None
 
 
-def _describe(source: MjcfSource, root: _Root) -> Description:
-    """The description of one articulation."""
+def _describe(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]) -> Description:
+    """The description of one articulation; its pairs of shapes include those ``across`` articulations."""
     model = source.model
     names = source.names
-    bodies = [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
+    bodies = _bodies(source, root)
     options = joint_options(source, [joint for body in bodies for joint in joints_of(model, body)])
     check_joints(source, options)
     for joint, position in held_joints(source).items():
@@ -310,7 +332,7 @@ def _describe(source: MjcfSource, root: _Root) -> Description:
     geometries.check_friction(source, bodies, friction)
     pairs = geometries.self_contact_pairs(source, bodies)
     geometries.check_pair_friction(source, pairs, friction.shapes)
-    paired = geometries.geom_names(source, {geom for pair in pairs for geom in pair})
+    paired = geometries.geom_names(source, {geom for pair in [*pairs, *across] for geom in pair})
     shapes = {body: geometries.describe_geoms(source, body, friction.shapes, paired, others) for body in bodies}
     described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
@@ -462,32 +484,7 @@ _TOLERANCE = 1e-9
 
 
 def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
-    """Reads the ground of an MJCF model: its static planes and height fields.
-
-    A plane is unbounded, whatever its size. A height field interpolates bilinearly between the heights of the file,
-    whereas MuJoCo's consists of triangles; the two agree at the grid points and along the grid lines. Friction is
-    MuJoCo's for the geoms of the same file: the larger of two coefficients, or with ``priority`` only the
-    ground's or the robot's (``friction_combination``). ``solref`` and ``solimp`` do not define a stiffness (MuJoCo
-    scales them by the masses in contact), so surfaces are rigid.
-
-    Args:
-      path_or_text: a path, or the MJCF itself.
-      dtype: floating-point type of the arrays; JAX's default when ``None``.
-
-    Returns:
-      The ground, with one surface for each plane and height field, in world axes [m].
-
-    Raises:
-      DescriptionError: the model is refused, or a height field is not aligned with the world axes.
-      ValueError: there is no plane and no height field.
-      OSError: the file cannot be read.
-      ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
-
-    Examples:
-      >>> model = '<mujoco><worldbody><geom type="plane" size="1 1 1" friction="0.7"/></worldbody></mujoco>'
-      >>> print(artix.load_mjcf_ground(model).surfaces[0].friction)
-      0.7
-    """
+    """The ground of an MJCF, as former releases read it; raises ``ValueError`` if there is none."""
     report = Report(origin(path_or_text)[0])
     source = compile_mjcf(path_or_text, report)
     ground = None if source is None else describe_ground(source)

@@ -32,7 +32,7 @@ class MujocoCoordinates:
     velocity, both in world axes.
 
     Args:
-      articulation: an articulation from :func:`~artix.load_mjcf` or :func:`~artix.load_mjcf_all`.
+      articulation: an articulation from :func:`~artix.load_mjcf` or :func:`~artix.load_world`.
       model: the compiled ``mujoco.MjModel`` of the same file.
 
     Raises:

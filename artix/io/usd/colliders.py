@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from artix.contact.ground import Ground
+from artix.contact.plane import Plane
 from artix.io.common.diagnostics import Report
 from artix.io.common.meshes import mesh_shape, summarize_errors
 from artix.io.common.poses import (
@@ -95,6 +97,25 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
     along_axis = pose if size.axis == 2 else compose(pose, np.array([*IDENTITY[:3], *_Z_TO[size.axis]]))
     make = Geometry.capsule if size.is_capsule else Geometry.cylinder
     return make(size.radii[0], 0.5 * size.height, pose=along_axis, **material)
+
+
+def read_ground(scene: UsdScene) -> Ground | None:
+    """The planes of a stage that are no parts of bodies, with PhysX's average of coefficients; ``None`` without one."""
+    planes = []
+    for prim in scene.prims.values():
+        if str(prim.prim.GetTypeName()) != "Plane" or not prim.has("PhysicsCollisionAPI"):
+            continue
+        above = [scene.prims.get(str(path)) for path in prim.prim.GetPath().GetPrefixes()]
+        is_on_body = any(one is not None and one.has("PhysicsRigidBodyAPI") for one in above)
+        if is_on_body or not prim.read_bool("physics:collisionEnabled", True):
+            continue
+        pose = scene.pose(prim.path)
+        axis = "XYZ".index(prim.read_token("axis", "Z", ("X", "Y", "Z")))
+        normal = rotation_matrix(pose[3:])[:, axis]
+        planes.append(Plane.of(normal=normal, point=pose[:3], **_material(scene, prim)))
+    if not planes:
+        return None
+    return Ground(tuple(planes), friction_combination="average", restitution_combination="average")
 
 
 class AxialSize(NamedTuple):

@@ -10,12 +10,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from artix.contact.scene import Scene
 from artix.io.common.description import (
     Description,
     Frame,
     InitialState,
     LinkDescription,
     LinkPlace,
+    Names,
     Reading,
     ReadOptions,
     Robot,
@@ -23,6 +25,7 @@ from artix.io.common.description import (
     UsdOptions,
     build,
     build_state,
+    build_world,
     check_inertias,
     merge_links,
     takes,
@@ -30,10 +33,10 @@ from artix.io.common.description import (
 from artix.io.common.diagnostics import Issue, Location, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation, read_articulation
-from artix.io.usd.colliders import TRIGGER_SCHEMA, read_shape, triangulate
+from artix.io.usd.colliders import TRIGGER_SCHEMA, read_ground, read_shape, triangulate
 from artix.io.usd.couplings import read_couplings
 from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
-from artix.io.usd.tree import UsdJoint, enclosing, is_between
+from artix.io.usd.tree import UsdJoint, enclosing, is_between, roots_of
 from artix.model.articulation import Articulation, State
 from artix.model.geometry_pairs import PAIRED_TYPES
 
@@ -89,29 +92,37 @@ def load_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> Artic
 
 @takes(UsdOptions)
 def load_usd_with_state(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> tuple[Articulation, State]:
-    """Reads an articulation and its state from USD; arguments and errors are those of :func:`load_usd`.
-
-    Joint positions and velocities come from ``PhysicsJointStateAPI``; they are zero where it is not applied, as in
-    PhysX. The root link's pose is its body's. The velocities in the root's ``PhysicsRigidBodyAPI`` belong to
-    its centre of mass, in the axes of the prim above it.
-
-    Returns:
-      The articulation and its state, in world axes, SI units and radians.
-
-    Examples:
-      >>> import pathlib, tempfile
-      >>> path = pathlib.Path(tempfile.mkdtemp()) / "pendulum.usda"
-      >>> pendulum = artix.robots.load("double_pendulum")
-      >>> bent = artix.neutral_state(pendulum).replace(joint_position=jnp.array([0.5, -0.2]))
-      >>> _ = artix.io.save_usd(pendulum, path, state=bent)
-      >>> _, state = artix.load_usd_with_state(path)
-      >>> print(state.joint_position)
-      [ 0.5 -0.2]
-    """
+    """The articulation of a USD and its state, as former releases read them."""
     report, robots = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
     report.finish()
     (robot,) = robots.values()
     return robot.articulation, build_state(*robot)
+
+
+@takes(UsdOptions)
+def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> tuple[Scene, Any]:
+    """The scene of a USD and its state; see :func:`artix.load_world`."""
+    chosen = ReadOptions.of(UsdOptions, options)
+    report = Report("<stage>" if not isinstance(path_or_text_or_stage, str | os.PathLike) else "<world>")
+    stage = open_stage(path_or_text_or_stage, report)
+    if stage is None:
+        load_usd(path_or_text_or_stage, **options)  # Says what is wrong.
+    scene = UsdScene(stage, report, chosen.meshes)
+    paths = [prim.path for prim in roots_of(scene)] if chosen.root is None else [chosen.root]
+    names, robots, states = Names(), dict[str, Articulation](), dict[str, State]()
+    for path in paths if len(paths) > 1 else [chosen.root]:
+        read, single = read_usd(stage, dataclasses.replace(chosen, root=path))
+        if len(paths) > 1:
+            message = f"contacts between the {len(paths)} articulations of the stage are left out"
+            read.changed(Location("stage"), message, "name pairs of shapes: scene.replace(pairs=[...])")
+        read.finish()
+        (robot,) = single.values()
+        name = names.new(robot.description.name)
+        robots[name] = robot.articulation
+        states[name] = build_state(*robot)
+    ground = read_ground(scene)
+    report.raise_errors()
+    return build_world(robots, states, None if ground is None else ground.astype(next(iter(robots.values())).dtype))
 
 
 @takes(UsdOptions)

@@ -336,8 +336,7 @@ def find_root(scene: UsdScene, root: str | None) -> UsdPrim | None:
             return scene.prims[root]
         scene.report.error(stage, f"there is no prim <{root}>", "name a body, a joint or a prim above them as root")
         return None
-    roots = [prim for prim in scene.prims.values() if prim.has(ROOT_SCHEMA)]
-    roots = [prim for prim in roots if prim.read_bool("physxArticulation:articulationEnabled", True)]
+    roots = roots_of(scene)
     if len(roots) == 1:
         return roots[0]
     if roots:
@@ -348,6 +347,12 @@ def find_root(scene: UsdScene, root: str | None) -> UsdPrim | None:
         fix = "apply it to a body, a joint to the world or a prim above them, or name such a prim: root='/its/path'"
         scene.report.error(stage, message, fix)
     return None
+
+
+def roots_of(scene: UsdScene) -> list[UsdPrim]:
+    """The root prims of all articulations."""
+    roots = [prim for prim in scene.prims.values() if prim.has(ROOT_SCHEMA)]
+    return [prim for prim in roots if prim.read_bool("physxArticulation:articulationEnabled", True)]
 
 
 def find_tree(

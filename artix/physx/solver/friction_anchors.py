@@ -18,11 +18,11 @@ import numpy as np
 
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import GroundContacts, ground_contacts
+from artix.contact.scene import Scene
 from artix.kinematics.bodies import Placement
 from artix.math import spatial, struct
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
-from artix.model.states import neutral_state
 from artix.model.topology import Topology
 from artix.simulation.common.step_start import StepStart
 
@@ -37,7 +37,7 @@ OFFSET_THRESHOLD, CORRELATION_DISTANCE, SAME_NORMAL, SAME_POINT = 0.04, 0.025, 0
 class FrictionAnchors(struct.PyTreeNode):
     """The friction anchors of ``"pgs"`` and ``"tgs"``, carried along with the state.
 
-    There are P pairs of a shape and a surface, ordered by surface; see :func:`artix.step_with_contact_memory`.
+    There are P pairs of a shape and a surface, ordered by surface; see :func:`artix.remember_contacts`.
 
     Attributes:
       on_link: the anchors in the links' frames, [P, 2, 3] [m].
@@ -50,10 +50,9 @@ class FrictionAnchors(struct.PyTreeNode):
       >>> robot, ground = artix.robots.load("quadruped"), artix.Ground.flat()
       >>> state = artix.neutral_state(robot)
       >>> state = state.replace(root_pose=state.root_pose.at[2].set(0.42))
-      >>> anchors = artix.FrictionAnchors.none(robot, ground)
-      >>> pgs = artix.SolverOptions(solver="pgs")
-      >>> state, anchors = artix.step_with_contact_memory(robot, state, anchors, None, 0.005, pgs, ground=ground)
-      >>> print(anchors.count)
+      >>> scene, pgs = artix.Scene(robot, ground=ground), artix.SolverOptions(solver="pgs")
+      >>> state = artix.remember_contacts(scene, state, options=pgs)
+      >>> print(artix.step(scene, state, None, 0.005, pgs).contact_memory.count)
       [1. 1. 1. 1.]
     """
 
@@ -74,7 +73,8 @@ class FrictionAnchors(struct.PyTreeNode):
         Raises:
           ValueError: as :func:`artix.ground_contacts`.
         """
-        contacts = jax.eval_shape(lambda: ground_contacts(articulation, neutral_state(articulation), ground))
+        scene = Scene(articulation, ground=ground)
+        contacts = jax.eval_shape(lambda: ground_contacts(scene, scene.neutral_state()))
         pairs = len(patches_of(articulation.topology, contacts.geometries, len(ground.surfaces)))
         points = jnp.zeros((pairs, 2, 3), articulation.dtype)
         return cls(points, points, points[:, 0], points[:, 0, 0], jnp.zeros((pairs, 7), articulation.dtype))

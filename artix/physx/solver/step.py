@@ -9,11 +9,12 @@ import jax.numpy as jnp
 
 from artix.compiler.quantity import one_operation, quantity
 from artix.contact.ground import Ground
+from artix.contact.scene import scene_of
 from artix.kinematics.links import link_frames, link_velocities
 from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_time, check_type
+from artix.model.checks import as_time, check_state, check_type
 from artix.physx.solver.contact_rows import AnchoredContacts, ContactRows, contact_rows
 from artix.physx.solver.contacts import check_rigid, contact_report, contact_wrenches, find_contacts
 from artix.physx.solver.friction_anchors import Anchored, FrictionAnchors, kept
@@ -44,7 +45,7 @@ from artix.simulation.common.step_start import (
     response,
     world_inertias,
 )
-from artix.simulation.step import checked_control, in_parts
+from artix.simulation.step import checked_controls, in_parts
 
 Array = jax.Array
 
@@ -253,7 +254,8 @@ def _step_with_joint_drift(
     dt: Array,
     options: SolverOptions,
 ) -> tuple[State, Array, StepReport]:
-    control = checked_control(articulation, state, control, options, None)
+    check_state(articulation, state)
+    (control,) = checked_controls(scene_of(articulation), control, options)
 
     def take(start: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
         outcome = physx_step(articulation, start[0], control, part, options, drift=start[1])

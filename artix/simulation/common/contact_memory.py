@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import numpy as np
 
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import ground_contacts
-from artix.contact.shape_pairs import ShapePairs
+from artix.contact.scene import Scene, scene_of
 from artix.math import struct
-from artix.math.arrays import device_array
+from artix.math.arrays import device_array, joined, take
 from artix.model.articulation import Articulation
-from artix.model.scene import Scene
-from artix.model.states import neutral_state
 
 Array = jax.Array
 
 
 class ContactMemory(struct.PyTreeNode):
-    """The impulses of the previous step, carried along with the state; see :func:`artix.step_with_contact_memory`.
+    """The impulses of the previous step, in the ``contact_memory`` of a state; see :func:`artix.remember_contacts`.
 
     Attributes:
       impulse: impulse of each contact candidate, two tangential components and then the normal one, [C, 3] [N s]; zero
         for candidates that are not in contact. Candidates with the ground come first, surface by surface and shape by
-        shape, then those of pairs of shapes.
+        shape, then those of pairs of shapes whose first shape is the robot's.
       joint_friction: impulse of the joints' dry friction, which shares loads with sticking contacts, [n] [N s or
         N m s].
-
-    Examples:
-      >>> builder = artix.ArticulationBuilder()
-      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
-      >>> builder.add_geometry("ball", artix.Geometry.sphere(0.1))
-      >>> memory = artix.ContactMemory.none(builder.build(), artix.Ground.flat())
-      >>> print(memory.impulse, memory.joint_friction.shape)
-      [[0. 0. 0.]] (0,)
     """
 
     impulse: Array
@@ -43,51 +35,70 @@ class ContactMemory(struct.PyTreeNode):
     def none(
         cls, articulation: Articulation | Scene, ground: Ground | None = None, max_per_geometry: int | None = None
     ) -> ContactMemory:
-        """An empty memory, for the first step and after a state has been set.
-
-        Args:
-          articulation: the articulation, or the scene.
-          ground: the ground, if any.
-          max_per_geometry: ``max_contacts_per_geometry`` of the step's :class:`SolverOptions`.
-
-        Raises:
-          ValueError: as :func:`artix.ground_contacts`.
-        """
-        members = articulation.articulations if isinstance(articulation, Scene) else (articulation,)
-        count = len(pairs_of(articulation).candidate_pairs)
-        if ground is not None:
-            for k in grounded(articulation):
-                found = jax.eval_shape(
-                    lambda one=members[k]: (
-                        ground_contacts(one, neutral_state(one), ground, max_per_geometry=max_per_geometry).choice
-                    )
-                )
-                count += found.num_candidates
-        dofs = sum(one.topology.num_dofs for one in members)
-        return cls(*(device_array(np.zeros(shape), articulation.dtype) for shape in ((count, 3), dofs)))
+        """An empty memory of a whole scene, as former releases made it."""
+        scene = scene_of(articulation)
+        scene = scene if ground is None else scene.replace(ground=ground)
+        return join_memories(scene, empty_memories(scene))
 
 
-def pairs_of(articulation: Articulation | Scene) -> ShapePairs:
-    """The pairs of shapes that can touch each other."""
-    if not isinstance(articulation, Scene):
-        return ShapePairs.of([articulation.topology])
-    names = articulation.geometry_names
-    across = [(names.index(a), names.index(b)) for a, b in articulation.pairs]
-    return ShapePairs.of(articulation.topologies, across)
+def empty_memories(scene: Scene) -> list[ContactMemory]:
+    """An empty memory for each robot of a scene."""
+    owners, memories = _pair_owners(scene), []
+    grounded = scene.grounded
+    for k, member in enumerate(scene.articulations):
+        count = int(np.sum(owners == k))
+        if scene.ground is not None and k in grounded:
+            count += _num_ground_candidates(Scene(member, ground=scene.ground))
+        shapes = (count, 3), (member.topology.num_dofs,)
+        memories.append(ContactMemory(*(device_array(np.zeros(shape), scene.dtype) for shape in shapes)))
+    return memories
 
 
-def grounded(articulation: Articulation | Scene) -> tuple[int, ...]:
-    """Indices of the members that can touch the ground.
+def _num_ground_candidates(scene: Scene) -> int:
+    return jax.eval_shape(lambda: ground_contacts(scene, scene.neutral_state()).choice).num_candidates
 
-    Raises:
-      ValueError: no member of a scene can.
-    """
-    if not isinstance(articulation, Scene):
-        return (0,)
-    found = tuple(k for k, tree in enumerate(articulation.topologies) if tree.touching_geometries)
-    if not found:
-        raise ValueError(
-            f"no member of the scene ({', '.join(articulation.names)}) has geometry that can touch the ground; "
-            "sensors and shapes on a fixed root do not count"
+
+def join_memories(scene: Scene, memories: Sequence[ContactMemory]) -> ContactMemory:
+    """The memory of a whole scene: contacts with the ground, robot by robot, then those of all pairs of shapes."""
+    if len(memories) == 1:
+        return memories[0]
+    impulse = joined([memory.impulse for memory in memories])
+    order = _order(scene, [len(memory.impulse) for memory in memories])
+    return ContactMemory(take(impulse, order, 0), joined([memory.joint_friction for memory in memories]))
+
+
+def part_memory(scene: Scene, whole: ContactMemory, like: Sequence[ContactMemory]) -> list[ContactMemory]:
+    """The memory of each robot, of the sizes of ``like``: the inverse of :func:`join_memories`."""
+    if len(like) == 1:
+        return [whole]
+    sizes, dofs = ([len(getattr(memory, name)) for memory in like] for name in ("impulse", "joint_friction"))
+    impulse = take(whole.impulse, np.argsort(_order(scene, sizes)), 0)
+    contacts, joints = np.cumsum([0, *sizes]), np.cumsum([0, *dofs])
+    return [
+        ContactMemory(
+            impulse[contacts[k] : contacts[k + 1]],
+            whole.joint_friction[joints[k] : joints[k + 1]],
         )
-    return found
+        for k in range(len(like))
+    ]
+
+
+def _pair_owners(scene: Scene) -> np.ndarray:
+    """The robot of the first shape of each candidate of the pairs of shapes, [C]."""
+    pairs = scene.shape_pairs
+    shape_owners = np.repeat(np.arange(len(scene.topologies)), [len(tree.geometries) for tree in scene.topologies])
+    return shape_owners[pairs.numbers[pairs.candidate_pairs, 0]]
+
+
+def _order(scene: Scene, sizes: Sequence[int]) -> np.ndarray:
+    """Where each candidate of the scene lies among the concatenated candidates of its robots' memories, [C]."""
+    owners, firsts = _pair_owners(scene), np.cumsum([0, *sizes[:-1]])
+    grounds, pairs = [], np.zeros(len(owners), int)
+    for k, size in enumerate(sizes):
+        mine = np.flatnonzero(owners == k)
+        num_ground = size - len(mine)
+        if num_ground < 0:
+            raise ValueError(f"the contact memory of robot {k} is of another scene; see artix.remember_contacts")
+        grounds.append(firsts[k] + np.arange(num_ground))
+        pairs[mine] = firsts[k] + num_ground + np.arange(len(mine))
+    return np.concatenate([*grounds, pairs])

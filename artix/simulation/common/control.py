@@ -83,7 +83,7 @@ def warn_of_missing_gains(articulation: Articulation, control: Control | None) -
         warnings.warn(
             "the targets in control have no effect, as all drives have stiffness 0 and damping 0 (a URDF has no "
             "gains); set them with articulation.replace(drive=articulation.drive.replace(stiffness=..., damping=...))",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

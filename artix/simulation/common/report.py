@@ -73,7 +73,7 @@ class ContactReport(struct.PyTreeNode):
       >>> builder.add_geometry("ball", artix.Geometry.sphere(0.1))
       >>> ball = builder.build()
       >>> resting = artix.neutral_state(ball).replace(root_pose=jnp.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0]))
-      >>> _, report = artix.step_and_report(ball, resting, None, 0.005, ground=artix.Ground.flat())
+      >>> _, report = artix.step_and_report(artix.Scene(ball, ground=artix.Ground.flat()), resting, None, 0.005)
       >>> print(report.contacts.force, report.contacts.sticks)  # its weight [N]
       [[0.   0.   9.81]] [ True]
     """
@@ -191,6 +191,36 @@ class StepReport(struct.PyTreeNode):
         loops = jnp.zeros((len(articulation.loop_joints.pose_a), 6), articulation.dtype)
         none = residual_of(dofs[:0])
         return cls(dofs, links, links, links, loops, none, none, jnp.ones((), bool))
+
+
+class SceneReport(struct.PyTreeNode):
+    """The report of a step of a scene whose robots have names.
+
+    Attributes:
+      members: the report of each robot by name. It includes contacts with the ground, but not those between links.
+        Residuals are those of the whole scene.
+      link_contacts: contacts between links of all robots; ``None`` if the scene has no pairs of shapes. Links and
+        shapes are numbered as in ``scene.link_names`` and ``scene.geometry_names``.
+
+    Examples:
+      >>> builder = artix.ArticulationBuilder(name="ball")
+      >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
+      >>> builder.add_geometry("ball", artix.Geometry.sphere(0.1), name="ball")
+      >>> ball = builder.build()
+      >>> scene = artix.Scene(
+      ...     {"lower": ball, "upper": ball}, ground=artix.Ground.flat(), pairs=[("upper/ball", "lower/ball")]
+      ... )
+      >>> state = scene.neutral_state()
+      >>> for name, height in (("lower", 0.1), ("upper", 0.3)):
+      ...     state[name] = state[name].replace(root_pose=state[name].root_pose.at[2].set(height))
+      ...
+      >>> _, report = artix.step_and_report(scene, state, None, 0.005)
+      >>> print(report.link_contacts.force, report.members["lower"].contacts.force)  # one weight, then two [N]
+      [[0.   0.   9.81]] [[ 0.    0.   19.62]]
+    """
+
+    members: dict[str, StepReport]
+    link_contacts: LinkContactReport | None
 
 
 class RolloutReport(struct.PyTreeNode):

@@ -1,0 +1,324 @@
+"""A scene: robots and objects, the ground, and what may touch what.
+
+A step, a rollout and everything else that involves contact take a scene. An articulation is a scene of one
+without a ground. The state of a scene has the structure of its robots: a :class:`~artix.State` for one robot,
+a dictionary of states for robots by name. So do controls and reports.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import jax.numpy as jnp
+
+from artix.compiler.argument_types import register_parameters
+from artix.contact.ground import Ground, check_ground
+from artix.contact.height_field import HeightField
+from artix.contact.plane import Plane
+from artix.contact.shape_pairs import ShapePairs
+from artix.math import struct
+from artix.model.articulation import Articulation, State
+from artix.model.checks import check_count, check_state, check_type
+from artix.model.geometry import GeometryStructure
+from artix.model.geometry_pairs import checked_shapes
+from artix.model.states import neutral_state
+from artix.model.topology import Topology
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Scene(struct.PyTreeNode):
+    """Robots and objects in one world, with the ground and the pairs of shapes that may touch.
+
+    Every robot keeps its own parameters and numbering. A free object is a robot with a floating base and one
+    link. A scene is a pytree like an articulation: parameters of robots and ground are leaves that can be
+    replaced, batched and differentiated; names, pairs and budgets are static.
+
+    Attributes:
+      articulations: the robots, as a tuple. To the constructor, give one articulation, whose scene has the
+        plain state, controls and reports of a robot, or a dictionary of articulations by name, one of which may
+        stand under several names. States, controls and reports are then dictionaries with these names.
+      ground: what the robots stand on; ``None`` for nothing.
+      pairs: the shapes of different robots that touch each other, as ``"robot/shape"``: spheres, capsules or
+        boxes, static. A robot's own pairs (:func:`artix.select_geometry_pairs`) act as well.
+      max_contacts_per_geometry: the largest number of contacts between one shape and one surface of the ground,
+        static; the nearest are kept. ``None`` for all, which are 8 for a box.
+      max_link_contacts: the largest number of contacts between shapes of robots, static; the nearest are kept.
+        ``None`` for all candidates: one for a pair with a sphere, two with a capsule, four for boxes.
+      names: the robots' names, static; empty for a scene of one articulation. Not for the constructor.
+
+    Raises:
+      ValueError: there is no robot, a name is empty or has a slash, a shape is unknown or cannot touch, both
+        shapes of a pair belong to one robot, a pair is given twice, or a budget is less than 1.
+      TypeError: the robots are neither an articulation nor articulations by name, dtypes differ, or the ground
+        is no :class:`Ground`.
+
+    Examples:
+      >>> quadruped = artix.robots.load("quadruped")
+      >>> scene = artix.Scene(quadruped, ground=artix.Ground.flat(friction=0.8))
+      >>> state = artix.step(scene, artix.neutral_state(quadruped), None, 0.005)
+      >>> builder = artix.ArticulationBuilder(name="cube")
+      >>> _ = builder.add_link(mass=0.2, inertia=(8e-5, 8e-5, 8e-5), name="cube")
+      >>> builder.add_geometry("cube", artix.Geometry.box((0.03, 0.03, 0.03), friction=0.8), name="cube")
+      >>> cube = builder.build()
+      >>> scene = artix.Scene({"lower": cube, "upper": cube}, pairs=[("upper/cube", "lower/cube")])
+      >>> print(scene.names, scene.geometry_names)
+      ('lower', 'upper') ('lower/cube', 'upper/cube')
+      >>> print(scene["upper"].link_mass)
+      [0.2]
+    """
+
+    articulations: tuple[Articulation, ...]
+    ground: Ground | None = None
+    pairs: tuple[tuple[str, str], ...] = struct.field(pytree_node=False, default=())
+    max_contacts_per_geometry: int | None = struct.field(pytree_node=False, default=None)
+    max_link_contacts: int | None = struct.field(pytree_node=False, default=None)
+    names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+
+    if TYPE_CHECKING:  # What the constructor makes of its arguments is more special than what it takes.
+
+        def __init__(
+            self,
+            articulations: Articulation | Mapping[str, Articulation] | tuple[Articulation, ...],
+            ground: Ground | None = None,
+            pairs: Sequence[tuple[str, str]] = (),
+            max_contacts_per_geometry: int | None = None,
+            max_link_contacts: int | None = None,
+            names: tuple[str, ...] = (),
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        given: Any = self.articulations
+        if isinstance(given, tuple) or given is None:
+            if isinstance(self.pairs, tuple):
+                return  # JAX puts together what was checked, perhaps without arrays.
+        elif isinstance(given, Articulation):
+            self._set(articulations=(given,))
+        else:
+            _check_members(given)
+            self._set(articulations=tuple(given.values()), names=tuple(given))
+        if self.ground is not None:
+            check_ground(self.ground)
+        for name in ("max_contacts_per_geometry", "max_link_contacts"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), hint="; to exclude a shape, make it a sensor")
+        self._set(pairs=self._checked(self.pairs))
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, members: Mapping[str, Articulation], pairs: Sequence[tuple[str, str]] = ()) -> Scene:
+        """The former constructor of scenes; write ``Scene(members, pairs=pairs)``."""
+        warnings.warn("Scene.of is now Scene(members, pairs=...)", DeprecationWarning, stacklevel=2)
+        return cls(members, pairs=pairs)
+
+    def _checked(self, pairs: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+        checked: list[tuple[str, str]] = []
+        for pair in pairs:
+            first, second = checked_shapes(pair, self.geometry_names, self.geometries)
+            if first.split("/")[0] == second.split("/")[0] or not self.names:
+                raise ValueError(
+                    f"pairs: {first!r} and {second!r} belong to one robot; choose its own pairs by "
+                    "artix.select_geometry_pairs before it joins the scene"
+                )
+            if (first, second) in checked or (second, first) in checked:
+                raise ValueError(f"pairs: {first!r} and {second!r} are given twice")
+            checked.append((first, second))
+        return tuple(checked)
+
+    def __getitem__(self, name: str) -> Articulation:
+        """The robot called ``name``; raises ``KeyError`` with the known names."""
+        if name not in self.names:
+            raise KeyError(f"no robot called {name!r}; choose from: {', '.join(self.names)}")
+        return self.articulations[self.names.index(name)]
+
+    @property
+    def topologies(self) -> tuple[Topology, ...]:
+        """The robots' topologies."""
+        return tuple(member.topology for member in self.articulations)
+
+    @property
+    def dtype(self) -> Any:
+        """The floating-point type of the parameters."""
+        return self.articulations[0].dtype
+
+    def astype(self, dtype: Any) -> Scene:
+        """The same scene with every array in ``dtype``, as :meth:`artix.Articulation.astype`."""
+        members = tuple(member.astype(dtype) for member in self.articulations)
+        ground = None if self.ground is None else self.ground.astype(dtype)
+        return self.replace(articulations=members, ground=ground)
+
+    @property
+    def link_names(self) -> tuple[str, ...]:
+        """``"robot/link"`` of all links, numbered robot after robot; plain names in a scene of one."""
+        return self._prefixed([tree.link_names for tree in self.topologies])
+
+    @property
+    def geometry_names(self) -> tuple[str, ...]:
+        """``"robot/shape"`` of all shapes, numbered robot after robot; plain names in a scene of one."""
+        return self._prefixed([[shape.name for shape in tree.geometries] for tree in self.topologies])
+
+    @property
+    def geometries(self) -> tuple[GeometryStructure, ...]:
+        """The static structures of all shapes, robot after robot."""
+        return sum((tree.geometries for tree in self.topologies), ())
+
+    def _prefixed(self, parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
+        if not self.names:
+            return tuple(parts[0])
+        return tuple(f"{name}/{part}" for name, names in zip(self.names, parts, strict=True) for part in names)
+
+    @property
+    def shape_pairs(self) -> ShapePairs:
+        """The pairs of shapes that may touch each other: those of each robot, then those of the scene."""
+        names = self.geometry_names
+        across = [(names.index(a), names.index(b)) for a, b in self.pairs]
+        return ShapePairs.of(self.topologies, across)
+
+    @property
+    def grounded(self) -> tuple[int, ...]:
+        """Indices of the robots that touch the ground where they get there; none without a ground."""
+        if self.ground is None:
+            return ()
+        return tuple(k for k, tree in enumerate(self.topologies) if tree.touching_geometries)
+
+    @property
+    def can_touch(self) -> bool:
+        """Whether any shapes may touch the ground or each other."""
+        return bool(self.grounded or self.pairs) or any(tree.geometry_pairs for tree in self.topologies)
+
+    def neutral_state(self) -> Any:
+        """The neutral state: that of the robot, or those of the robots by name."""
+        return self.by_name([neutral_state(member) for member in self.articulations])
+
+    def neutral_states(self) -> dict[str, State]:
+        """The former name of :meth:`neutral_state`."""
+        warnings.warn("scene.neutral_states() is now scene.neutral_state()", DeprecationWarning, stacklevel=2)
+        return self.neutral_state()
+
+    def by_name(self, values: Sequence[Any]) -> Any:
+        """One value for each robot in the structure of a state: the only one, or a dictionary by name."""
+        return dict(zip(self.names, values, strict=True)) if self.names else values[0]
+
+    def members_of(self, what: str, value: Any, missing: Callable[[], Any] | None = None) -> list[tuple[str, Any]]:
+        """The parts of a state or a control in the robots' order, each with what messages call it.
+
+        Args:
+          what: what messages call the whole.
+          value: the part of the only robot, or a dictionary of parts by the robots' names.
+          missing: makes what is left out of a dictionary; without it, nothing may be.
+
+        Raises:
+          ValueError: a robot's part is left out, or a name is no robot's.
+          TypeError: the robots have names, and this is no dictionary.
+        """
+        if not self.names:
+            return [(what, value)]
+        if not isinstance(value, Mapping):
+            kind = type(value).__name__
+            raise TypeError(f"{what}: expected a dictionary by the names of the robots, found {kind}")
+        unknown = [name for name in value if name not in self.names]
+        if unknown:
+            known = ", ".join(self.names)
+            raise ValueError(f"{what}: no robot called {', '.join(map(str, unknown))}; choose from: {known}")
+        absent = [name for name in self.names if name not in value]
+        if absent and missing is None:
+            hint = "scene.neutral_state() has one for each robot"
+            raise ValueError(f"{what}: nothing for {', '.join(absent)}; {hint}")
+        parts = [value[name] if name in value else missing() for name in self.names]  # type: ignore[misc]
+        return [(f"{what}[{name!r}]", part) for name, part in zip(self.names, parts, strict=True)]
+
+    def check_state(self, state: Any, what: str = "state") -> tuple[State, ...]:
+        """The states of the robots in their order.
+
+        Raises:
+          ValueError: a robot has no state, a name is no robot's, or an array has the wrong shape.
+          TypeError: an array has another dtype than the articulation.
+        """
+        parts = self.members_of(what, state)
+        for member, (name, part) in zip(self.articulations, parts, strict=True):
+            check_state(member, part, name)
+        return tuple(part for _, part in parts)
+
+
+def _check_members(members: Any) -> None:
+    """Refuses what is no dictionary of articulations by usable names."""
+    if not isinstance(members, Mapping):
+        kind = type(members).__name__
+        raise TypeError(f"members: expected an articulation or a dictionary of articulations, found {kind}")
+    if not members:
+        raise ValueError("a scene needs at least one articulation")
+    first = next(iter(members))
+    for name, member in members.items():
+        if not isinstance(name, str):
+            raise TypeError(f"members: names are strings; found {name!r}")
+        check_type(f"members[{name!r}]", member, Articulation)
+        if not name:
+            raise ValueError("a member has an empty name; links and shapes are called 'robot/link' after it")
+        if "/" in name:
+            raise ValueError(f"the name {name!r} of a robot has a slash, which separates it from names of shapes")
+        if member.dtype != members[first].dtype:
+            raise TypeError(
+                f"the members must have one dtype; {first!r} has {members[first].dtype} and {name!r} "
+                f"{member.dtype}; convert with astype(...)"
+            )
+
+
+def scene_of(scene: Scene | Articulation) -> Scene:
+    """The scene, or the scene of one articulation without a ground."""
+    if isinstance(scene, Scene):
+        return scene
+    check_type("articulation", scene, Articulation)
+    return Scene((scene,))
+
+
+def accepts_ground(function: _Function) -> _Function:
+    """Lets a function of a scene take ``ground=`` for one more release, with a ``DeprecationWarning``.
+
+    The ground may also be the third argument, and ``max_per_geometry=`` a budget, as :func:`artix.ground_contacts` had
+    them.
+    """
+
+    @functools.wraps(function)
+    def with_scene(*args: Any, **keywords: Any) -> Any:
+        is_third = isinstance(args[2] if len(args) > 2 else None, Ground | Plane | HeightField)
+        if not is_third and "ground" not in keywords:
+            return function(*args, **keywords)
+        name = function.__name__
+        warnings.warn(
+            f"artix.{name}(robot, ..., ground=ground) is now artix.{name}(artix.Scene(robot, ground=ground), ...); "
+            "ground= leaves with the next release",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        scene, *others = args
+        ground = others.pop(1) if is_third else keywords.pop("ground")
+        if ground is not None:
+            check_ground(ground)
+        changes = {"ground": ground}
+        if "max_per_geometry" in keywords:
+            changes["max_contacts_per_geometry"] = keywords.pop("max_per_geometry")
+        return function(scene_of(scene).replace(**changes), *others, **keywords)
+
+    return cast(_Function, with_scene)
+
+
+def _examples(scene: Scene) -> dict[str, Callable[[], Any]]:
+    """Examples of the arguments of functions of a scene, by their names in artix."""
+    none = lambda: None  # noqa: E731
+    return {
+        "state": scene.neutral_state,
+        "states": scene.neutral_state,
+        "control": none,
+        "controls": none,
+        "dt": lambda: jnp.asarray(0.01, scene.dtype),
+    }
+
+
+# A program knows the parameters of its robots. The ground stays an argument, since it is what users vary.
+register_parameters(Scene, _examples, children=1)

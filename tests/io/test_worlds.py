@@ -1,0 +1,109 @@
+"""Scenes from files: robots, ground, pairs and states, beside what MuJoCo and the stages say."""
+
+from __future__ import annotations
+
+import jax
+import mujoco
+import numpy as np
+import pytest
+
+import artix
+
+TABLE = """<mujoco model="table"><option timestep="0.002" cone="elliptic"/><worldbody>
+  <geom name="floor" type="plane" size="0 0 1" friction="0.4"/>
+  <body name="arm" pos="0 0 1"><joint name="hinge" axis="0 1 0" range="-2 2"/>
+    <geom type="capsule" size="0.03" fromto="0 0 0 0 0 -0.5" mass="1"/></body>
+  <body name="lab/cube" pos="1 0 0.1"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="2" friction="0.3"/></body>
+  <body name="ball" pos="1 0 0.3"><freejoint/><geom name="skin" size="0.1" mass="0.5"/></body>
+  <body name="ghost" pos="2 0 0.5"><freejoint/><geom size="0.1" mass="1" contype="0" conaffinity="0"/></body>
+</worldbody><contact><exclude body1="arm" body2="ball"/></contact></mujoco>"""
+
+
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
+def test_an_mjcf_is_a_scene_that_moves_as_in_mujoco() -> None:
+    """A ball on a cube on a floor beside an arm: at rest as in MuJoCo, whose contacts give by less than 1 mm."""
+    scene, state = artix.load_world(TABLE, dtype="float64")
+    model = mujoco.MjModel.from_xml_string(TABLE)
+    data = mujoco.MjData(model)
+    assert scene.names == ("world", "lab:cube", "ball", "ghost")
+    assert set(scene.pairs) == {("world/arm:0", "lab:cube/lab/cube:0"), ("lab:cube/lab/cube:0", "ball/skin")}
+    assert len(scene.ground.surfaces) == 1
+    np.testing.assert_allclose(scene.ground.surfaces[0].friction, 0.4)
+    for name, robot in zip(scene.names, scene.articulations, strict=True):
+        wanted = artix.MujocoCoordinates(robot, model).state(model.qpos0, np.zeros(model.nv))
+        jax.tree.map(np.testing.assert_allclose, state[name], wanted)
+    path = artix.rollout(scene, state, None, 0.002, num_steps=100)
+    mujoco.mj_step(model, data, 100)
+    for name in scene.names[1:]:
+        at = model.jnt_qposadr[model.body(name.replace(":", "/")).jntadr[0]]
+        np.testing.assert_allclose(path[name].root_pose[-1, :3], data.qpos[at : at + 3], atol=1e-3)
+    np.testing.assert_allclose(path["ball"].root_pose[-1, 2], 0.3, atol=1e-9)
+    np.testing.assert_allclose(path["ghost"].root_pose[-1, 2], data.qpos[at + 2], atol=1e-12)
+
+
+def test_a_file_of_one_robot_has_its_plain_state(tmp_path) -> None:
+    arm = artix.robots.load("arm7")
+    scene, state = artix.load_world(artix.robots.path("arm7"))
+    assert scene.ground is None
+    assert isinstance(state, artix.State)
+    bent = state.replace(joint_position=state.joint_position + 0.1)
+    artix.save(arm, tmp_path / "arm.npz")
+    assert artix.load_world(tmp_path / "arm.npz")[0].articulations[0].topology == arm.topology
+    artix.io.save_usd(arm, tmp_path / "arm.usda", state=bent)
+    _, found = artix.load_world(tmp_path / "arm.usda")
+    np.testing.assert_allclose(found.joint_position, bent.joint_position, atol=1e-6)
+    with pytest.raises(ValueError, match=r"no reader for the suffix '\.stl'"):
+        artix.load_world("arm.stl")
+
+
+PLACE = """
+    double3 xformOp:translate = ({place})
+    uniform token[] xformOpOrder = ["xformOp:translate"]
+"""
+ROBOT = (
+    """
+def Xform "{name}" (prepend apiSchemas = ["PhysicsRigidBodyAPI", "PhysicsMassAPI", "PhysicsArticulationRootAPI"])
+{{
+    float physics:mass = {mass}"""
+    + PLACE
+    + """
+    def Sphere "ball" (prepend apiSchemas = ["PhysicsCollisionAPI"])
+    {{
+        double radius = 10
+    }}
+}}
+"""
+)
+FLOOR = (
+    """
+def Plane "floor" (prepend apiSchemas = ["PhysicsCollisionAPI", "MaterialBindingAPI"])
+{
+    uniform token axis = "Z"
+    rel material:binding:physics = </rubber>"""
+    + PLACE.format(place="0, 0, 5")
+    + """
+}
+def Material "rubber" (prepend apiSchemas = ["PhysicsMaterialAPI"])
+{
+    float physics:dynamicFriction = 0.6
+}
+"""
+)
+
+
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
+def test_a_stage_of_two_robots_on_a_plane() -> None:
+    """In centimetres; contacts between the two are left out, which a warning says."""
+    text = '#usda 1.0\n( \n metersPerUnit = 0.01\n upAxis = "Z"\n kilogramsPerUnit = 1\n)\n' + FLOOR
+    text += ROBOT.format(name="left", mass=1, place="0, 0, 30")
+    text += ROBOT.format(name="right", mass=2, place="100, 0, 30")
+    with pytest.warns(artix.DescriptionWarning, match="contacts between the 2 articulations of the stage are left out"):
+        scene, state = artix.load_world(text, dtype="float64")
+    assert scene.names == ("left", "right")
+    (floor,) = scene.ground.surfaces
+    np.testing.assert_allclose((floor.height, floor.friction), (0.05, 0.6), rtol=1e-6)
+    assert scene.ground.friction_combination == "average"
+    np.testing.assert_allclose(state["right"].root_pose[:3], [1.0, 0.0, 0.3], atol=1e-12)
+    np.testing.assert_allclose(scene["right"].link_mass, [2.0])
+    height = artix.geometry_distances(artix.Scene(scene["left"], ground=scene.ground), state["left"])
+    np.testing.assert_allclose(height, [0.15], atol=1e-9)
