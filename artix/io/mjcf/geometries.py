@@ -145,18 +145,20 @@ def pair_frictions(model: mujoco.MjModel) -> dict[frozenset[int], float]:
 
 def geoms_touching_others(model: mujoco.MjModel, bodies: Collection[int]) -> set[int]:
     """The moving geoms on some bodies that MuJoCo lets touch the moving geoms of other articulations."""
-    pairs = pair_frictions(model)
     excluded = excluded_bodies(model)
     body_of = np.asarray(model.geom_bodyid)
-    moving = np.flatnonzero(np.asarray(model.body_weldid)[body_of]).tolist()
-    inside = [geom for geom in moving if body_of[geom] in bodies]
-    outside = [geom for geom in moving if body_of[geom] not in bodies]
+    moving = np.flatnonzero(np.asarray(model.body_weldid)[body_of])
+    is_inside = np.isin(body_of[moving], list(bodies))
+    inside, outside = set(moving[is_inside].tolist()), moving[~is_inside]
+    types, affinities = np.asarray(model.geom_contype), np.asarray(model.geom_conaffinity)
 
-    def touch(a: int, b: int) -> bool:
-        both = frozenset((int(body_of[a]), int(body_of[b])))
-        return frozenset((a, b)) in pairs or (both not in excluded and may_touch(model, a, b))
+    def touches(geom: int) -> bool:
+        matches = (types[geom] & affinities[outside]) | (types[outside] & affinities[geom])
+        others = body_of[outside[matches != 0]].tolist()
+        return any(frozenset((int(body_of[geom]), other)) not in excluded for other in others)
 
-    return {geom for geom in inside if any(touch(geom, other) for other in outside)}
+    across = [both for both in pair_frictions(model) if both & inside and both & set(outside.tolist())]
+    return {geom for both in across for geom in both & inside} | set(filter(touches, inside))
 
 
 def mixed_friction(model: mujoco.MjModel, a: int, b: int) -> float:
