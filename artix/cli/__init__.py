@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("check", help="report what is wrong with a description; exits with 1 on errors")
     check.add_argument("robot", help=robot_help)
-    _add_checking_options(check)
+    _add_reading_options(check)
     check.set_defaults(run=_check)
 
     convert = commands.add_parser("convert", help="convert a description to another format and report what is lost")
@@ -179,10 +179,6 @@ def _add_reading_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--body", help="child of the worldbody to read, for an MJCF with several (default: the only one)"
     )
-    _add_checking_options(command)
-
-
-def _add_checking_options(command: argparse.ArgumentParser) -> None:
     root_help = "path of the articulation root prim, for a USD stage with several (default: the only one)"
     command.add_argument("--root", help=root_help)
     skip_help = "what --strict leaves out of an MJCF, such as actuator, or all"
@@ -198,7 +194,7 @@ def _add_checking_options(command: argparse.ArgumentParser) -> None:
 
 def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The reading options that the user gave."""
-    always = ("root", "skip", "repair", "strict", "meshes", "self_contact")
+    always = ("fixed_base", "body", "root", "skip", "repair", "strict", "meshes", "self_contact")
     values = {name: getattr(options, name) for name in (*names, *always)}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -251,7 +247,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _info(options: argparse.Namespace) -> int:
     from artix.cli.info import run_info
 
-    return run_info(options.robot, **_given(options, "fixed_base", "body"))
+    return run_info(options.robot, **_given(options))
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -263,7 +259,7 @@ def _check(options: argparse.Namespace) -> int:
 def _convert(options: argparse.Namespace) -> int:
     from artix.cli.convert import run_convert
 
-    return run_convert(options.robot, options.output, **_given(options, "fixed_base", "body", "merge_fixed_joints"))
+    return run_convert(options.robot, options.output, **_given(options, "merge_fixed_joints"))
 
 
 def _view(options: argparse.Namespace) -> int:
@@ -276,7 +272,7 @@ def _view(options: argparse.Namespace) -> int:
         collision=options.collision,
         package_dirs=options.package_dirs,
         server={"host": options.host, "port": options.port, "open_browser": not options.no_browser},
-        reading=_given(options, "fixed_base", "body"),
+        reading=_given(options),
     )
 
 

@@ -66,8 +66,7 @@ def run_trajectory_demo(*, output: str, seed: int) -> int:
     with naming(output):
         save_plot({"swing-up": swung, "reach": reached}, output)
     print(f"\nplot saved to {output} ({time.perf_counter() - begin:.0f} s in total)")
-    names = {"the swing-up": swung.converged, "the reach": reached.converged}
-    failed = [name for name, converged in names.items() if not converged]
+    failed = [name for name, one in (("the swing-up", swung), ("the reach", reached)) if not one.converged]
     if failed:
         print(f"artix: did not converge: {', '.join(failed)}; try another --seed", file=sys.stderr)
         return 1

@@ -8,6 +8,7 @@ and takes no more memory than the size of the file.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import io
 import json
 import math
@@ -100,7 +101,7 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
 
     Args:
       path: the file.
-      dtype: floating-point type of the arrays; ``None`` keeps that of the file if JAX's x64 mode allows it.
+      dtype: floating-point type of the arrays; ``None`` keeps the file's if JAX's x64 mode allows it.
 
     Returns:
       The articulation.
@@ -240,71 +241,52 @@ class MalformedHeaderError(ValueError):
 def write_header(topology: Topology) -> str:
     """Encodes a topology as JSON text: links in the order of their creation, all references by name."""
     joints = ("", *topology.joint_names)
+    names = topology.link_names
+    dofs = topology.dof_names
+    order = sorted(range(topology.num_links), key=lambda link: topology.creation_index[link])
+    frames = zip(topology.frame_names, topology.frame_links, strict=True)
     links = [
         {
-            "name": topology.link_names[link],
-            "parent": None if topology.parent[link] < 0 else topology.link_names[topology.parent[link]],
+            "name": names[link],
+            "parent": _encoded(topology, "link", topology.parent[link]),
             "joint": joints[link],
             "joint_type": topology.joint_types[link].name.lower(),
-            "axes": [axis.name.lower() for axis in topology.joint_axes[link]],
+            "axes": _encoded(topology, "axes", topology.joint_axes[link]),
         }
-        for link in sorted(range(topology.num_links), key=lambda link: topology.creation_index[link])
+        for link in order
     ]
-    names, dofs = topology.link_names, topology.dof_names
-    header = {
+    header: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "name": topology.name,
         "fixed_base": topology.fixed_base,
         "links": links,
-        "frames": [
-            {"name": name, "link": names[link]}
-            for name, link in zip(topology.frame_names, topology.frame_links, strict=True)
-        ],
-        "mimics": [
-            {"follower": dofs[follower], "reference": dofs[reference]} for follower, reference in topology.mimic_dofs
-        ],
-        "fixed_tendons": [
-            {
-                "name": tendon.name,
-                "root_link": names[tendon.root_link],
-                "dofs": [dofs[dof] for dof in tendon.dofs],
-                "parents": list(tendon.parents),
-            }
-            for tendon in topology.fixed_tendons
-        ],
-        "spatial_tendons": [
-            {
-                "name": tendon.name,
-                "links": [names[link] for link in tendon.links],
-                "parents": list(tendon.parents),
-                "attachment_names": list(tendon.attachment_names),
-            }
-            for tendon in topology.spatial_tendons
-        ],
-        "loop_joints": [
-            {
-                "name": joint.name,
-                "type": joint.type.value,
-                "link_a": None if joint.link_a < 0 else names[joint.link_a],
-                "link_b": names[joint.link_b],
-                "locked_axes": [axis.name.lower() for axis in joint.locked_axes],
-            }
-            for joint in topology.loop_joints
-        ],
-        "geometries": [
-            {
-                "name": shape.name,
-                "link": names[shape.link],
-                "type": shape.type.value,
-                "num_points": shape.num_points,
-                "sensor": shape.sensor,
-            }
-            for shape in topology.geometries
-        ],
-        "geometry_pairs": [list(pair) for pair in topology.geometry_pairs],
+        "frames": [{"name": name, "link": names[link]} for name, link in frames],
+        "mimics": [{"follower": dofs[one], "reference": dofs[other]} for one, other in topology.mimic_dofs],
     }
+    for section in ("fixed_tendons", "spatial_tendons", "loop_joints", "geometries"):
+        header[section] = [
+            {
+                field.name: _encoded(topology, field.name, getattr(part, field.name))
+                for field in dataclasses.fields(part)
+            }
+            for part in getattr(topology, section)
+        ]
+    header["geometry_pairs"] = [list(pair) for pair in topology.geometry_pairs]
     return json.dumps(header, indent=1)
+
+
+def _encoded(topology: Topology, name: str, value: Any) -> Any:
+    """The value of a field as JSON has it: links and degrees of freedom by name, kinds and axes in words."""
+    if isinstance(value, tuple):
+        return [_encoded(topology, name, entry) for entry in value]
+    if name in ("link", "links", "root_link", "link_a", "link_b"):
+        return None if value < 0 else topology.link_names[value]
+    if name == "dofs":
+        return topology.dof_names[value]
+    if isinstance(value, Axis):
+        return value.name.lower()
+    return value.value if isinstance(value, enum.Enum) else value
 
 
 def read_header(text: str) -> Articulation:
@@ -357,7 +339,8 @@ def read_header(text: str) -> Articulation:
 
 
 def _link(record: dict[str, Any], above: Collection[str]) -> LinkDescription:
-    name, parent = _get(record, "name", str), _get(record, "parent", str, optional=True)
+    name = _get(record, "name", str)
+    parent = _get(record, "parent", str, optional=True)
     if parent is None:
         return LinkDescription(name)
     kind = _member(JointType, _get(record, "joint_type", str))

@@ -86,7 +86,7 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
     ``.mjcf``, :func:`artix.load_usd` ``.usd``, ``.usda``, ``.usdc`` and ``.usdz``, :func:`artix.load_archive` ``.npz``.
 
     Options have one meaning in all formats. Each reader says what its format adds to it, and has further options;
-    xacro has those of URDF.
+    xacro has URDF's.
     A :class:`~artix.DescriptionWarning` names what is read otherwise than it is written; :func:`artix.check` lists the
     same before loading.
 
@@ -109,8 +109,8 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
         - ``self_contact`` (MJCF, USD): whether shapes of links touch each other wherever the filters of the file
           allow it.
         - ``packages`` (URDF): folders of ROS packages by name, for ``package://NAME/...`` and ``$(find NAME)``.
-        - ``gravity`` (URDF, USD): acceleration of gravity in world axes [m/s^2], shape [3]; ``None`` takes that of
-          the stage. An MJCF has its own.
+        - ``gravity`` (URDF, USD): acceleration of gravity in world axes [m/s^2], shape [3]; ``None`` takes the
+          stage's, or 9.81 m/s^2 downwards in a URDF. An MJCF has its own.
         - ``dtype`` (URDF, MJCF, USD, npz): floating-point type of the arrays; when ``None``, JAX's default, or that
           of the archive.
 

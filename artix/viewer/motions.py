@@ -64,7 +64,8 @@ class Motion:
         """
         if isinstance(robots, Fleet):
             return cls(robots, _arranged(states, robots.num_members, robots.num_dofs, "the fleet"))
-        topology, count = robots.topology, len(robots.link_mass) if robots.link_mass.ndim == 2 else None
+        topology = robots.topology
+        count = len(robots.link_mass) if robots.link_mass.ndim == 2 else None
         return cls(robots, _arranged(states, count, topology.num_dofs, repr(topology.name)))
 
     @property
@@ -94,15 +95,16 @@ class Motion:
 
     def kinds(self) -> list[Kind]:
         """The robots by topology, with the motion of their links."""
-        poses, robots = self.evaluate(artix.link_poses).astype(float), self.robots
+        poses = self.evaluate(artix.link_poses).astype(float)
+        robots = self.robots
         if not isinstance(robots, Fleet):
             first = jax.tree.map(lambda leaf: leaf[0], robots) if robots.link_mass.ndim == 2 else robots
             return [Kind(first, np.arange(self.num_robots), poses)]
-        found = list[Kind]()
+        kinds = list[Kind]()
         for topology in dict.fromkeys(robots.topologies):
             members = np.array([k for k, one in enumerate(robots.topologies) if one == topology])
-            found.append(Kind(robots.member(int(members[0])), members, poses[:, members, : topology.num_links]))
-        return found
+            kinds.append(Kind(robots.member(int(members[0])), members, poses[:, members, : topology.num_links]))
+        return kinds
 
 
 def _arranged(states: State, count: int | None, width: int, owner: str) -> State:
@@ -116,13 +118,13 @@ def _arranged(states: State, count: int | None, width: int, owner: str) -> State
     """
     if not isinstance(states, State):
         raise ValueError(f"states must be an artix.State, such as artix.rollout returns; found {type(states).__name__}")
-    own = {"root_pose": 7, "root_velocity": 6, "joint_position": width, "joint_velocity": width}
-    arrays = {name: np.asarray(getattr(states, name)) for name in own}
+    widths = {"root_pose": 7, "root_velocity": 6, "joint_position": width, "joint_velocity": width}
+    arrays = {name: np.asarray(getattr(states, name)) for name in widths}
     leading = arrays["joint_position"].shape[:-1]
     for name, array in arrays.items():
-        if array.shape != (*leading, own[name]):
+        if array.shape != (*leading, widths[name]):
             raise ValueError(
-                f"states of {owner}: {name} must have shape [..., {own[name]}] with the leading axes {leading} of "
+                f"states of {owner}: {name} must have shape [..., {widths[name]}] with the leading axes {leading} of "
                 f"joint_position; found {array.shape}"
             )
         if not np.isfinite(array).all():

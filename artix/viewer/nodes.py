@@ -41,7 +41,8 @@ class Nodes:
     """
 
     def __init__(self, server: Any, scene: Scene, *, dark_mode: bool = False) -> None:
-        self.server, self.scene = server, scene
+        self.server = server
+        self.scene = scene
         #: Handles by layer, to show and hide them.
         self.layers: dict[str, list[Any]] = {}
         self._movers = list[Mover]()
@@ -140,7 +141,8 @@ class Nodes:
     # --- everything else ----------------------------------------------------------------------------------------
 
     def _ground(self) -> None:
-        scene, ground = self.server.scene, self.scene.ground
+        scene = self.server.scene
+        ground = self.scene.ground
         if ground is None:
             self.layers["ground"] = [_add_grid(scene, f"{WORLD}/ground/0", np.array([0.0, 0.0, 1.0]), self.scene.floor)]
             return

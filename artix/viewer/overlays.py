@@ -55,7 +55,7 @@ def force_arrows(motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, 
     """Arrows for forces of the ground on the robots. A force equal to the weight is as long as the robot.
 
     Raises:
-      ValueError: the leading axes differ from those of the states, or points and forces have different shapes.
+      ValueError: the leading axes are not the states', or points and forces have different shapes.
     """
     leading = (motion.num_frames, motion.num_robots)
     if isinstance(contacts, ContactReport | LinkContactReport):
@@ -86,18 +86,18 @@ def command_arrows(motion: Motion, commands: npt.ArrayLike, offsets: np.ndarray,
     Raises:
       ValueError: the commands have another shape.
     """
-    given = np.asarray(commands, float)
+    wanted = np.asarray(commands, float)
     leading = (motion.num_frames, motion.num_robots)
-    if given.shape not in ((*leading, 3), (leading[0], 3)) or (given.ndim == 2 and leading[1] != 1):
+    if wanted.shape not in ((*leading, 3), (leading[0], 3)) or (wanted.ndim == 2 and leading[1] != 1):
         raise ValueError(
-            f"commands must have shape [T, N, 3] or, for one robot, [T, 3] with T, N = {leading}; found {given.shape}"
+            f"commands must have shape [T, N, 3] or, for one robot, [T, 3] with T, N = {leading}; found {wanted.shape}"
         )
-    given = given.reshape(*leading, 3)
+    wanted = wanted.reshape(*leading, 3)
     roots = np.asarray(motion.states.root_pose, float)
     forward = rotate(roots[..., 3:], np.array([1.0, 0.0, 0.0]))
     angle = np.arctan2(forward[..., 1], forward[..., 0])
     cos, sin = np.cos(angle), np.sin(angle)
-    x, y, yaw = np.moveaxis(given, -1, 0)
+    x, y, yaw = np.moveaxis(wanted, -1, 0)
     planar = 0.6 * size * np.stack([cos * x - sin * y, sin * x + cos * y, 0.0 * x], axis=-1)
     upward = 0.6 * size * np.stack([0.0 * yaw, 0.0 * yaw, yaw], axis=-1)
     starts = roots[..., :3] + offsets + [0.0, 0.0, 0.35 * size]

@@ -218,7 +218,8 @@ _AT_ORIGIN = np.array([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]])
 
 
 def _tiles(plane: Plane, middle: np.ndarray, reach: float) -> Triangles:
-    count, wide = 40, 3.0 * reach
+    count = 40
+    wide = 3.0 * reach
     tiles = _placed(plane_mesh(plane, middle, wide, count), _AT_ORIGIN, FLOOR_COLORS[0], 1.0)
     number = np.tile(np.arange(count * count), 2)
     dark = (number // count // 2 + number % count // 2) % 2 == 1

@@ -29,7 +29,7 @@ REFRESH_RATE = 50.0
 class Viewer:
     """A motion shown in a browser; made by :func:`view`.
 
-    As the last value of a notebook cell it is displayed as a recording, like that of :func:`save_html`.
+    As the last value of a notebook cell it is displayed as a recording, as by :func:`save_html`.
 
     Attributes:
       url: its address for a browser on this machine.
@@ -48,7 +48,9 @@ class Viewer:
     """
 
     def __init__(self, server: Any, scene: Scene, series: Mapping[str, np.ndarray]) -> None:
-        self.server, self.scene, self._series = server, scene, series
+        self.server = server
+        self.scene = scene
+        self._series = series
         self.url = address(server)
         self.nodes = Nodes(server, scene)
         self._closed = threading.Event()
@@ -113,10 +115,11 @@ class Viewer:
 
     def _play(self) -> None:
         """Moves the slider with time. The slider's handler moves everything else."""
-        before, place = time.perf_counter(), 0.0
+        before = time.perf_counter()
+        place = 0.0
         while not self._closed.wait(1.0 / REFRESH_RATE):
-            now = time.perf_counter()
-            passed, before = now - before, now
+            clock = time.perf_counter()
+            passed, before = clock - before, clock
             if not self.playing:
                 place = float(self.frame)
                 continue

@@ -21,9 +21,9 @@ def checked_series(series: Mapping[str, npt.ArrayLike], num_frames: int) -> dict
     Raises:
       ValueError: a series has another length than the motion, too many axes or too many curves.
     """
-    found = {}
-    for name, given in series.items():
-        values = np.asarray(given, float)
+    checked = {}
+    for name, curves in series.items():
+        values = np.asarray(curves, float)
         if values.ndim not in (1, 2) or len(values) != num_frames:
             raise ValueError(
                 f"series {name!r} must have shape [{num_frames}] or [{num_frames}, C]; found {values.shape}"
@@ -31,8 +31,8 @@ def checked_series(series: Mapping[str, npt.ArrayLike], num_frames: int) -> dict
         values = values.reshape(num_frames, -1)
         if not 1 <= values.shape[1] <= MAX_CURVES:
             raise ValueError(f"series {name!r} has {values.shape[1]} curves; give from 1 to {MAX_CURVES} of them")
-        found[name] = values
-    return found
+        checked[name] = values
+    return checked
 
 
 class Plot:
@@ -72,9 +72,9 @@ class Plot:
         """The times, the curves, and a vertical line at the frame, whose time occurs twice for that purpose."""
         place = min(frame // self._stride, len(self._time) - 1)
         twice = np.insert(np.arange(len(self._time)), place, place)
-        now = np.full(len(twice), np.nan)
-        now[place : place + 2] = self._low, self._high
-        return (self._time[twice], *(curve[twice] for curve in self._curves), now)
+        cursor = np.full(len(twice), np.nan)
+        cursor[place : place + 2] = self._low, self._high
+        return (self._time[twice], *(curve[twice] for curve in self._curves), cursor)
 
 
 # --- plots in HTML -------------------------------------------------------------------------------
@@ -171,7 +171,8 @@ def _figure(name: str, values: np.ndarray, dt: float, duration: float) -> str:
 
 def _path(across: np.ndarray, down: np.ndarray) -> str:
     """A curve as an SVG path, interrupted where it is not finite."""
-    words, pen = list[str](), "M"
+    words = list[str]()
+    pen = "M"
     for x, y in zip(across, down, strict=True):
         if np.isfinite(y):
             words.append(f"{pen}{x:.5g} {y:.4g}")

@@ -61,13 +61,13 @@ class Crowd:
 
     def corners(self, frames: Sequence[int] | np.ndarray = (0,)) -> np.ndarray:
         """The corners of the bounding box of each of V surfaces in F frames, in world axes, [V, F, K, 8, 3] [m]."""
-        found = list[np.ndarray]()
+        corners = list[np.ndarray]()
         for visual in self.visuals:
             ends = visual.mesh.vertices.min(axis=0), visual.mesh.vertices.max(axis=0)
             box = np.array([[ends[k >> axis & 1][axis] for axis in range(3)] for k in range(8)], float)
             inside = transform(np.asarray(visual.pose, float), box)
-            found.append(transform(self.poses[np.asarray(frames)][:, :, visual.link, None], inside))
-        return np.stack(found)
+            corners.append(transform(self.poses[np.asarray(frames)][:, :, visual.link, None], inside))
+        return np.stack(corners)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,18 +241,21 @@ def _scene_of_members(
 ) -> Scene:
     """Several articulations in one world."""
     by_member: dict[str, Any] = {"states": states, "visuals": visuals or {}, "contacts": contacts or {}}
-    for what, given in by_member.items():
-        if not isinstance(given, Mapping):
-            raise ValueError(f"{what} of a scene: expected a dictionary by member, found {type(given).__name__}")
-        world.members_of(f"{what} of a scene", given, None if what == "states" else lambda: None)
-    crowds, overlays = list[Crowd](), list[Scene]()
+    for what, members in by_member.items():
+        if not isinstance(members, Mapping):
+            raise ValueError(f"{what} of a scene: expected a dictionary by member, found {type(members).__name__}")
+        world.members_of(f"{what} of a scene", members, None if what == "states" else lambda: None)
+    crowds = list[Crowd]()
+    overlays = list[Scene]()
     for number, name in enumerate(world.names):
-        robot, drawn = world[name], by_member["visuals"].get(name)
+        robot = world[name]
+        drawn = by_member["visuals"].get(name)
         shapes = colored(visuals_of(robot) if drawn is None else drawn, number)
         touch = by_member["contacts"].get(name)
         can_touch = any(not shape.sensor for shape in world.topologies[number].geometries)
-        own = [layer for layer in show if can_touch or layer != "support_polygon"]
-        part = make_scene(robot, by_member["states"][name], dt, visuals=shapes, ground=ground, show=own, contacts=touch)
+        layers = [layer for layer in show if can_touch or layer != "support_polygon"]
+        drawing: dict[str, Any] = {"visuals": shapes, "ground": ground, "show": layers, "contacts": touch}
+        part = make_scene(robot, by_member["states"][name], dt, **drawing)
         if number and part.num_frames != overlays[0].num_frames:
             raise ValueError(f"states of {name!r} have {part.num_frames} frames, others {overlays[0].num_frames}")
         crowds.append(dataclasses.replace(part.crowds[0], name=name))
@@ -307,7 +310,7 @@ def scene_of(crowds: Sequence[Crowd], *, dt: float = 1.0, ground: Ground | None 
 
 
 def colored(visuals: Sequence[Visual], number: int) -> tuple[Visual, ...]:
-    """Gives visuals without a colour that of the kind with this index.
+    """Gives visuals without a colour the colour of the kind with this index.
 
     Args:
       visuals: the visuals of one kind of robots.
@@ -329,8 +332,8 @@ def colored(visuals: Sequence[Visual], number: int) -> tuple[Visual, ...]:
 def _visuals_of_kind(
     kind: Kind, visuals: Sequence[Visual] | Mapping[str, Sequence[Visual]] | None, number: int
 ) -> tuple[Visual, ...]:
-    given = visuals.get(kind.topology.name) if isinstance(visuals, Mapping) else visuals
-    shapes = visuals_of(kind.articulation) if given is None else checked_visuals(given, kind.topology)
+    chosen = visuals.get(kind.topology.name) if isinstance(visuals, Mapping) else visuals
+    shapes = visuals_of(kind.articulation) if chosen is None else checked_visuals(chosen, kind.topology)
     return colored(shapes, number)
 
 

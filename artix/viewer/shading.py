@@ -176,14 +176,15 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
       perspective: whether the camera is perspective: then reciprocals of depths are linear in the picture.
     """
     width, height = size
-    xy, z = corners[:, :, :2], corners[:, :, 2]
+    xy = corners[:, :, :2]
+    z = corners[:, :, 2]
     low = np.clip(np.floor(xy.min(axis=1)).astype(int), 0, [width, height])
     high = np.clip(np.ceil(xy.max(axis=1)).astype(int), 0, [width, height])
     spans = high - low
     (x0, y0), (x1, y1), (x2, y2) = (xy[:, k].T for k in range(3))
     area = (x1 - x0) * (y2 - y0) - (x2 - x0) * (y1 - y0)
     counts = np.where(np.abs(area) > 1e-9, spans[:, 0] * spans[:, 1], 0)
-    found = Fragments(
+    nearest = Fragments(
         np.full(width * height, -1), np.full(width * height, np.inf), np.zeros((width * height, 3), np.float32)
     )
     for chunk in _chunks(counts):
@@ -197,11 +198,11 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
         w0 = 1.0 - w1 - w2
         inside = (w0 >= 0) & (w1 >= 0) & (w2 >= 0)
         weights = np.stack([w0, w1, w2], axis=1)[inside]
-        _keep_nearest(found, t[inside], (row * width + column)[inside], weights, z, perspective)
+        _keep_nearest(nearest, t[inside], (row * width + column)[inside], weights, z, perspective)
     return Fragments(
-        found.triangle.reshape(height, width),
-        found.depth.reshape(height, width),
-        found.weights.reshape(height, width, 3),
+        nearest.triangle.reshape(height, width),
+        nearest.depth.reshape(height, width),
+        nearest.weights.reshape(height, width, 3),
     )
 
 
@@ -212,7 +213,7 @@ def _chunks(counts: np.ndarray) -> list[np.ndarray]:
 
 
 def _keep_nearest(
-    found: Fragments, triangle: np.ndarray, pixel: np.ndarray, weights: np.ndarray, z: np.ndarray, perspective: bool
+    fragments: Fragments, triangle: np.ndarray, pixel: np.ndarray, weights: np.ndarray, z: np.ndarray, perspective: bool
 ) -> None:
     """Keeps the nearer of old and new fragments in each pixel."""
     if perspective:
@@ -221,8 +222,8 @@ def _keep_nearest(
         weights = weights * depth[:, None]
     else:
         depth = np.sum(weights * z[triangle], axis=1)
-    nearest = found.depth.copy()
+    nearest = fragments.depth.copy()
     np.minimum.at(nearest, pixel, depth)
-    wins = (depth == nearest[pixel]) & (depth < found.depth[pixel])
+    wins = (depth == nearest[pixel]) & (depth < fragments.depth[pixel])
     won = pixel[wins]
-    found.depth[won], found.triangle[won], found.weights[won] = depth[wins], triangle[wins], weights[wins]
+    fragments.depth[won], fragments.triangle[won], fragments.weights[won] = depth[wins], triangle[wins], weights[wins]

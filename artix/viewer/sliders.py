@@ -48,11 +48,15 @@ class Poser:
     """
 
     def __init__(self, server: Any, articulation: Articulation, state: State, scene: Any) -> None:
-        self.server, self.url = server, address(server)
+        self.server = server
+        self.url = address(server)
         self.nodes = Nodes(server, scene)
-        self._articulation, self._state = articulation, state
+        self._articulation = articulation
+        self._state = state
         self._kind = scene.crowds[0].name
-        self._lock, self._closed, self._is_setting = threading.RLock(), threading.Event(), False
+        self._lock = threading.RLock()
+        self._closed = threading.Event()
+        self._is_setting = False
         self._poses = jax.jit(artix.link_poses)
         self._followers = set(_followers(articulation))
         gui = server.gui
@@ -118,7 +122,8 @@ class Poser:
 
     def _add_sliders(self, limbs: Sequence[Limb]) -> None:
         """Adds the sliders, with a folder for each limb and a box that searches them."""
-        gui, topology = self.server.gui, self._articulation.topology
+        gui = self.server.gui
+        topology = self._articulation.topology
         # A mimic joint follows another slider and has none.
         free = [Limb(limb.name, tuple(dof for dof in limb.dofs if dof not in self._followers)) for limb in limbs]
         free = [limb for limb in free if limb.dofs]
@@ -239,7 +244,7 @@ def neutral_within_limits(articulation: Articulation) -> State:
 
 
 def followed(articulation: Articulation, joint_position: np.ndarray) -> np.ndarray:
-    """Joint positions with those of mimic joints replaced by what they follow.
+    """Joint positions in which mimic joints are where the joints that they follow put them.
 
     Args:
       articulation: one articulation.
@@ -381,17 +386,17 @@ def limbs_of(topology: Topology) -> tuple[Limb, ...]:
       The limbs, which contain every degree of freedom once.
     """
     children: list[list[int]] = [[] for _ in topology.parent]
-    own: list[list[int]] = [[] for _ in topology.parent]
+    dofs_of: list[list[int]] = [[] for _ in topology.parent]
     for dof, link in enumerate(topology.dof_link):
-        own[int(link)].append(dof)
-    below = [len(dofs) for dofs in own]
+        dofs_of[int(link)].append(dof)
+    below = [len(dofs) for dofs in dofs_of]
     for link in reversed(range(1, len(children))):  # Links are numbered breadth first.
         children[topology.parent[link]].insert(0, link)
         below[topology.parent[link]] += below[link]
     groups: list[tuple[int, list[int]]] = [(0, [])]
 
     def walk(link: int, group: list[int]) -> None:
-        group += own[link]
+        group += dofs_of[link]
         moving = [child for child in children[link] if below[child]]
         for child in moving:
             inside = group

@@ -79,7 +79,8 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
       >>> len(viewer.collision_visuals(quadruped))
       4
     """
-    topology, arrays = articulation.topology, host_arrays(articulation.geometry)
+    topology = articulation.topology
+    arrays = host_arrays(articulation.geometry)
     shapes = [geometry_at(topology.geometries, arrays, k) for k in range(len(topology.geometries))]
     links = [topology.link_names[one.link] for one in topology.geometries]
     return shape_visuals(topology, list(zip(links, shapes, strict=True)))
@@ -218,7 +219,8 @@ def _drawn(
     for surface in surfaces:
         if surface.role == "substitute" and surface.link not in missing:
             continue
-        shape, scale = surface.shape, surface.scale
+        shape = surface.shape
+        scale = surface.scale
         key = (shape if isinstance(shape, str) else id(shape), scale)
         if key not in meshes:
             parts = files.read(surface, shape) if isinstance(shape, str) else [(_mesh(shape), None)]
@@ -288,12 +290,12 @@ def _cap(counts: Sequence[int], most: int | None) -> int:
     """The size to which larger meshes are reduced so that all together have at most ``most`` triangles."""
     if most is None or sum(counts) <= most:
         return max(counts)
-    left = most
+    budget = most
     for place, count in enumerate(sorted(counts)):
-        share = left // (len(counts) - place)
+        share = budget // (len(counts) - place)
         if count > share:
             return share
-        left -= count
+        budget -= count
     return max(counts)
 
 
@@ -329,7 +331,7 @@ def _part(mesh: Any) -> Part:
 
 
 def _color(visual: Any) -> tuple[float, float, float] | None:
-    """One colour for a surface: that of its material, the mean of its texture, or that of most of its faces."""
+    """One colour for a surface: its material's, the mean of its texture, or the colour of most faces."""
     if not visual.defined:
         return None
     if visual.kind == "texture":
@@ -388,13 +390,16 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
       [0, 1, 2]
     """
     topology = articulation.topology
-    own = np.array(articulation.joint_child_pose, float)
+    joint_pose = np.array(articulation.joint_child_pose, float)
     at_parent = np.asarray(articulation.joint_parent_pose, float)
-    own[0], size = (0, 0, 0, 0, 0, 0, 1), _size(articulation)
-    articulation, visuals = host_arrays(articulation), list[Visual]()
+    joint_pose[0] = (0, 0, 0, 0, 0, 0, 1)
+    size = _size(articulation)
+    articulation = host_arrays(articulation)
+    visuals = list[Visual]()
     for link in range(topology.num_links):
         children = [child for child, above in enumerate(topology.parent) if above == link]
-        start, box = own[link, :3], _inertia_box(articulation, link)
+        start = joint_pose[link, :3]
+        box = _inertia_box(articulation, link)
         thickness = 0.03 * size
         if box is not None:
             half, pose = box
@@ -409,7 +414,7 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
             pose = np.array([*start, 0.0, 0.0, 0.0, 1.0])
             visuals.append(Visual(link, sphere_mesh(0.9 * thickness), pose, (0.2, 0.22, 0.25)))
     if not visuals:  # A robot without mass and joints is a place.
-        visuals.append(Visual(0, sphere_mesh(0.03 * size), own[0], (0.2, 0.22, 0.25)))
+        visuals.append(Visual(0, sphere_mesh(0.03 * size), joint_pose[0], (0.2, 0.22, 0.25)))
     return tuple(visuals)
 
 

@@ -9,7 +9,7 @@ import pytest
 import artix
 from artix import cli, robots
 from artix.cli import main
-from artix.cli.identities import Identity
+from artix.cli.demo import Identity
 
 BROKEN = """<robot name="broken">
   <link name="a"/>
@@ -252,15 +252,13 @@ def test_demo_verifies_its_numbers_and_saves_a_plot(tmp_path, capsys, monkeypatc
     assert "FAILED" not in out
 
     # In the same test, so that the compiled programs serve twice: a wrong number is found and fails the command.
-    from artix.cli import measurements
+    from artix.cli import demo
 
     def wrong(articulation, state):
         return 1.001 * artix.bias_force(articulation, state)
 
-    quantities = [
-        q if q.name != "bias force" else measurements.Quantity(q.name, wrong, q.group) for q in measurements.QUANTITIES
-    ]
-    monkeypatch.setattr(measurements, "QUANTITIES", tuple(quantities))
+    quantities = [q if q.name != "bias force" else demo.Quantity(q.name, wrong, q.group) for q in demo.QUANTITIES]
+    monkeypatch.setattr(demo, "QUANTITIES", tuple(quantities))
     assert main(["demo", "--members", "6", "--output", str(picture)]) == 1
     assert "bias force is gravity and Coriolis" in capsys.readouterr().err
 
@@ -450,3 +448,28 @@ def test_convert_of_a_stage_counts_what_only_looks(tmp_path, capsys):
     capsys.readouterr()
     assert main(["convert", stage, npz]) == 0
     assert "not converted: 1 visual, 1 camera, 1 light" in capsys.readouterr().out
+
+
+def test_what_info_says_of_a_usd_follows_its_options(tmp_path, capsys):
+    pytest.importorskip("pxr")
+    path = tmp_path / "arm.usda"
+    artix.save(robots.load("arm7"), path)
+    assert main(["info", str(path), "--no-fixed-base"]) == 0
+    out = capsys.readouterr().out
+    assert "floating base" in out
+    assert "it is ignored because of fixed_base=False" in out
+    assert main(["info", str(path)]) == 0
+    assert "ignored" not in capsys.readouterr().out
+
+
+def test_what_info_says_of_one_robot_of_an_mjcf_is_about_that_robot(tmp_path, capsys):
+    pytest.importorskip("mujoco")
+    path = tmp_path / "two.xml"
+    path.write_text("""<mujoco><worldbody>
+    <body name="cube"><freejoint/><geom size="0.1"/></body>
+    <body name="arm"><freejoint/><geom size="0.1"/><body><joint name="elbow" range="-1 1"/><geom size="0.1"/></body></body>
+    </worldbody></mujoco>""")
+    assert main(["info", str(path), "--body", "arm"]) == 0
+    assert "no actuator acts on its joint" in capsys.readouterr().out
+    assert main(["info", str(path), "--body", "cube"]) == 0
+    assert "actuator" not in capsys.readouterr().out

@@ -105,6 +105,43 @@ def test_a_body_excluded_from_the_world_does_not_touch_the_ground():
     assert artix.load_mjcf(without_ground).topology.geometries == ()
 
 
+GRIPPED = """<mujoco><worldbody><geom name="floor" type="plane" size="0 0 1"/>
+<body name="finger" pos="0 0 0.3"><joint name="lift" type="slide" axis="0 0 1"/>
+  <geom name="tip" type="sphere" size="0.1" friction="0.6" {finger}/></body>
+<body name="cube" pos="0 0 0.1"><freejoint/><geom name="side" type="box" size="0.1 0.1 0.1" friction="0.4"/></body>
+</worldbody><contact>{contact}</contact></mujoco>"""
+
+
+@pytest.mark.parametrize(
+    ("finger", "contact", "touches_cube"),
+    [
+        ("", '<exclude body1="world" body2="finger"/>', True),
+        ('contype="0" conaffinity="0"', '<pair geom1="tip" geom2="side"/>', True),
+        ("", '<exclude body1="world" body2="finger"/><exclude body1="cube" body2="finger"/>', False),
+        ('contype="0" conaffinity="0"', "", False),
+    ],
+)
+def test_a_body_that_the_ground_does_not_touch_touches_others_as_in_mujoco(finger, contact, touches_cube):
+    text = GRIPPED.format(finger=finger, contact=contact)
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(model)
+    data.qpos[0] = -0.01
+    mujoco.mj_forward(model, data)
+    tip, side, floor = (model.geom(name).id for name in ("tip", "side", "floor"))
+    touching = {tuple(sorted(map(int, one.geom))) for one in data.contact}
+    assert (tuple(sorted((tip, side))) in touching, tuple(sorted((tip, floor))) in touching) == (touches_cube, False)
+    robots = load_mjcf_all(text)
+    assert [shape.name for shape in robots["cube"].topology.geometries] == ["side"]
+    shapes = robots["world"].topology.geometries
+    assert [(shape.name, shape.sensor) for shape in shapes] == ([("tip", True)] if touches_cube else [])
+    scene, state = artix.load_world(text)
+    assert scene.pairs == ((("world/tip", "cube/side"),) if touches_cube else ())
+    if touches_cube:  # Without its shape, or its contact with the cube, the finger falls by 5 mm.
+        for _ in range(3):
+            state = artix.step(scene, state, None, 0.01)
+        assert abs(float(state["world"].joint_position[0])) < 1e-4
+
+
 def test_priorities_are_said_where_another_ground_would_ignore_them():
     floor = SLIDER.format(floor='friction="0.3" priority="1"', box="", extra="")
     assert count(said(floor), "friction_combination='ground'") == 1

@@ -82,7 +82,7 @@ class ReadOptions:
       meshes: replacement for collision meshes; ``None`` leaves them out.
       packages: folders of ROS packages by name.
       self_contact: whether the shapes of one articulation touch each other.
-      gravity: acceleration of gravity in world axes [m/s^2], shape [3]; that of the file when ``None``.
+      gravity: acceleration of gravity in world axes [m/s^2], shape [3]; the file's when ``None``.
       ground: whether to describe the ground as well.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
 
@@ -105,16 +105,16 @@ class ReadOptions:
     known_repairs: dataclasses.InitVar[tuple[str, ...]] = ("inertia",)
 
     @classmethod
-    def of(cls, keywords: type, given: Mapping[str, Any], **others: Any) -> ReadOptions:
+    def of(cls, keywords: type, values: Mapping[str, Any], **others: Any) -> ReadOptions:
         """The options of a format: keywords of its readers, and what else it says.
 
         Raises:
           TypeError: a keyword is none of the format's.
         """
-        for name in given:
+        for name in values:
             if name not in keywords.__annotations__:
                 raise TypeError(f"the reader got an unexpected keyword argument {name!r}")
-        return cls(**{**given, **others})
+        return cls(**{**values, **others})
 
     def __post_init__(self, known_repairs: tuple[str, ...]) -> None:
         if self.meshes not in (None, "hull", "capsule"):
@@ -235,8 +235,8 @@ class InitialState:
 
     root_pose: npt.ArrayLike = IDENTITY_POSE
     root_velocity: npt.ArrayLike = (0.0,) * 6
-    position: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    velocity: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    position: dict[str, float] = dataclasses.field(default_factory=dict)
+    velocity: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,6 +272,17 @@ class Description:
     couplings: Sequence[Coupling] = ()
     state: InitialState | None = None
     ground: GroundDescription | None = None
+
+
+class Robot(NamedTuple):
+    """A description and the articulation that is built from it."""
+
+    description: Description
+    articulation: Articulation
+
+
+#: What a reader says of a file, and its robots by name; a robot with errors is missing.
+Reading = tuple[Report, dict[str, Robot]]
 
 
 def build(description: Description, dtype: Any = None) -> Articulation:
@@ -375,7 +386,8 @@ def merge_links(
     pose_in_host: dict[str, np.ndarray] = {}
     members: dict[str, list[str]] = {}
     for link in links:
-        above, joint = link.parent, link.joint
+        above = link.parent
+        joint = link.joint
         if (
             merge_fixed_joints
             and above is not None
@@ -384,9 +396,11 @@ def merge_links(
             and (link.mass == 0.0 or link.options == by_name[host[above]].options)
         ):
             pose = compose(np.asarray(joint.parent_pose), inverse(np.asarray(joint.child_pose)))
-            host[link.name], pose_in_host[link.name] = host[above], compose(pose_in_host[above], pose)
+            host[link.name] = host[above]
+            pose_in_host[link.name] = compose(pose_in_host[above], pose)
         else:
-            host[link.name], pose_in_host[link.name] = link.name, IDENTITY
+            host[link.name] = link.name
+            pose_in_host[link.name] = IDENTITY
         members.setdefault(host[link.name], []).append(link.name)
     merged: list[LinkDescription] = []
     names = _shape_names(by_name[part] for parts in members.values() for part in parts)
@@ -399,7 +413,8 @@ def merge_links(
         parent, joint = None, None
         if link.parent is not None and link.joint is not None:
             outer = compose(pose_in_host[link.parent], np.asarray(link.joint.parent_pose))
-            parent, joint = host[link.parent], dataclasses.replace(link.joint, parent_pose=outer)
+            parent = host[link.parent]
+            joint = dataclasses.replace(link.joint, parent_pose=outer)
         shapes = [
             (unique, shape if pose is IDENTITY else _moved(shape, pose))
             for part, pose in poses

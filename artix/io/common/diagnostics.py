@@ -137,7 +137,7 @@ class Report:
         self._add("warning", place, message, fix, several)
 
     def note(self, place: Place, message: str, fix: str, several: str | None = None) -> None:
-        """Records what is only worth knowing, and no reader raises; the arguments are those of :meth:`warning`."""
+        """Records what is only worth knowing, and no reader raises; for the arguments see :meth:`warning`."""
         self._add("note", place, message, fix, several)
 
     def changed(self, place: Place, message: str, fix: str, several: str | None = None) -> None:

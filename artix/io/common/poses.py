@@ -76,7 +76,7 @@ def quaternion_from_matrix(matrix: np.ndarray) -> np.ndarray:
 
 
 def principal_axes(inertia: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Principal moments [3] of an inertia in axes of the given orientation xyzw, and that of the principal axes."""
+    """Principal moments [3] and axes of an inertia in axes of a given orientation; quaternions xyzw."""
     if not np.any(inertia - np.diag(np.diag(inertia))):
         return np.diag(inertia).copy(), axes
     moments, vectors = np.linalg.eigh(inertia)

@@ -118,7 +118,7 @@ def read_xml(path_or_text: str | Path, report: Report) -> Element | None:
     Args:
       path_or_text: a path, or the document itself; see :func:`is_text`.
       report: receives an error if this is not XML or has a document type declaration, and a warning if it is XML for
-        lenient parsers only, such as those of MuJoCo and Pinocchio.
+        lenient parsers only, such as MuJoCo's and Pinocchio's.
 
     Returns:
       The outermost element, ``None`` if there was an error.

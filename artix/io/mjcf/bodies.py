@@ -50,7 +50,7 @@ def describe_bodies(
       source: the model.
       bodies: the bodies, parents first.
       root: the root body, one of ``bodies``.
-      options: further options of :class:`~artix.Joint`, by joint; ``limits`` replace those of the model.
+      options: further options of :class:`~artix.Joint`, by joint; ``limits`` replace the model's.
       shapes: named shapes, by body.
     """
     chain_names = Names(source.names.bodies)
@@ -88,7 +88,8 @@ def _links(
             assert joint is not None  # Only the root has no joint, and its chain has one entry.
             name = chain_names.new(f"{names.bodies[body]}:{joint.name}")
             links.append(LinkDescription(name, parent, joint, options=options))
-            parent, pose = name, IDENTITY
+            parent = name
+            pose = IDENTITY
     return links
 
 
@@ -200,7 +201,8 @@ class ActuatorLaw:
 
 def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Drive, friction, armature and commanded-force limits by joint, as options of :class:`~artix.Joint`."""
-    model, joints = source.model, list(joints)
+    model = source.model
+    joints = list(joints)
     actuations: dict[int, _Actuation] = {joint: _Actuation() for joint in joints}
     for actuator in range(len(model.actuator_trntype)):
         _add_actuator(source, actuator, actuations)
@@ -415,7 +417,7 @@ def _law(source: MjcfSource, actuator: int) -> ActuatorLaw | None:
 
 
 def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -> np.ndarray:
-    """The effort limits of an actuator at the DOFs of its joint; those of a motor may follow from its control range."""
+    """The effort limits of an actuator at the DOFs of its joint; a motor's may follow from its control range."""
     model = source.model
     place = source.place("actuator", actuator)
     limit = np.inf

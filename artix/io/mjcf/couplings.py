@@ -119,7 +119,7 @@ def _kind(source: MjcfSource, equality: int) -> str:
 def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]] | None:
     """Follower, reference (-1 for none) and polynomial of an equality of joint positions, if it is one.
 
-    The polynomial maps the displacement of the reference from its ``qpos0`` to that of the follower. A fixed tendon
+    The polynomial maps the reference's displacement from its ``qpos0`` to the follower's. A fixed tendon
     along one or two joints whose length is held constant is such a relation as well.
     """
     model = source.model

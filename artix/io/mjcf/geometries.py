@@ -25,7 +25,7 @@ _READABLE_TYPES = ("SPHERE", "CAPSULE", "BOX", "CYLINDER")
 
 
 def describe_geoms(
-    source: MjcfSource, body: int, touching: dict[int, float], paired: dict[int, str]
+    source: MjcfSource, body: int, touching: Mapping[int, float], paired: Mapping[int, str], others: Collection[int]
 ) -> list[tuple[str | None, Geometry]]:
     """The shapes of a body in its frame, with their names, ``None`` for unnamed geoms.
 
@@ -33,14 +33,15 @@ def describe_geoms(
       source: the model.
       body: the body.
       touching: friction of the geoms that touch the ground.
-      paired: names of the geoms that touch others of their articulation; those of them that do not touch the ground
+      paired: names of the geoms that touch others of their articulation.
+      others: the geoms that touch other articulations. Those of these and of ``paired`` that do not touch the ground
         become sensors.
     """
     model = source.model
     shapes = list[tuple[str | None, Geometry]]()
     first = int(model.body_geomadr[body])
     for geom in range(first, first + int(model.body_geomnum[body])):
-        if geom not in touching and geom not in paired:
+        if geom not in touching and geom not in paired and geom not in others:
             continue
         shape = _shape(source, geom, touching.get(geom, float(model.geom_friction[geom, 0])))
         if shape is not None:
@@ -142,8 +143,26 @@ def pair_frictions(model: mujoco.MjModel) -> dict[frozenset[int], float]:
     return {geoms: float(np.mean(frictions)) for geoms, frictions in every.items()}
 
 
+def geoms_touching_others(model: mujoco.MjModel, bodies: Collection[int]) -> set[int]:
+    """The moving geoms on some bodies that MuJoCo lets touch the moving geoms of other articulations."""
+    excluded = excluded_bodies(model)
+    body_of = np.asarray(model.geom_bodyid)
+    moving = np.flatnonzero(np.asarray(model.body_weldid)[body_of])
+    is_inside = np.isin(body_of[moving], list(bodies))
+    inside, outside = set(moving[is_inside].tolist()), moving[~is_inside]
+    types, affinities = np.asarray(model.geom_contype), np.asarray(model.geom_conaffinity)
+
+    def touches(geom: int) -> bool:
+        matches = (types[geom] & affinities[outside]) | (types[outside] & affinities[geom])
+        others = body_of[outside[matches != 0]].tolist()
+        return any(frozenset((int(body_of[geom]), other)) not in excluded for other in others)
+
+    across = [both for both in pair_frictions(model) if both & inside and both & set(outside.tolist())]
+    return {geom for both in across for geom in both & inside} | set(filter(touches, inside))
+
+
 def mixed_friction(model: mujoco.MjModel, a: int, b: int) -> float:
-    """The friction of two geoms without a ``<pair>``: that of higher ``priority``, else the larger.
+    """The friction of two geoms without a ``<pair>``: the one of higher ``priority``, else the larger.
 
     The same holds for ``condim``, and contacts with a ``condim`` of 1 are frictionless.
     """
@@ -414,7 +433,8 @@ def mjcf_visuals(path_or_text: str | Path) -> list[Surface]:
     source = compile_mjcf(path_or_text, report)
     report.raise_errors()
     assert source is not None  # Without one there are errors.
-    model, names = source.model, source.names
+    model = source.model
+    names = source.names
     meshes = [_triangles(model, mesh) for mesh in range(model.nmesh)]
     surfaces: list[Surface] = []
     for body in range(1, model.nbody):
@@ -422,10 +442,12 @@ def mjcf_visuals(path_or_text: str | Path) -> list[Surface]:
         geoms = range(first, first + int(model.body_geomnum[body]))
         shown = [geom for geom in geoms if model.geom_group[geom] < SHOWN_GROUPS and _rgba(model, geom)[3] > 0.0]
         for geom in shown or geoms:
-            kind, scale = geom_type(model, geom), (1.0, 1.0, 1.0)
+            kind = geom_type(model, geom)
+            scale: tuple[float, ...] = (1.0, 1.0, 1.0)
             shape: Any = meshes[int(model.geom_dataid[geom])] if kind == "MESH" else primitive(model, geom)
             if kind == "ELLIPSOID":
-                shape, scale = Geometry.sphere(1.0), tuple(map(float, model.geom_size[geom]))
+                shape = Geometry.sphere(1.0)
+                scale = tuple(map(float, model.geom_size[geom]))
             if shape is not None:
                 pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
                 red, green, blue, opacity = _rgba(model, geom)
@@ -443,7 +465,8 @@ def _triangles(model: mujoco.MjModel, mesh: int) -> tuple[np.ndarray, np.ndarray
 
 def _rgba(model: mujoco.MjModel, geom: int) -> tuple[float, float, float, float]:
     """The colour of a geom or, without one, of its material."""
-    color, material = np.asarray(model.geom_rgba[geom], float), int(model.geom_matid[geom])
+    color = np.asarray(model.geom_rgba[geom], float)
+    material = int(model.geom_matid[geom])
     if material >= 0 and np.allclose(color, [0.5, 0.5, 0.5, 1.0]):
         color = np.asarray(model.mat_rgba[material], float)
     red, green, blue, opacity = color.tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from artix.io.common.description import (
     MjcfOptions,
     Names,
     ReadOptions,
+    Robot,
     build,
     build_ground,
     build_state,
@@ -33,6 +34,7 @@ from artix.io.common.diagnostics import Issue, Location, Place, Report, listed
 from artix.io.common.poses import compose, rotation_matrix
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
+from artix.io.mjcf import geometries
 from artix.io.mjcf.bodies import (
     acts_on_joint,
     check_transmissions,
@@ -41,17 +43,6 @@ from artix.io.mjcf.bodies import (
     springs_beside_drives,
 )
 from artix.io.mjcf.couplings import Members, check_equalities, held_joints, read_couplings
-from artix.io.mjcf.geometries import (
-    check_friction,
-    check_geoms,
-    check_pair_friction,
-    describe_geoms,
-    geom_names,
-    ground_friction,
-    ground_geoms,
-    pairs_across,
-    self_contact_pairs,
-)
 from artix.io.mjcf.source import (
     BALL,
     SKIPPABLE,
@@ -163,16 +154,7 @@ def check_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> list
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
-class MjcfRobot(NamedTuple):
-    """One articulation of a model: its description, and what is built from it."""
-
-    description: Description
-    articulation: Articulation
-
-
-def read_mjcf(
-    path_or_text: str | Path, options: ReadOptions, *, one: bool = False
-) -> tuple[Report, dict[str, MjcfRobot]]:
+def read_mjcf(path_or_text: str | Path, options: ReadOptions, *, one: bool = False) -> tuple[Report, dict[str, Robot]]:
     """Reads an MJCF: what there is to say of it, and its articulations by the names of their roots.
 
     Articulations with errors are missing.
@@ -195,11 +177,11 @@ _Pair = tuple[tuple[str, str], tuple[str, str]]
 
 def _read(
     path_or_text: str | Path, options: ReadOptions, *, one: bool = False
-) -> tuple[Report, dict[str, MjcfRobot], list[_Pair]]:
+) -> tuple[Report, dict[str, Robot], list[_Pair]]:
     """:func:`read_mjcf`, with the pairs of shapes of different robots that touch each other."""
     report = Report(origin(path_or_text)[0], strict=options.strict)
     source = compile_mjcf(path_or_text, report, options)
-    robots: dict[str, MjcfRobot] = {}
+    robots: dict[str, Robot] = {}
     named: list[_Pair] = []
     if source is not None:
         check_world(source)
@@ -207,11 +189,11 @@ def _read(
             report.raise_errors()
         roots = _chosen_roots(source, one=one)
         bodies = {name: _bodies(source, root) for name, root in roots.items()}
-        pairs = pairs_across(source, bodies) if options.ground else []
+        pairs = geometries.pairs_across(source, bodies) if options.ground else []
         for name, root in roots.items():
             robot = _read_robot(source, root, pairs)
             robots |= {name: robot} if robot is not None else {}
-        names = geom_names(source, {geom for pair in pairs for geom in pair})
+        names = geometries.geom_names(source, {geom for pair in pairs for geom in pair})
         owner = {body: name for name in roots for body in bodies[name]}
         robot_of = {geom: owner[int(source.model.geom_bodyid[geom])] for geom in names}
         named = [((robot_of[a], names[a]), (robot_of[b], names[b])) for a, b in pairs]
@@ -319,7 +301,7 @@ def _bodies(source: MjcfSource, root: _Root) -> list[int]:
     return [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
 
 
-def _read_robot(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]) -> MjcfRobot | None:
+def _read_robot(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]) -> Robot | None:
     """Reads and builds one articulation; ``None`` if the report has errors."""
     root = _with_base(source, root, source.options.fixed_base)
     try:
@@ -328,7 +310,7 @@ def _read_robot(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int
             return None
         articulation = build(description, source.options.dtype)
         check_values(named_arrays(articulation))
-        return MjcfRobot(description, articulation)
+        return Robot(description, articulation)
     except ValueError as error:
         source.report.error(Location("<mujoco>"), str(error), "correct the element that it names")
         return None
@@ -344,13 +326,14 @@ def _describe(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]
     for joint, position in held_joints(source).items():
         if joint in options:
             options[joint]["limits"] = [(position, position)]
-    friction = ground_friction(model)
-    check_geoms(source, bodies, friction.shapes)
-    check_friction(source, bodies, friction)
-    pairs = self_contact_pairs(source, bodies)
-    check_pair_friction(source, pairs, friction.shapes)
-    paired = geom_names(source, {geom for pair in [*pairs, *across] for geom in pair})
-    shapes = {body: describe_geoms(source, body, friction.shapes, paired) for body in bodies}
+    friction = geometries.ground_friction(model)
+    others = geometries.geoms_touching_others(model, frozenset(bodies))
+    geometries.check_geoms(source, bodies, dict.fromkeys([*friction.shapes, *others]))
+    geometries.check_friction(source, bodies, friction)
+    pairs = geometries.self_contact_pairs(source, bodies)
+    geometries.check_pair_friction(source, pairs, friction.shapes)
+    paired = geometries.geom_names(source, {geom for pair in [*pairs, *across] for geom in pair})
+    shapes = {body: geometries.describe_geoms(source, body, friction.shapes, paired, others) for body in bodies}
     described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
     links = check_inertias(described, files, source.report, repair="inertia" in source.options.repair)
@@ -463,7 +446,7 @@ def _driven_joints(source: MjcfSource) -> set[int]:
 def _check_obstacles(source: MjcfSource) -> None:
     """Reports static geoms that would touch a floating articulation, but are not ground."""
     model = source.model
-    ground = ground_geoms(model)
+    ground = geometries.ground_geoms(model)
     roots = np.asarray(model.body_rootid)[model.geom_bodyid]
     floats = np.array([is_free(model, body) for body in range(model.nbody)])[roots]
     types, affinities = (np.asarray(masks)[floats] for masks in (model.geom_contype, model.geom_conaffinity))
@@ -513,7 +496,7 @@ def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
 
 def describe_ground(source: MjcfSource) -> GroundDescription | None:
     """The ground of a model, ``None`` if it has none; reports what cannot be read."""
-    friction = ground_friction(source.model)
+    friction = geometries.ground_friction(source.model)
     surfaces = [_surface(source, geom, mu) for geom, mu in friction.surfaces.items()]
     return GroundDescription(surfaces, friction.combination) if surfaces else None
 
@@ -535,7 +518,8 @@ def _surface(source: MjcfSource, geom: int, friction: float) -> tuple[type[Plane
         )
     field = int(model.geom_dataid[geom])
     rows, columns = int(model.hfield_nrow[field]), int(model.hfield_ncol[field])
-    first, size = int(model.hfield_adr[field]), model.hfield_size[field]
+    first = int(model.hfield_adr[field])
+    size = model.hfield_size[field]
     heights = np.array(model.hfield_data[first : first + rows * columns], float).reshape(rows, columns).T * size[2]
     return HeightField, {
         "heights": heights,

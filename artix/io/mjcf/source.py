@@ -53,7 +53,7 @@ _CONSTRAINTS = ("CONTACT", "EQUALITY", "FRICTIONLOSS", "LIMIT")
 
 @dataclasses.dataclass(frozen=True)
 class MjcfNames:
-    """Unique names for all bodies and joints of a model: those of the file, generated ones for unnamed elements.
+    """Unique names for all bodies and joints of a model, generated for those without one in the file.
 
     Attributes:
       bodies: names by body; the last link of the chain for a body has the body's name.

@@ -170,10 +170,12 @@ def _state(places: _Places, com_pose: Array, qpos: Array, qvel: Array) -> State:
     zero = jnp.zeros(places.num_dofs, qpos.dtype)
     position, velocity = zero.at[dofs].set(qpos[in_qpos]), zero.at[dofs].set(qvel[in_qvel])
     for first, at, speed in places.balls:
-        quaternion, ball = _xyzw(qpos[at : at + 4]), slice(first, first + 3)
+        quaternion = _xyzw(qpos[at : at + 4])
+        ball = slice(first, first + 3)
         position = position.at[ball].set(spatial.quaternion_log(quaternion[:, None])[:, 0])
         velocity = velocity.at[ball].set(qvel[speed : speed + 3])
-    pose, root_velocity = jnp.zeros(7, qpos.dtype).at[6].set(1), jnp.zeros(6, qpos.dtype)
+    pose = jnp.zeros(7, qpos.dtype).at[6].set(1)
+    root_velocity = jnp.zeros(6, qpos.dtype)
     if places.root is not None:
         at, speed = places.root
         pose = jnp.concatenate([qpos[at : at + 3], _xyzw(qpos[at + 3 : at + 7])])

@@ -196,7 +196,8 @@ class BodyWriter(XmlWriter):
         topology = self.topology
         robot = self.articulation
         name = self._joint(link)
-        axes, kind = topology.joint_axes[link], topology.joint_types[link]
+        axes = topology.joint_axes[link]
+        kind = topology.joint_types[link]
         if not axes:
             return
         if len(axes) == 2 or kind is JointType.HELICAL:
@@ -276,7 +277,7 @@ class BodyWriter(XmlWriter):
         ET.SubElement(self._bodies[link], "inertial", inertial)
 
     def _carries_mass(self, link: int) -> bool:
-        """Whether MuJoCo accepts a link's mass and inertia, or those of a body rigidly attached to it."""
+        """Whether MuJoCo accepts the mass and inertia of a link, or of a body rigidly attached to it."""
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         if float(self.articulation.link_mass[link]) > _SMALLEST and np.linalg.eigvalsh(inertia)[0] > _SMALLEST:
             return True
@@ -517,12 +518,13 @@ def _springs(
     stiffness, damping, limit_stiffness = (
         share * float(getattr(group, field)[index]) for field in ("stiffness", "damping", "limit_stiffness")
     )
-    # MuJoCo reads a length of exactly -1 as that of the tendon at the reference positions.
+    # MuJoCo takes a length of exactly -1 for the tendon's length at the reference positions.
     length = writer.number(rest - offset)
     if float(length) == -1.0:
         length = "-0.9999999"
     if limit_stiffness and not stiffness and np.all(np.isfinite(limits)):
-        stiffness, length = limit_stiffness, writer.numbers([limits[0] - offset, limits[1] - offset])
+        stiffness = limit_stiffness
+        length = writer.numbers([limits[0] - offset, limits[1] - offset])
     elif limit_stiffness:
         message = "MJCF has no limit stiffness in addition to a spring; its limits are dropped"
         writer.warn(f"{kind} tendon {name!r}", message)

@@ -46,7 +46,7 @@ class UrdfLink:
 
 @dataclasses.dataclass(frozen=True)
 class UrdfMimic:
-    """A ``<mimic>``: the position is ``multiplier`` times that of ``joint`` plus ``offset``."""
+    """A ``<mimic>``: the position is ``multiplier`` times the position of ``joint``, plus ``offset``."""
 
     element: Element
     joint: str
@@ -466,7 +466,8 @@ def urdf_visuals(path_or_text: str | Path) -> list[Surface]:
 
 def _surface(link: Element, visual: Element, materials: dict[str, Color | None], report: Report) -> Surface | None:
     """The surface of a ``<visual>`` or ``<collision>``; ``None`` if it is malformed."""
-    name, pose = link.attributes.get("name", ""), read_origin(visual, report)
+    name = link.attributes.get("name", "")
+    pose = read_origin(visual, report)
     material = read_child(report, visual, "material")
     color = None
     if material is not None:

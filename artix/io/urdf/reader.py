@@ -17,7 +17,9 @@ from artix.io.common.description import (
     TRANSLATIONS,
     Description,
     LinkDescription,
+    Reading,
     ReadOptions,
+    Robot,
     UrdfOptions,
     build,
     check_inertias,
@@ -29,14 +31,7 @@ from artix.io.common.diagnostics import DescriptionError, Issue, Place, Report
 from artix.io.common.meshes import Packages, find_package
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
 from artix.io.common.xml_tree import ExpandedText, origin
-from artix.io.urdf.checks import (
-    check_composites,
-    check_masses,
-    check_meshes_left_out,
-    check_mimics,
-    check_tree,
-    check_unread,
-)
+from artix.io.urdf import checks
 from artix.io.urdf.parser import COMPOSITE_TYPES, UrdfJoint, parse_urdf
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY
@@ -101,10 +96,10 @@ def load_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> Artic
       >>> print(rod.topology.fixed_base, rod.topology.dof_names)
       True ('hinge',)
     """
-    report, description = describe_urdf(path_or_text, _read_options(options))
+    report, robots = read_urdf(path_or_text, _read_options(options))
     report.finish()
-    assert description is not None  # Otherwise there are errors.
-    return build(description, options.get("dtype"))
+    (robot,) = robots.values()
+    return robot.articulation
 
 
 @takes(UrdfOptions)
@@ -127,7 +122,7 @@ def check_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> list
       >>> print([(issue.line, issue.element) for issue in artix.io.check_urdf(text) if issue.severity == "error"])
       [(5, '<joint name="hinge">')]
     """
-    report, _ = describe_urdf(path_or_text, _read_options(options))
+    report, _ = read_urdf(path_or_text, _read_options(options))
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
@@ -135,26 +130,28 @@ def _read_options(keywords: UrdfOptions) -> ReadOptions:
     return ReadOptions.of(UrdfOptions, keywords, known_repairs=REPAIRS)
 
 
-def describe_urdf(path_or_text: str | Path, options: ReadOptions) -> tuple[Report, Description | None]:
-    """Reads a URDF: what there is to say of it, and the description of its robot unless it has errors."""
+def read_urdf(path_or_text: str | Path, options: ReadOptions) -> Reading:
+    """Reads a URDF: what there is to say of it, and its robot unless it has errors."""
     report = Report(origin(path_or_text)[0], strict=options.strict)
     robot = parse_urdf(path_or_text, report, options)
     if robot is None:
-        return report, None
-    check_unread(robot.element, report)
+        return report, {}
+    checks.check_unread(robot.element, report)
     places: dict[str, Place] = {name: link.inertial or link.element for name, link in robot.links.items()}
     bodies = [link.body for link in robot.links.values()]
     bodies = check_inertias(bodies, places, report, repair="inertia" in options.repair)
     links = {body.name: dataclasses.replace(robot.links[body.name], body=body) for body in bodies}
     robot = dataclasses.replace(robot, links=links)
-    order = check_tree(robot, report)
-    mimics = check_mimics(robot, report, options.repair)
+    order = checks.check_tree(robot, report)
+    mimics = checks.check_mimics(robot, report, options.repair)
     if report.num_errors:
-        return report, None
+        return report, {}
     fixed_base = order[0] == WORLD_LINK if options.fixed_base is None else options.fixed_base
-    check_masses(robot, order, report)
-    check_composites(robot, order, report)
-    check_meshes_left_out(robot, order, report, fixed_base=fixed_base)
+    checks.check_masses(robot, order, report)
+    checks.check_composites(robot, order, report)
+    checks.check_meshes_left_out(robot, order, report, fixed_base=fixed_base)
+    if report.num_errors:
+        return report, {}
     inbound = {joint.child: joint for joint in robot.joints.values()}
     joined = [link for name in order for link in _joined(robot.links[name].body, inbound.get(name))]
     merged, frames, _ = merge_links(joined, merge_fixed_joints=options.merge_fixed_joints)
@@ -164,7 +161,8 @@ def describe_urdf(path_or_text: str | Path, options: ReadOptions) -> tuple[Repor
         for follower, mimic in mimics.items()
     ]
     gravity = STANDARD_GRAVITY if options.gravity is None else options.gravity
-    return report, Description(robot.name, fixed_base, merged, gravity, frames, couplings=couplings)
+    description = Description(robot.name, fixed_base, merged, gravity, frames, couplings=couplings)
+    return report, {robot.name: Robot(description, build(description, options.dtype))}
 
 
 def _joined(body: LinkDescription, joint: UrdfJoint | None) -> list[LinkDescription]:

@@ -14,11 +14,21 @@ from artix.io.common.description import LinkDescription
 from artix.io.common.meshes import report_missing_meshes
 from artix.io.common.poses import rotation_matrix
 from artix.io.usd import mujoco
-from artix.io.usd.colliders import collider_shapes, is_mesh, physics_material
-from artix.io.usd.joints import KINDS, UsdAxis, UsdJoint, enclosing, is_between, is_supported, read_joint
-from artix.io.usd.mass import mass_properties
+from artix.io.usd.colliders import collider_shapes, is_mesh, mass_properties, physics_material
 from artix.io.usd.stage import DEGREE, AxisUnits, UsdPrim, UsdScene
-from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
+from artix.io.usd.tree import (
+    KINDS,
+    UsdAxis,
+    UsdJoint,
+    UsdTree,
+    colliders_by_body,
+    enclosing,
+    find_root,
+    find_tree,
+    is_between,
+    is_supported,
+    read_joint,
+)
 from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
 from artix.model.joints import Joint
 
@@ -97,7 +107,8 @@ class UsdArticulation:
         report_missing_meshes(self.scene.report, self.root, bare, kept)
 
     def _link(self, path: str, parent: str | None, joint: UsdJoint | None) -> LinkDescription:
-        name, parent_name = self.names[path], None if joint is None else self.names[parent]
+        name = self.names[path]
+        parent_name = None if joint is None else self.names[parent]
         inbound = None
         if joint is not None and is_supported(joint):
             inbound = make_joint(joint, parent, self.actuators.get(joint.prim.path, ()))
@@ -105,7 +116,8 @@ class UsdArticulation:
             return LinkDescription(name, parent_name, inbound)
         body = self.scene.prims[path]
         colliders = self.colliders[path]
-        mass, shapes = mass_properties(self.scene, body, colliders), collider_shapes(self.scene, body, colliders)
+        mass = mass_properties(self.scene, body, colliders)
+        shapes = collider_shapes(self.scene, body, colliders)
         self.shapes[path] = [prim for prim, _ in shapes]
         named = [(prim.name, shape) for prim, shape in shapes]
         return LinkDescription(name, parent_name, inbound, *mass, self._link_options(body), named)
@@ -320,41 +332,37 @@ def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float, actuators: Sequen
     return mujoco.axis_options(joint, axis, sign, options, actuators)
 
 
+#: Attributes of static, dynamic and viscous friction, and of the largest velocity.
+_PHYSX_RESISTANCE = ("staticFrictionEffort", "dynamicFrictionEffort", "viscousFrictionCoefficient", "maxJointVelocity")
+_NEWTON_RESISTANCE = ("friction", "friction", "damping", "velocityLimit")
+
+
 def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any]:
     """Armature, velocity limit and friction from PhysX's schema for axes or joints, or from Newton's for joints."""
     if prim.read_number("physxJoint:jointFriction"):
         message = "friction relative to the joint's constraint force is not supported"
         prim.left_out("physxJoint:jointFriction", message, "author the friction efforts of PhysxJointAxisAPI")
+    space = "physxJoint"
+    names = _PHYSX_RESISTANCE
     if instance in prim.instances("PhysxJointAxisAPI"):
         space = f"physxJointAxis:{instance}"
     elif prim.has("NewtonJointAPI") and not prim.has("PhysxJointAPI"):
-        return _newton_resistance(prim, units)
-    else:
-        space = "physxJoint"
+        space = "newton"
+        names = _NEWTON_RESISTANCE
 
     def number(name: str, fallback: float = 0.0, **options: Any) -> float:
         return prim.read_number(f"{space}:{name}", fallback, low=0.0, **options)
 
-    static, dynamic = (number(f"{kind}FrictionEffort") * units.effort for kind in ("static", "dynamic"))
+    static = number(names[0]) * units.effort
+    dynamic = number(names[1]) * units.effort if names[1] != names[0] else static
     if dynamic > static:
-        prim.error(f"{space}:dynamicFrictionEffort", "exceeds staticFrictionEffort", "lower it, or raise the other")
+        prim.error(f"{space}:{names[1]}", f"exceeds {names[0]}", "lower it, or raise the other")
         dynamic = static
-    viscous = number("viscousFrictionCoefficient") * units.stiffness
+    viscous = number(names[2]) * units.stiffness
     return {
         "armature": number("armature") * units.inertia,
-        "max_velocity": number("maxJointVelocity", np.inf, infinite=True) * units.position,
+        "max_velocity": number(names[3], np.inf, infinite=True) * units.position,
         "friction": JointFriction(static=static, dynamic=dynamic, viscous=viscous),
-    }
-
-
-def _newton_resistance(prim: UsdPrim, units: AxisUnits) -> dict[str, Any]:
-    friction = prim.read_number("newton:friction", low=0.0) * units.effort
-    viscous = prim.read_number("newton:damping", low=0.0) * units.stiffness
-    fastest = prim.read_number("newton:velocityLimit", np.inf, low=0.0, infinite=True)
-    return {
-        "armature": prim.read_number("newton:armature", low=0.0) * units.inertia,
-        "max_velocity": fastest * units.position,
-        "friction": JointFriction(static=friction, dynamic=friction, viscous=viscous),
     }
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from artix.io.common.description import Coupling, LinkPlace
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to, rotation_matrix, translation
 from artix.io.usd.articulation import UsdArticulation
-from artix.io.usd.joints import AXIS_INSTANCES, UsdAxis, UsdJoint
 from artix.io.usd.stage import UsdPrim
+from artix.io.usd.tree import AXIS_INSTANCES, UsdAxis, UsdJoint
 from artix.model.couplings import LoopJoint, LoopJointType, MimicJoint
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 
@@ -186,6 +186,10 @@ AXIS_ROOT, AXIS = "PhysxTendonAxisRootAPI", "PhysxTendonAxisAPI"
 ATTACHMENT_ROOT, ATTACHMENT_LEAF = "PhysxTendonAttachmentRootAPI", "PhysxTendonAttachmentLeafAPI"
 ATTACHMENT = "PhysxTendonAttachmentAPI"
 
+#: Attributes of the root of a tendon, and of the places where one ends, by the names of artix's fields.
+GAINS = {"stiffness": "stiffness", "damping": "damping", "limit_stiffness": "limitStiffness"}
+LENGTHS = {"rest_length": "restLength", "lower_limit": "lowerLimit", "upper_limit": "upperLimit"}
+
 
 def fixed_tendons(description: UsdArticulation) -> list[FixedTendon]:
     """Reads ``PhysxTendonAxisRootAPI`` and ``PhysxTendonAxisAPI``; instances with the same name form one tendon."""
@@ -274,14 +278,7 @@ def _gains(description: UsdArticulation, root: UsdPrim, name: str) -> dict[str, 
     """Gains and offset on the root of a tendon of either kind; the gains of a disabled tendon are zero."""
     space = f"physxTendon:{name}"
     unit = description.scene.units
-    gains = {
-        key: root.read_number(f"{space}:{attribute}", low=0.0) * unit.mass
-        for key, attribute in (
-            ("stiffness", "stiffness"),
-            ("damping", "damping"),
-            ("limit_stiffness", "limitStiffness"),
-        )
-    }
+    gains = {field: root.read_number(f"{space}:{attribute}", low=0.0) * unit.mass for field, attribute in GAINS.items()}
     if not root.read_bool(f"{space}:tendonEnabled", True):
         root.left_out(space, "the tendon is not enabled; its gains are zero", "nothing, or set tendonEnabled")
         gains = dict.fromkeys(gains, 0.0)

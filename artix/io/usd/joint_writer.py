@@ -9,9 +9,9 @@ import numpy as np
 
 from artix.io.common.description import Names
 from artix.io.common.diagnostics import Location, Report
-from artix.io.usd.couplings import ATTACHMENT, ATTACHMENT_LEAF, ATTACHMENT_ROOT
-from artix.io.usd.joints import AXIS_INSTANCES, KINDS
+from artix.io.usd.couplings import ATTACHMENT, ATTACHMENT_LEAF, ATTACHMENT_ROOT, GAINS, LENGTHS
 from artix.io.usd.stage import NAME_KEY, AxisUnits, StageUnits, import_pxr
+from artix.io.usd.tree import AXIS_INSTANCES, KINDS
 from artix.model.articulation import Articulation, State
 from artix.model.couplings import LoopJointType
 from artix.model.joints import Axis, JointType
@@ -33,7 +33,7 @@ class Author:
 
     Attributes:
       bodies: the prims of the links, once they are written.
-      joints: those of the joints of links 1, 2, ...
+      joints: the prims of the joints of links 1, 2, ...
     """
 
     def __init__(self, topology: Topology, arrays: Articulation, state: State | None, report: Report) -> None:
@@ -142,7 +142,8 @@ def write_joint(out: Author, link: int) -> Usd.Prim:
     """Writes the joint between a link and its parent."""
     topology = out.topology
     arrays = out.arrays
-    kind, axes = topology.joint_types[link], topology.joint_axes[link]
+    kind = topology.joint_types[link]
+    axes = topology.joint_axes[link]
     dofs = [int(dof) for dof in np.flatnonzero(topology.dof_link == link)]
     plain = len(axes) == 3 and not any(_is_limited(arrays, dof) or _features(arrays, dof) for dof in dofs)
     generic = "PhysicsSphericalJoint" if plain and out.state is None else "PhysicsJoint"
@@ -289,6 +290,14 @@ def _write_drive(out: Author, prim: Usd.Prim, dof: int, instance: str, units: Ax
 _LOOP_PRIM_TYPES = {kind: name for name, kind in KINDS.items()}
 
 
+def write_couplings(out: Author) -> None:
+    """Writes mimic joints, tendons and loop joints."""
+    write_mimic_joints(out)
+    write_fixed_tendons(out)
+    write_spatial_tendons(out)
+    write_loop_joints(out)
+
+
 def write_mimic_joints(out: Author) -> None:
     """Applies ``PhysxMimicJointAPI`` to the followers."""
     topology = out.topology
@@ -317,9 +326,19 @@ def _rotation_instance(axis: Axis) -> str:
     return INSTANCE_OF[Axis(axis % 3)]
 
 
+#: Attributes of the root of a tendon by artix's fields.
+_ROOT = {**GAINS, "offset": "offset"}
+
+
+def _author_fields(prim: Usd.Prim, space: str, numbers: Any, index: int, attributes: dict[str, str]) -> None:
+    """Sets float attributes, given by the names of the fields that have their values."""
+    author_floats(prim, space, **{name: getattr(numbers, field)[index] for field, name in attributes.items()})
+
+
 def write_fixed_tendons(out: Author) -> None:
     """Applies ``PhysxTendonAxisRootAPI`` to the first joint of each tendon, ``PhysxTendonAxisAPI`` to the others."""
-    first, names = 0, Names()
+    first = 0
+    names = Names()
     for index, tendon in enumerate(out.topology.fixed_tendons):
         reason = _why_unsupported(out.topology, tendon)
         if reason:
@@ -357,17 +376,7 @@ def _write_fixed_tendon(out: Author, index: int, first: int, name: str) -> None:
         axis = "transX" if topology.dof_axis[dof] >= Axis.X else "rotX"
         author(prim, "token[]", f"{space}:jointAxis", [axis], uniform=True)
         if root:
-            author_floats(
-                prim,
-                space,
-                stiffness=numbers.stiffness[index],
-                damping=numbers.damping[index],
-                limitStiffness=numbers.limit_stiffness[index],
-                offset=numbers.offset[index],
-                restLength=numbers.rest_length[index],
-                lowerLimit=numbers.lower_limit[index],
-                upperLimit=numbers.upper_limit[index],
-            )
+            _author_fields(prim, space, numbers, index, _ROOT | LENGTHS)
 
 
 def write_spatial_tendons(out: Author) -> None:
@@ -387,27 +396,16 @@ def _write_spatial_tendon(out: Author, tendon: SpatialTendonStructure, index: in
             bodies[tendon.links[0]], f"the root of tendon {tendon.name!r} will be read with coefficient 1"
         )
     for number, (link, parent) in enumerate(zip(tendon.links, tendon.parents, strict=True)):
-        at, body, space = first + number, bodies[link], f"physxTendon:{names[number]}"
+        at = first + number
+        body = bodies[link]
+        space = f"physxTendon:{names[number]}"
         schema = ATTACHMENT
         if parent < 0:
             schema = ATTACHMENT_ROOT
-            author_floats(
-                body,
-                space,
-                stiffness=numbers.stiffness[index],
-                damping=numbers.damping[index],
-                limitStiffness=numbers.limit_stiffness[index],
-                offset=numbers.offset[index],
-            )
+            _author_fields(body, space, numbers, index, _ROOT)
         elif number in tendon.leaves:
             schema = ATTACHMENT_LEAF
-            author_floats(
-                body,
-                space,
-                restLength=numbers.rest_length[at],
-                lowerLimit=numbers.lower_limit[at],
-                upperLimit=numbers.upper_limit[at],
-            )
+            _author_fields(body, space, numbers, at, LENGTHS)
         body.AddAppliedSchema(f"{schema}:{names[number]}")
         author(body, "point3f", f"{space}:localPos", vector(np.asarray(numbers.position[at])))
         author_floats(body, space, gearing=numbers.coefficient[at])
@@ -418,9 +416,9 @@ def _write_spatial_tendon(out: Author, tendon: SpatialTendonStructure, index: in
 
 #: Attributes and relationships of attachments: no instance of the schema may have such a name.
 _ATTACHMENT_PROPERTIES = {
-    *("gearing", "localPos", "parentAttachment", "parentLink"),
-    *("tendonEnabled", "stiffness", "damping", "limitStiffness", "offset"),
-    *("restLength", "lowerLimit", "upperLimit"),
+    *("gearing", "localPos", "parentAttachment", "parentLink", "tendonEnabled"),
+    *_ROOT.values(),
+    *LENGTHS.values(),
 }
 
 

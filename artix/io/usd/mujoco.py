@@ -1,6 +1,6 @@
 """MuJoCo's USD schemas: what ``MjcJointAPI`` and ``MjcActuator`` say of joints, in MuJoCo's units.
 
-Gains and efforts are per radian in these schemas, where those of UsdPhysics, PhysX and Newton are per degree. Reference
+Gains and efforts are per radian in these schemas, and per degree in UsdPhysics, PhysX and Newton. Reference
 positions have the unit of ``mjc:compiler:angle``. An authored attribute of MuJoCo comes before Newton's of the same
 meaning, as in MuJoCo's own reader; PhysX's schemas come before both.
 """
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from artix.io.mjcf.bodies import ActuatorLaw
-from artix.io.usd.joints import UsdAxis, UsdJoint, enclosing
 from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene
+from artix.io.usd.tree import UsdAxis, UsdJoint, enclosing
 from artix.model.joint_features import Drive, JointFriction
 
 JOINT_SCHEMA, SCENE_SCHEMA, SITE_SCHEMA = "MjcJointAPI", "MjcSceneAPI", "MjcSiteAPI"
@@ -208,7 +208,7 @@ def _law(joint: UsdJoint, axis: UsdAxis, prim: UsdPrim) -> ActuatorLaw | None:
 
 
 def _actuator_limit(prim: UsdPrim, gain: float, *, motor: bool) -> float:
-    """The largest force of an actuator; that of a motor may follow from its control range."""
+    """The largest force of an actuator; a motor's may follow from its control range."""
     limit = np.inf
     ranges = [(_range(prim, "mjc:force"), 1.0)] + ([(_range(prim, "mjc:ctrl"), gain)] if motor else [])
     for bounds, factor in ranges:

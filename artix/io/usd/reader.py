@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from artix.io.common.description import (
     LinkDescription,
     LinkPlace,
     Names,
+    Reading,
     ReadOptions,
+    Robot,
     Surface,
     UsdOptions,
     build,
@@ -31,12 +33,10 @@ from artix.io.common.description import (
 from artix.io.common.diagnostics import Issue, Location, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation, read_articulation
-from artix.io.usd.colliders import TRIGGER_SCHEMA, read_ground, read_shape
+from artix.io.usd.colliders import TRIGGER_SCHEMA, read_ground, read_shape, triangulate
 from artix.io.usd.couplings import read_couplings
-from artix.io.usd.joints import UsdJoint, enclosing, is_between
-from artix.io.usd.mass import triangulate
 from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
-from artix.io.usd.tree import roots_of
+from artix.io.usd.tree import UsdJoint, enclosing, is_between, roots_of
 from artix.model.articulation import Articulation, State
 from artix.model.geometry_pairs import PAIRED_TYPES
 
@@ -84,18 +84,18 @@ def load_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> Artic
       >>> print(pendulum.topology.dof_names, pendulum.link_mass)
       ('shoulder', 'elbow') [0. 1. 1.]
     """
-    report, robot = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
+    report, robots = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
     report.finish()
-    assert robot is not None  # Otherwise there are errors.
+    (robot,) = robots.values()
     return robot.articulation
 
 
 @takes(UsdOptions)
 def load_usd_with_state(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> tuple[Articulation, State]:
     """The articulation of a USD and its state, as former releases read them."""
-    report, robot = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
+    report, robots = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
     report.finish()
-    assert robot is not None
+    (robot,) = robots.values()
     return robot.articulation, build_state(*robot)
 
 
@@ -111,14 +111,15 @@ def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) ->
     paths = [prim.path for prim in roots_of(scene)] if chosen.root is None else [chosen.root]
     names, robots, states = Names(), dict[str, Articulation](), dict[str, State]()
     for path in paths if len(paths) > 1 else [chosen.root]:
-        read, robot = read_usd(stage, dataclasses.replace(chosen, root=path))
+        read, single = read_usd(stage, dataclasses.replace(chosen, root=path))
         if len(paths) > 1:
             message = f"contacts between the {len(paths)} articulations of the stage are left out"
             read.changed(Location("stage"), message, "name pairs of shapes: scene.replace(pairs=[...])")
         read.finish()
-        assert robot is not None
+        (robot,) = single.values()
         name = names.new(robot.description.name)
-        robots[name], states[name] = robot.articulation, build_state(*robot)
+        robots[name] = robot.articulation
+        states[name] = build_state(*robot)
     ground = read_ground(scene)
     report.raise_errors()
     return build_world(robots, states, None if ground is None else ground.astype(next(iter(robots.values())).dtype))
@@ -145,14 +146,7 @@ def check_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> list
     return sorted(report.issues, key=lambda issue: issue.severity)
 
 
-class UsdRobot(NamedTuple):
-    """The articulation of a stage: its description, and what is built from it."""
-
-    description: Description
-    articulation: Articulation
-
-
-def read_usd(source: Any, options: ReadOptions) -> tuple[Report, UsdRobot | None]:
+def read_usd(source: Any, options: ReadOptions) -> Reading:
     """Reads USD: what there is to say of it, and its articulation if there are no errors."""
     is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
     file = os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>"
@@ -167,10 +161,10 @@ def read_usd(source: Any, options: ReadOptions) -> tuple[Report, UsdRobot | None
             robot = _read_robot(usd, options)
     except import_pxr().Tf.ErrorException as error:  # USD detects some errors only when the content is used.
         note_usd_error(report, error)
-    return report, robot
+    return report, {} if robot is None else {robot.description.name: robot}
 
 
-def _read_robot(usd: UsdArticulation, options: ReadOptions) -> UsdRobot | None:
+def _read_robot(usd: UsdArticulation, options: ReadOptions) -> Robot | None:
     """Reads and builds an articulation; ``None`` if the report has errors."""
     report = usd.scene.report
     links = usd.links()
@@ -189,7 +183,7 @@ def _read_robot(usd: UsdArticulation, options: ReadOptions) -> UsdRobot | None:
         return None
     description = dataclasses.replace(description, state=read_state(usd))
     usd.note_unread()
-    return UsdRobot(description, articulation)
+    return Robot(description, articulation)
 
 
 def _describe(
@@ -398,7 +392,8 @@ def usd_visuals(source: Any, root: str | None) -> list[Surface]:
 
 
 def _surfaces(usd: UsdArticulation, *, only_visible: bool) -> Iterator[Surface]:
-    scene, bodies = usd.scene, dict.fromkeys(usd.tree.bodies)
+    scene = usd.scene
+    bodies = dict.fromkeys(usd.tree.bodies)
     for prim in scene.prims.values():
         body = enclosing(prim.path, bodies)
         kind = str(prim.prim.GetTypeName())
@@ -436,7 +431,7 @@ def _triangles(prim: UsdPrim, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _color(prim: UsdPrim) -> tuple[float, float, float] | None:
-    """The colour of a prim: that of its material's surface, or its own ``displayColor``."""
+    """The colour of a prim: of its material's surface, or its own ``displayColor``."""
     pxr = import_pxr()
     material, _ = pxr.UsdShade.MaterialBindingAPI(prim.prim).ComputeBoundMaterial()
     if material:
@@ -445,8 +440,8 @@ def _color(prim: UsdPrim) -> tuple[float, float, float] | None:
             value = shader.GetInput(name).Get() if shader and shader.GetInput(name) else None
             if value is not None:
                 return _rgb(value)
-    own = pxr.UsdGeom.Gprim(prim.prim).GetDisplayColorAttr().Get()
-    return _rgb(own[0]) if own else None
+    display = pxr.UsdGeom.Gprim(prim.prim).GetDisplayColorAttr().Get()
+    return _rgb(display[0]) if display else None
 
 
 def _rgb(value: Any) -> tuple[float, float, float]:

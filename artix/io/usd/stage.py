@@ -16,7 +16,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import Location, Place, Report
 from artix.io.common.meshes import Meshes
-from artix.io.common.poses import IDENTITY, compose, inverse, rotation_matrix
+from artix.io.common.poses import IDENTITY, compose, inverse
 
 if TYPE_CHECKING:
     from pxr import Usd
@@ -286,16 +286,12 @@ class UsdScene:
         return self._placement(path)[1] * self.units.length
 
     def relative_pose(self, path: str, reference: str) -> np.ndarray:
-        """Pose of one prim's frame in that of another [m], shape [7]."""
+        """Pose of one prim's frame in another prim's frame [m], shape [7]."""
         return compose(inverse(self.pose(reference)), self.pose(path))
 
     def point(self, path: str, coordinates: np.ndarray) -> np.ndarray:
         """A point given in a prim's scaled coordinates, expressed in the frame of :meth:`pose` [m], shape [3]."""
         return self.scale(path) * coordinates
-
-    def direction(self, path: str, coordinates: np.ndarray) -> np.ndarray:
-        """A direction given in a prim's axes, expressed in world axes without scaling, shape [3]."""
-        return rotation_matrix(self.pose(path)[3:]) @ coordinates
 
     def _placement(self, path: str) -> tuple[np.ndarray, np.ndarray]:
         if path not in self._transforms:

@@ -17,7 +17,7 @@ from artix.io.common.diagnostics import Issue, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, principal_axes
 from artix.io.common.values import shortest, writable_topology
 from artix.io.usd.articulation import FRAME_KEY
-from artix.io.usd.colliders import TRIGGER_SCHEMA
+from artix.io.usd.colliders import TRIGGER_SCHEMA, ZERO_KEY
 from artix.io.usd.joint_writer import (
     Author,
     author,
@@ -26,16 +26,11 @@ from artix.io.usd.joint_writer import (
     relate,
     set_pose,
     vector,
-    write_fixed_tendons,
+    write_couplings,
     write_joint,
-    write_loop_joints,
-    write_mimic_joints,
-    write_spatial_tendons,
 )
-from artix.io.usd.joints import KINDS
-from artix.io.usd.mass import ZERO_KEY
 from artix.io.usd.stage import DEGREE, first_usd_error, import_pxr
-from artix.io.usd.tree import ROOT_SCHEMA
+from artix.io.usd.tree import KINDS, ROOT_SCHEMA
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.geometry import GeometryStructure, GeometryType
@@ -137,10 +132,7 @@ def _author_stage(topology: Topology, articulation: Articulation, state: State |
     out.joints = [write_joint(out, link) for link in range(1, topology.num_links)]
     _write_root(out, poses[0])
     _note_order(out)
-    write_mimic_joints(out)
-    write_fixed_tendons(out)
-    write_spatial_tendons(out)
-    write_loop_joints(out)
+    write_couplings(out)
     write_colliders(out)
     for name, link, pose in zip(topology.frame_names, topology.frame_links, arrays.frame_local_pose, strict=True):
         frame = out.define("Xform", name, out.bodies[link])
@@ -221,7 +213,8 @@ def _write_body(out: Author, link: int, pose: np.ndarray) -> Usd.Prim:
 
 def _note_order(out: Author) -> None:
     """Reports siblings that readers will number differently: they sort by joint type, then by path."""
-    kinds, topology = list(KINDS), out.topology
+    kinds = list(KINDS)
+    topology = out.topology
     keys: dict[int, list[Any]] = {}
     for link, joint in enumerate(out.joints, start=1):
         key = kinds.index(str(joint.GetTypeName())), str(joint.GetPath())
