@@ -205,7 +205,7 @@ def check(path: str | os.PathLike[str], **options: Any) -> list[Issue]:
     return _function(path, "check", "checker")(Path(path), **options)
 
 
-def save(articulation: Articulation, path: str | os.PathLike[str], **options: Any) -> list[Issue]:
+def save(articulation: Articulation | Scene, path: str | os.PathLike[str], **options: Any) -> list[Issue]:
     """Writes a robot with the writer for the file's suffix.
 
     :func:`artix.save_archive` writes ``.npz``, which is lossless; :func:`artix.save_urdf` ``.urdf``,
@@ -213,7 +213,7 @@ def save(articulation: Articulation, path: str | os.PathLike[str], **options: An
     each as far as its format allows.
 
     Args:
-      articulation: a single articulation.
+      articulation: a single articulation, or a scene of one, of which MJCF has the planes of the ground, too.
       path: the file.
       **options: passed to the writer.
 
@@ -221,7 +221,7 @@ def save(articulation: Articulation, path: str | os.PathLike[str], **options: An
       One warning for each thing that the format cannot express.
 
     Raises:
-      ValueError: there is no writer for this suffix; the message lists the known ones.
+      ValueError: there is no writer for this suffix; the message lists the known ones. Or the scene has several robots.
       OSError: the file cannot be written.
       DescriptionError: the format cannot describe the articulation at all; see the writer.
 
@@ -235,7 +235,17 @@ def save(articulation: Articulation, path: str | os.PathLike[str], **options: An
       >>> print(artix.load(path).topology.dof_names == artix.robots.load("arm7").topology.dof_names)
       True
     """
-    return _function(path, "write", "writer")(articulation, Path(path), **options)
+    write = _function(path, "write", "writer")
+    if write is save_mjcf or not isinstance(articulation, Scene):
+        return write(articulation, Path(path), **options)
+    if articulation.names:
+        name = articulation.names[0]
+        raise ValueError(f"{path}: the file holds one robot; save each of a scene, such as scene[{name!r}]")
+    issues = write(articulation.articulations[0], Path(path), **options)
+    if articulation.ground is not None:
+        fix = "save it as MJCF, or make it again: artix.Scene(robot, ground=...)"
+        issues = [*issues, Issue("warning", os.fspath(path), 1, "ground", "the format has no ground", fix)]
+    return issues
 
 
 def _function(

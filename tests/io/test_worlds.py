@@ -56,6 +56,30 @@ def test_a_file_of_one_robot_has_its_plain_state(tmp_path) -> None:
         artix.load_world("arm.stl")
 
 
+def test_a_scene_of_one_is_saved_with_its_ground(tmp_path) -> None:
+    """MuJoCo's floor carries the quadruped where artix's does; other formats say that they have none."""
+    robot = artix.robots.load("quadruped")
+    tilted = artix.Plane.of(normal=(0.1, 0.0, 1.0), point=(0.0, 0.0, -0.2), friction=0.7)
+    scene = artix.Scene(robot, ground=artix.Ground((tilted,)))
+    issues = artix.save(scene, tmp_path / "robot.xml")
+    assert not [issue for issue in issues if "ground" in issue.element]
+    again, state = artix.load_world(tmp_path / "robot.xml")
+    (plane,) = again.ground.surfaces
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), plane, tilted)
+    found = artix.geometry_distances(again, state)
+    np.testing.assert_allclose(found, artix.geometry_distances(scene, scene.neutral_state()), atol=1e-6)
+    model = mujoco.MjModel.from_xml_path(str(tmp_path / "robot.xml"))
+    data = mujoco.MjData(model)
+    data.qpos[2] = 0.2
+    mujoco.mj_forward(model, data)
+    assert {data.contact[k].geom1 for k in range(data.ncon)} == {0}
+    assert data.ncon == np.sum(np.asarray(found) + 0.2 * tilted.normal[2] < 0)
+    assert [issue.message for issue in artix.save(scene, tmp_path / "robot.npz")] == ["the format has no ground"]
+    for suffix in ("xml", "npz"):
+        with pytest.raises(ValueError, match=r"the file holds one robot; save each of a scene, such as scene\['a'\]"):
+            artix.save(artix.Scene({"a": robot, "b": robot}), tmp_path / f"robots.{suffix}")
+
+
 PLACE = """
     double3 xformOp:translate = ({place})
     uniform token[] xformOpOrder = ["xformOp:translate"]

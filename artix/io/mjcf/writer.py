@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from artix.contact.ground import Ground
+from artix.contact.plane import Plane
+from artix.contact.scene import Scene, scene_of
 from artix.io.common.atomic_file import write_atomically
 from artix.io.common.description import Names
 from artix.io.common.diagnostics import Issue
@@ -21,15 +24,15 @@ from artix.model.geometry import SIZE_NUMBERS, GeometryType
 from artix.model.joints import JointType
 
 
-def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
-    """Writes an articulation as MJCF.
+def save_mjcf(articulation: Articulation | Scene, path: str | Path) -> list[Issue]:
+    """Writes an articulation as MJCF, or a scene of one with the planes of its ground.
 
     Links become bodies, but a massless link between two moving joints becomes another joint of the body below it.
     Frames become sites, drives servos, effort limits motors with a control range, mimic and loop joints equalities,
     tendons tendons, and shapes geoms.
 
     Args:
-      articulation: a single articulation.
+      articulation: a single articulation, or a scene of one.
       path: the file.
 
     Returns:
@@ -48,9 +51,14 @@ def save_mjcf(articulation: Articulation, path: str | Path) -> list[Issue]:
       >>> print(artix.load_mjcf(path).topology.dof_names[:2])
       ('shoulder_yaw', 'shoulder_pitch')
     """
-    writer = BodyWriter(articulation, path)
+    scene = scene_of(articulation)
+    if scene.names:
+        raise ValueError(f"{path}: the file holds one robot; save each of a scene, such as scene[{scene.names[0]!r}]")
+    writer = BodyWriter(scene.articulations[0], path)
     document = writer.document()
     write_geoms(writer, document)
+    if scene.ground is not None:
+        _write_ground(writer, document, scene.ground)
     write_actuators(writer, document)
     write_equalities(writer, document)
     write_tendons(writer, document)
@@ -342,6 +350,33 @@ def write_geoms(writer: BodyWriter, root: ET.Element) -> None:
         contact = ET.SubElement(root, "contact")
         for a, b in writer.topology.geometry_pairs:
             ET.SubElement(contact, "pair", {"geom1": a, "geom2": b})
+
+
+def _write_ground(writer: BodyWriter, root: ET.Element, ground: Ground) -> None:
+    """Writes the planes of a ground as geoms of the world, which the geoms of links touch."""
+    if ground.friction_combination != "max":
+        message = f"MuJoCo takes the larger of two frictions, this ground {ground.friction_combination!r}"
+        writer.warn("ground", message, "give shapes and ground the friction that their combination should have")
+    for k, surface in enumerate(ground.surfaces):
+        name = f"ground.surfaces[{k}]"
+        if not isinstance(surface, Plane):
+            writer.warn(name, "height fields are not written")
+            continue
+        if np.isfinite(surface.stiffness) or np.any(surface.restitution):
+            writer.warn(name, "its stiffness, damping and restitution are not written")
+        normal = np.asarray(surface.normal, float)
+        attributes = {
+            "type": "plane",
+            "size": "0 0 1",
+            "pos": writer.numbers(normal * float(surface.height)),
+            "zaxis": writer.numbers(normal),
+            "contype": "0",
+            "conaffinity": "1",
+            "friction": f"{writer.number(surface.friction)} 0.005 0.0001",
+        }
+        world = root.find("worldbody")
+        assert world is not None
+        ET.SubElement(world, "geom", attributes)
 
 
 def _is_solid(points: np.ndarray) -> bool:
