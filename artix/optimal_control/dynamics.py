@@ -15,11 +15,11 @@ import jax.numpy as jnp
 
 import artix
 from artix.contact.scene import accepts_ground, scene_of
-from artix.simulation.step import with_budgets
 from artix.math import struct
 from artix.optimal_control import knots
 from artix.optimal_control.checks import check_names, check_positive, known
 from artix.optimal_control.schedule import ContactSchedule
+from artix.simulation.step import with_budgets
 
 Array = jax.Array
 
@@ -217,9 +217,9 @@ def discrete_dynamics(
 
     There are three kinds. *Smooth*, the default, is one step of semi-implicit Euler on :func:`artix.forward_dynamics`.
     *Scheduled* is the same on :func:`artix.constrained_forward_dynamics`, which holds the frames that stand. Both have
-    closed-form derivatives and ignore joint drives, limits and friction; use costs and bounds instead. *Simulated*,
-    of a scene with a ground or with ``options``, is :func:`artix.step` with everything in it, contact included, and differentiates
-    through its laws.
+    closed-form derivatives and ignore joint drives, limits and friction; use costs and bounds instead. *Simulated*, of a
+    scene with a ground or with ``options``, is :func:`artix.step` with everything in it, contact included, and
+    differentiates through its laws.
 
     Args:
       scene: the articulation, or a scene of one.
