@@ -217,8 +217,8 @@ def discrete_dynamics(
 
     There are three kinds. *Smooth*, the default, is one step of semi-implicit Euler on :func:`artix.forward_dynamics`.
     *Scheduled* is the same on :func:`artix.constrained_forward_dynamics`, which holds the frames that stand. Both have
-    closed-form derivatives and ignore joint drives, limits and friction; use costs and bounds instead. *Simulated*, of a
-    scene with a ground or with ``options``, is :func:`artix.step` with everything in it, contact included, and
+    closed-form derivatives and ignore joint drives, limits and friction; use costs and bounds instead. *Simulated*, of
+    a scene with a ground or with ``options``, is :func:`artix.step` with everything in it, contact included, and
     differentiates through its laws.
 
     Args:

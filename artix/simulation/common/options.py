@@ -44,7 +44,8 @@ class SolverOptions:
         instead. ``None`` for 2, or 4 where members of a scene touch each other, since friction alone holds what is
         grasped.
       max_contacts_per_geometry: with a ground and ``"implicit"``, the largest number of contacts between one shape and
-        one surface; the nearest are kept. ``None`` for all, which are 8 for a box.
+        one surface; the nearest are kept. ``None`` for all, which are 8 for a box. That of a
+        :class:`artix.Scene` comes first.
       max_link_contacts: with ``"implicit"``, the largest number of contacts between links of one articulation, or of a
         scene; the nearest are kept. ``None`` for all candidates: one for a pair with a sphere, two with a capsule, four
         for boxes. Each contact adds three rows; candidates that are left out cost little. For a humanoid standing on
