@@ -1,7 +1,8 @@
 """Builds and caches the kernels of programs for NVIDIA GPUs, and describes their calls to XLA.
 
 XLA accepts a kernel as PTX inside the program that it compiles. This interface is internal and may change with JAX,
-which is one reason why these kernels are off by default.
+which is one reason why each GPU has to prove kernels with each version of JAX, see
+:mod:`artix.compiler.gpu_verdict`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from artix.compiler.batch_axes import Axes
 from artix.compiler.compilation import REFUSAL, files, key_of, refuse, scalars_of
+from artix.compiler.gpu_verdict import kernels_are_proved
 from artix.compiler.kernels import KernelError
 from artix.compiler.kernels.gpu import NAME, GpuKernel, build_for_gpu
 from artix.compiler.kernels.gpu_layout import THREADS, Mapped
@@ -53,7 +55,9 @@ def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> GpuCall |
     """
     sizes = [axis.size for axis in axes]
     empty = 0 in sizes or not any(np.prod(kind.shape) for kind in program.result_types)
-    if not program.has_gpu_kernel or not program.has_kernel or empty:
+    if program.has_gpu_kernel is False or not program.has_kernel or empty:
+        return None
+    if program.has_gpu_kernel is None and not kernels_are_proved():
         return None
     mapped_axes = [tuple(axis.mapped[index] for axis in axes) for index in range(len(levels))]
     mapped = tuple(Mapped(by_axis[:1] == (True,), by_axis[1:] == (True,)) for by_axis in mapped_axes)
