@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ from artix.compiler.kernels import KernelError
 from artix.compiler.kernels.gpu import NAME, GpuKernel, build_for_gpu
 from artix.compiler.kernels.gpu_layout import THREADS, Mapped
 from artix.compiler.kernels.nvptx import available, target_key
+from artix.compiler.partitioning import KernelCall
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
 from artix.compiler.scalar_order import live
@@ -38,14 +39,7 @@ MAX_LIVE = 4000
 _lock = threading.Lock()
 
 
-class GpuCall(NamedTuple):
-    """The target and attributes of a call through :mod:`jax.ffi`."""
-
-    target: str
-    attributes: dict[str, Any]
-
-
-def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> GpuCall | None:
+def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> KernelCall | None:
     """The call of the kernel for a batch of a program; ``None`` if XLA has to evaluate it.
 
     Args:
@@ -67,7 +61,7 @@ def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> GpuCall |
     robots, items = (*sizes, 1, 1)[:2]
     text, blocks = kernel.for_batch(robots, items)
     name = re.sub(r"\W", "_", f"artix_{program.name}")  # as profilers show it
-    return GpuCall("__gpu$xla.gpu.ptx", _attributes(text.replace(NAME, name), name, blocks))
+    return KernelCall("__gpu$xla.gpu.ptx", _attributes(text.replace(NAME, name), name, blocks))
 
 
 def _attributes(ptx: str, name: str, blocks: int) -> dict[str, Any]:

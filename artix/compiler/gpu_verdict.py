@@ -30,7 +30,8 @@ from artix.compiler.disk import cache_folder, is_private, read_private, write_pr
 
 _log = logging.getLogger("artix")
 
-#: How long the process may take. Some twenty programs are assembled at 0.1 to 1 s each.
+#: How long the process may take. Compiling its 70 programs takes 7 s of one core, ahead of time for an H100; the rest
+#: is for a busy machine, and for starting JAX and CUDA.
 TIME_LIMIT = 60.0
 
 #: The largest error, in units of the last place of a result's largest entry. Both sides round a few hundred operations
