@@ -38,6 +38,7 @@ ROOMS = (
     "physx",
     "artix",
     "optimal_control",
+    "identification",
     "envs",
     "examples",
     "viewer",
