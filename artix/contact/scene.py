@@ -91,15 +91,16 @@ class Scene(struct.PyTreeNode):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        given: Any = self.articulations
-        if isinstance(given, tuple) or given is None:
+        members: Any = self.articulations
+        is_complete = isinstance(members, tuple) and len(members) == max(1, len(self.names))
+        if is_complete or members is None:
             if isinstance(self.pairs, tuple):
                 return  # JAX puts together what was checked, perhaps without arrays.
-        elif isinstance(given, Articulation):
-            self._set(articulations=(given,))
+        elif isinstance(members, Articulation):
+            self._set(articulations=(members,), names=())
         else:
-            _check_members(given)
-            self._set(articulations=tuple(given.values()), names=tuple(given))
+            _check_members(members)
+            self._set(articulations=tuple(members.values()), names=tuple(members))
         if self.ground is not None:
             check_ground(self.ground)
         for name in ("max_contacts_per_geometry", "max_link_contacts"):
@@ -280,12 +281,15 @@ def scene_of(scene: Scene | Articulation) -> Scene:
 def accepts_ground(function: _Function) -> _Function:
     """Lets a function of a scene take ``ground=`` for one more release, with a ``DeprecationWarning``.
 
-    The ground may also be the third argument, and ``max_per_geometry=`` a budget, as :func:`artix.ground_contacts` had
-    them.
+    The ground may also be the third argument, ``max_per_geometry=`` a budget, and ``articulation=`` the scene, as
+    functions had them.
     """
 
     @functools.wraps(function)
     def with_scene(*args: Any, **keywords: Any) -> Any:
+        if "articulation" in keywords:
+            warnings.warn("articulation= is now scene=", DeprecationWarning, stacklevel=2)
+            keywords["scene"] = keywords.pop("articulation")
         is_third = isinstance(args[2] if len(args) > 2 else None, Ground | Plane | HeightField)
         if not is_third and "ground" not in keywords:
             return function(*args, **keywords)
@@ -296,7 +300,7 @@ def accepts_ground(function: _Function) -> _Function:
             DeprecationWarning,
             stacklevel=2,
         )
-        scene, *others = args
+        scene, *others = args or (keywords.pop("scene"),)
         ground = others.pop(1) if is_third else keywords.pop("ground")
         if ground is not None:
             check_ground(ground)

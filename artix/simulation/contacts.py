@@ -85,10 +85,9 @@ def touching_of(
     scene: Scene, states: Sequence[State], options: SolverOptions, memory: ContactMemory | None
 ) -> Touching | None:
     """The contacts with the ground and between links at the start of a step; ``None`` if nothing can touch."""
-    found = _touches_of(scene, states, options) if scene.can_touch else None
-    if found is None:
+    if not scene.can_touch:
         return None
-    touches, choice = found
+    touches, choice = _touches_of(scene, states, options)
     if memory is None:
         return Touching(touches, choice)
     candidates, dofs = (choice.num_candidates, 3), (sum(len(state.joint_position) for state in states),)
@@ -103,18 +102,19 @@ def touching_of(
     return Touching(touches, choice, ContactMemory(impulse, memory.joint_friction))
 
 
-def _touches_of(scene: Scene, states: Sequence[State], options: SolverOptions) -> tuple[Touches, Choice] | None:
-    """The contacts, and which candidates they are; ``None`` if nothing can touch."""
+def _touches_of(scene: Scene, states: Sequence[State], options: SolverOptions) -> tuple[Touches, Choice]:
+    """The contacts, and which candidates they are."""
     members = scene.articulations
     kins = [kinematics(*member) for member in zip(members, states, strict=True)]
     grounds: list[GroundContacts | None] = [None] * len(members)
     between, choices = None, []
     for k in scene.grounded:
         assert scene.ground is not None
-        grounds[k] = found = contacts_with_ground(members[k], kins[k], scene.ground, options.max_contacts_per_geometry)
-        choices.append(found.choice)
+        touching = contacts_with_ground(members[k], kins[k], scene.ground, options.max_contacts_per_geometry)
+        grounds[k] = touching
+        choices.append(touching.choice)
     pairs = scene.shape_pairs
     if len(pairs):
         between = contacts_of_pairs(members, kins, pairs, options.max_link_contacts)
         choices.append(between.choice)
-    return (Touches(tuple(grounds), between, pairs), Choice.joined(choices)) if choices else None
+    return Touches(tuple(grounds), between, pairs), Choice.joined(choices)

@@ -123,8 +123,8 @@ def scene_rollout(
     with_report: bool = False,
 ) -> Any:
     """:func:`artix.rollout`."""
-    given: dict[str, Any] = {"num_steps": num_steps, "with_report": with_report}
-    return rollout(_on(scene, ground), states, controls, dt, options, **given)
+    keywords: dict[str, Any] = {"num_steps": num_steps, "with_report": with_report}
+    return rollout(_on(scene, ground), states, controls, dt, options, **keywords)
 
 
 def _on(scene: Articulation | Scene, ground: Ground | None) -> Scene:

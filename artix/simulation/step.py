@@ -276,9 +276,9 @@ def _checked(
 
 def with_budgets(scene: Scene, options: SolverOptions) -> SolverOptions:
     """The options with the scene's budgets of contacts, if it has any."""
-    budgets = {name: getattr(scene, name) for name in ("max_contacts_per_geometry", "max_link_contacts")}
-    given = {name: most for name, most in budgets.items() if most is not None}
-    return dataclasses.replace(options, **given) if given else options
+    names = ("max_contacts_per_geometry", "max_link_contacts")
+    budgets = {name: getattr(scene, name) for name in names if getattr(scene, name) is not None}
+    return dataclasses.replace(options, **budgets) if budgets else options
 
 
 def _warn_of_missing_shapes(scene: Scene) -> None:

@@ -249,6 +249,9 @@ def test_ground_as_a_keyword_works_for_one_more_release() -> None:
             old = function(one, state, None, DT, ground=ground, **more)
         assert [warning.filename for warning in caught] == [__file__]
         assert_same(old, function(Scene(one, ground=ground), state, None, DT, **more))
+    with pytest.warns(DeprecationWarning, match="ground= leaves"):
+        old = artix.step(articulation=one, state=state, control=None, dt=DT, ground=ground)
+    assert_same(old, artix.step(Scene(one, ground=ground), state, None, DT))
     with pytest.warns(DeprecationWarning, match=r"Scene\.of is now Scene\(members, pairs"):
         scene = Scene.of({"one": one})
     with pytest.warns(DeprecationWarning, match="is now scene.neutral_state"):

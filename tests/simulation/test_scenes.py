@@ -435,6 +435,8 @@ def test_bad_arguments_are_refused() -> None:
         artix.step("ball", states, None, 0.01)
     with pytest.raises(TypeError, match="members: expected an articulation or a dictionary of articulations, found li"):
         Scene([ball])
+    with pytest.raises(TypeError, match="members: expected an articulation or a dictionary of articulations, found tu"):
+        Scene((ball, ball))
     with pytest.raises(TypeError, match=r"ground: expected artix\.Ground, found Plane"):
         Scene(ball, ground=artix.Plane.of())
     with pytest.raises(ValueError, match="max_link_contacts must be at least 1; found 0"):
