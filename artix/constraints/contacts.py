@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
-from artix.constraints.contact_points import Contacts, contact_frames, contact_jacobian
 from artix.constraints.contact_solver import ContactMethod, solve_contact
-from artix.dynamics.forward import forward_dynamics
-from artix.dynamics.solve import factorize, linear_solve
-from artix.kinematics.solve import kinematics
+from artix.dynamics.forward import factorize, forward_dynamics, linear_solve
+from artix.kinematics.contact_points import Contacts, contact_frames, contact_jacobian
+from artix.kinematics.forward import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State

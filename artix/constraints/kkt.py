@@ -22,9 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.dynamics.factorization import Factors, factorize_dense, finish_solve, half_solve, solve_columns
+from artix.dynamics.forward import factorize
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
-from artix.dynamics.solve import factorize
-from artix.kinematics.solve import Kinematics
+from artix.kinematics.forward import Kinematics
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 

@@ -6,14 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.constraints.anchor_structure import Anchors
-from artix.constraints.anchors import AnchorRows, anchor_rows, solved_anchor_rows
-from artix.constraints.checks import check_coefficient, check_proximal
+from artix.constraints.frame_pairs import AnchorRows, FramePairs, anchor_rows, solved_anchor_rows
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
-from artix.constraints.model import Constraints
+from artix.constraints.model import Constraints, check_coefficient, check_proximal
 from artix.dynamics.factorization import factorize_dense, half_solve, solve_columns
-from artix.dynamics.solve import factorize, linear_solve
-from artix.kinematics.solve import kinematics
+from artix.dynamics.forward import factorize, linear_solve
+from artix.kinematics.forward import kinematics
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
@@ -156,7 +154,7 @@ def delassus_matrix(
 
 
 @jax.custom_jvp
-def _delassus_matrix_with_jvp(articulation: Articulation, state: State, anchors: Anchors) -> Array:
+def _delassus_matrix_with_jvp(articulation: Articulation, state: State, anchors: FramePairs) -> Array:
     kin = kinematics(articulation, state)
     jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
     half = half_solve(factorize(articulation, kin, many=True), jacobian)
@@ -167,7 +165,7 @@ def _delassus_matrix_with_jvp(articulation: Articulation, state: State, anchors:
 def _delassus_matrix_jvp(primals, tangents):
     """Differentiates ``J M^-1 J^T`` through implicit solves; the factors of the value are constants."""
 
-    def plain(articulation: Articulation, state: State, anchors: Anchors) -> Array:
+    def plain(articulation: Articulation, state: State, anchors: FramePairs) -> Array:
         kin = kinematics(articulation, state)
         jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
         factors = factorize(articulation, kin, many=True)

@@ -1,6 +1,5 @@
 """Mass matrix, inverse and forward dynamics, momentum, energy, regressors, and their derivatives."""
 
-from artix.dynamics.articulated_inertia import articulated_body_inertias
 from artix.dynamics.coriolis import (
     VelocityProducts,
     composite_spatial_inertia_rates,
@@ -16,9 +15,8 @@ from artix.dynamics.derivatives import (
     inverse_dynamics_derivatives,
     linearize,
 )
-from artix.dynamics.dynamic_parameters import dynamic_parameters, with_dynamic_parameters
 from artix.dynamics.energy import kinetic_energy, mechanical_energy, potential_energy
-from artix.dynamics.forward import forward_dynamics
+from artix.dynamics.forward import forward_dynamics, mass_matrix_cholesky, mass_matrix_inverse, mass_matrix_solve
 from artix.dynamics.inverse import (
     bias_force,
     coriolis_compensation,
@@ -41,16 +39,18 @@ from artix.dynamics.momentum import (
 )
 from artix.dynamics.regressors import (
     body_regressor,
+    dynamic_parameters,
     frame_body_regressor,
     joint_torque_regressor,
     kinetic_energy_regressor,
     link_body_regressors,
     potential_energy_regressor,
     static_regressor,
+    with_dynamic_parameters,
 )
 from artix.dynamics.second_derivatives import InverseDynamicsSecondDerivatives, inverse_dynamics_second_derivatives
-from artix.dynamics.solve import mass_matrix_cholesky, mass_matrix_inverse, mass_matrix_solve
 from artix.dynamics.spatial_inertia import (
+    articulated_body_inertias,
     centroidal_inertia,
     composite_spatial_inertias,
     link_spatial_inertias,

@@ -11,13 +11,14 @@ from artix.compiler import quantity
 from artix.dynamics.force_derivatives import coriolis_columns
 from artix.dynamics.inertia import link_reference_inertias, momentum_of_motion, spatial_inertias
 from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics.axes import inertias_in_axes, motion_in_axes
+from artix.dynamics.spatial_inertia import inertias_in_axes
 from artix.kinematics.displacements import generalized_columns
-from artix.kinematics.links import link_frames
-from artix.kinematics.solve import Motion, kinematics, state_velocities
+from artix.kinematics.forward import kinematics, state_velocities
+from artix.kinematics.frames import link_frames, motion_in_axes
 from artix.kinematics.tree import link_subtree_sums
 from artix.math import spatial
 from artix.math.arrays import block_matrix
+from artix.math.spatial import Motion
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from artix.compiler import quantity
 from artix.dynamics.inertia import gravity_moments, momentum_of_motion, reference_inertias
-from artix.kinematics.solve import kinematics, state_velocities
+from artix.kinematics.forward import kinematics, state_velocities
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array

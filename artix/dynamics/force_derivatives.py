@@ -15,9 +15,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import gravity_free_moments, momentum_of_motion
+from artix.dynamics.inertia import Inertias, gravity_free_moments, momentum_of_motion
 from artix.dynamics.newton_euler import NewtonEuler, link_sums
-from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import (
     NUM_ROOT,
     changes_by_displacement,
@@ -25,10 +24,11 @@ from artix.kinematics.displacements import (
     displacement_motions,
     displacements,
 )
-from artix.kinematics.solve import Kinematics, Motion, link_centers, motion_rates
+from artix.kinematics.forward import Kinematics, link_centers, motion_rates
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul, take
+from artix.math.spatial import Motion
 from artix.model.articulation import Articulation
 from artix.model.topology import Topology
 

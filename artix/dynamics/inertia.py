@@ -7,19 +7,31 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.bodies import Inertias, Placement
-from artix.kinematics.solve import Kinematics, Motion
+from artix.kinematics.forward import Kinematics
 from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
-from artix.math.arrays import block_matrix, masked_sum, take
-from artix.math.compiled import compiled
+from artix.math.arrays import block_matrix, compiled, masked_sum, take
+from artix.math.spatial import Motion, Transforms
 from artix.model.articulation import Articulation
 from artix.model.topology import Topology
 
 Array = jax.Array
 
 
-class Lumps(NamedTuple):
+class Inertias(NamedTuple):
+    """Mass moments of bodies about one point: the blocks of their 4 x 4 pseudo-inertias.
+
+    ``mass`` is the integral of dm [B], ``first`` that of r dm [3, B], ``second`` that of r r^T dm [3, 3, B]. The
+    rotational inertia is ``trace(second) 1 - second``. The second moments are stored instead because they transform to
+    another frame (R, p) as points do: ``R second R^T`` plus products with p (Wensing, Kim and Slotine, RA-L 2018).
+    """
+
+    mass: Array
+    first: Array
+    second: Array
+
+
+class BodyInertias(NamedTuple):
     """Mass moments of bodies in their own axes, about the centre of mass of the link that the body's joint moves.
 
     If the body has no other links, the first moments are zero, and so are many terms that follow. ``center`` [3, B] is
@@ -50,7 +62,7 @@ def subtree_inertias(tree: Topology, inertias: Inertias) -> Inertias:
     return Inertias(*(link_subtree_sums(tree, part) for part in inertias))
 
 
-def _about_reference(lumps: Lumps, rotation: Array, position: Array) -> Inertias:
+def _about_reference(lumps: BodyInertias, rotation: Array, position: Array) -> Inertias:
     """Mass moments about the reference point and in world axes, of bodies at these rotations and positions."""
     mass, center = lumps.mass, position + spatial.apply(rotation, lumps.center)
     about_center = spatial.apply(rotation, lumps.first)
@@ -113,32 +125,32 @@ def gravity_free_moments(articulation: Articulation, kin: Kinematics) -> tuple[A
 # --- links lumped into bodies -----------------------------------------------------------------------------------------
 
 
-def body_lumps(articulation: Articulation, placements: Placement) -> Lumps:
-    """Lumps the links of each body."""
+def body_lumps(articulation: Articulation, placements: Transforms) -> BodyInertias:
+    """BodyInertias the links of each body."""
     tree = articulation.topology
     center, mass, _, second = link_lumps(articulation, placements)
     lever, rows = _lumped_rows(tree, center, mass)
     second = second + rows[1:, None] * lever[None]
     rows = _sum_of_links(tree, jnp.concatenate([rows, second.reshape(9, tree.num_links)]))
-    return Lumps(take(center, tree.body_link), rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
+    return BodyInertias(take(center, tree.body_link), rows[0], rows[1:4], rows[4:].reshape(3, 3, tree.num_bodies))
 
 
-def link_lumps(articulation: Articulation, placements: Placement) -> Lumps:
+def link_lumps(articulation: Articulation, placements: Transforms) -> BodyInertias:
     """Each link by itself, in the axes of its body (L items)."""
-    frame = placements @ Placement.from_poses(articulation.link_com_pose)
+    frame = placements @ Transforms.from_poses(articulation.link_com_pose)
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
     # Symmetrised so that the gradient with respect to the inertia is symmetric.
     inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
     half_trace = 0.5 * spatial.trace(inertia)
     second = half_trace[None, None] * spatial.identity_like(frame.position) - inertia
     second = spatial.rotate_symmetric(frame.matrix, second)
-    return Lumps(frame.position, articulation.link_mass, jnp.zeros_like(frame.position), second)
+    return BodyInertias(frame.position, articulation.link_mass, jnp.zeros_like(frame.position), second)
 
 
-def lumped_masses(articulation: Articulation, placements: Placement, mass: Array) -> tuple[Array, Array, Array]:
-    """Lumps masses [L] of the links: ``center``, ``mass`` and ``first`` of :class:`Lumps`."""
+def lumped_masses(articulation: Articulation, placements: Transforms, mass: Array) -> tuple[Array, Array, Array]:
+    """BodyInertias masses [L] of the links: ``center``, ``mass`` and ``first`` of :class:`BodyInertias`."""
     tree = articulation.topology
-    center = (placements @ Placement.from_poses(articulation.link_com_pose)).position
+    center = (placements @ Transforms.from_poses(articulation.link_com_pose)).position
     _, rows = _lumped_rows(tree, center, mass)
     rows = _sum_of_links(tree, rows)
     return take(center, tree.body_link), rows[0], rows[1:]

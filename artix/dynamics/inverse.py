@@ -22,7 +22,7 @@ from artix.dynamics.newton_euler import (
     newton_euler,
 )
 from artix.kinematics.displacements import displacement_from_tangents
-from artix.kinematics.solve import Kinematics, dof_motions, kinematics, root_motion
+from artix.kinematics.forward import Kinematics, dof_motions, kinematics, root_motion
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul

@@ -8,16 +8,8 @@ import jax.numpy as jnp
 from artix.compiler import quantity
 from artix.dynamics.inertia import link_reference_inertias, momentum_of_motion
 from artix.dynamics.newton_euler import forces_of_motion, gravity_wrenches, link_wrenches
-from artix.kinematics.axes import Axes, check_axes, force_in_axes
-from artix.kinematics.frames import link_of_frame, locate_frame
-from artix.kinematics.links import link_frames
-from artix.kinematics.solve import (
-    Kinematics,
-    body_accelerations,
-    dof_motions,
-    kinematics,
-    state_velocities,
-)
+from artix.kinematics.forward import Kinematics, body_accelerations, dof_motions, kinematics, state_velocities
+from artix.kinematics.frames import Axes, check_axes, force_in_axes, link_frames, link_of_frame, locate_frame
 from artix.kinematics.tree import link_subtree_sums
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State

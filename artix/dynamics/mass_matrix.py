@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.dynamics.inertia import composite_inertias, inertia_rates, momentum_of_motion, reference_inertias
-from artix.kinematics.bodies import Inertias
+from artix.dynamics.inertia import Inertias, composite_inertias, inertia_rates, momentum_of_motion, reference_inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents
-from artix.kinematics.solve import Kinematics, Motion, generalized_motions, kinematics, motion_rates
+from artix.kinematics.forward import Kinematics, generalized_motions, kinematics, motion_rates
 from artix.math.arrays import matmul
+from artix.math.spatial import Motion
 from artix.math.tangents import add, directional_derivative
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state

@@ -17,10 +17,10 @@ from artix.dynamics.force_derivatives import (
 from artix.dynamics.inertia import first_moments, momentum_of_motion, reference_inertias
 from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
 from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics.bodies import Placement
 from artix.kinematics.displacements import changes_by_velocity, generalized_columns
-from artix.kinematics.solve import Kinematics, kinematics, motion_rates, state_velocities
+from artix.kinematics.forward import Kinematics, kinematics, motion_rates, state_velocities
 from artix.math import spatial
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -58,7 +58,7 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
     center = mass_center(articulation, kin)
     if frame == "world":
         return kin.reference + center[:, 0]
-    axes = Placement.from_poses(articulation.link_com_pose[:1]).rotation
+    axes = Transforms.from_poses(articulation.link_com_pose[:1]).rotation
     return spatial.rotate_inverse(spatial.quaternion_product(kin.quaternion[:, :1], axes), center)[:, 0]
 
 

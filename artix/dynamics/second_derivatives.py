@@ -32,13 +32,13 @@ from artix.dynamics.force_derivatives import (
     world_force_changes,
     world_force_changes_transposed,
 )
-from artix.dynamics.inertia import momentum_of_motion
+from artix.dynamics.inertia import Inertias, momentum_of_motion
 from artix.dynamics.mass_matrix import generalized_momenta
 from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
-from artix.kinematics.solve import Motion, generalized_motions, kinematics, motion_cross
+from artix.kinematics.forward import generalized_motions, kinematics, motion_cross
 from artix.math import spatial
+from artix.math.spatial import Motion
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 from artix.model.topology import Topology

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.kinematics.frames import link_of_frame
-from artix.kinematics.solve import (
+from artix.kinematics.forward import (
     body_accelerations,
     dof_motions,
     generalized_motions,
@@ -17,6 +16,7 @@ from artix.kinematics.solve import (
     link_centers,
     root_motion,
 )
+from artix.kinematics.frames import link_of_frame
 from artix.kinematics.tree import link_subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul

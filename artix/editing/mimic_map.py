@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import struct
-from artix.math.arrays import matmul
-from artix.math.compiled import compiled
+from artix.math.arrays import compiled, matmul
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 

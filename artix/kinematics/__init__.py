@@ -21,12 +21,31 @@ from artix.kinematics.configuration_derivatives import (
 from artix.kinematics.frame_derivatives import (
     FrameAccelerationDerivatives,
     FrameVelocityDerivatives,
+    LinkAccelerationDerivatives,
+    LinkVelocityDerivatives,
     frame_acceleration_derivatives,
     frame_kinematic_hessian,
     frame_kinematic_regressor,
     frame_velocity_derivatives,
+    link_acceleration_derivatives,
+    link_velocity_derivatives,
 )
-from artix.kinematics.frames import frame_acceleration, frame_jacobian, frame_jacobian_rate, frame_pose, frame_velocity
+from artix.kinematics.frames import (
+    LinkStates,
+    dense_jacobian,
+    forward_kinematics,
+    frame_acceleration,
+    frame_jacobian,
+    frame_jacobian_rate,
+    frame_pose,
+    frame_velocity,
+    joint_placements,
+    link_accelerations,
+    link_frame_accelerations,
+    link_frame_velocities,
+    link_poses,
+    link_velocities,
+)
 from artix.kinematics.joint_jacobians import (
     JointMotionDerivatives,
     joint_jacobians,
@@ -34,21 +53,6 @@ from artix.kinematics.joint_jacobians import (
     joint_jacobians_second_rate,
     joint_kinematic_hessians,
     joint_motion_derivatives,
-)
-from artix.kinematics.link_derivatives import (
-    LinkAccelerationDerivatives,
-    LinkVelocityDerivatives,
-    link_acceleration_derivatives,
-    link_velocity_derivatives,
-)
-from artix.kinematics.link_frame_motion import joint_placements, link_frame_accelerations, link_frame_velocities
-from artix.kinematics.links import (
-    LinkStates,
-    dense_jacobian,
-    forward_kinematics,
-    link_accelerations,
-    link_poses,
-    link_velocities,
 )
 from artix.kinematics.velocities import (
     generalized_velocity,

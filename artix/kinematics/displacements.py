@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.solve import Kinematics, Motion, motion_cross, motion_rates
+from artix.kinematics.forward import Kinematics, motion_cross, motion_rates
 from artix.kinematics.tree import by_body
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
+from artix.math.spatial import Motion
 from artix.math.tangents import is_zero
 from artix.model.articulation import State
 from artix.model.topology import Topology

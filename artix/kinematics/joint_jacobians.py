@@ -16,9 +16,8 @@ import numpy as np
 
 from artix.compiler import quantity
 from artix.kinematics.displacements import NUM_ROOT, changes_below, displacements
-from artix.kinematics.solve import (
+from artix.kinematics.forward import (
     Kinematics,
-    Motion,
     body_accelerations,
     generalized_motions,
     kinematics,
@@ -26,6 +25,7 @@ from artix.kinematics.solve import (
     root_motion,
 )
 from artix.math import spatial
+from artix.math.spatial import Motion
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.topology import Topology

@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.math import spatial
-from artix.math.arrays import matmul
-from artix.math.compiled import compiled
+from artix.math.arrays import compiled, matmul
 
 Array = jax.Array
 

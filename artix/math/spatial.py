@@ -5,11 +5,13 @@ A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.compiled import compiled
+from artix.math.arrays import compiled, take
 
 Array = jax.Array
 
@@ -251,3 +253,62 @@ def right_jacobian(v: Array) -> Array:
         - cosc_of_square(square)[None, None] * cross_matrix
         + sinc_remainder_of_square(square)[None, None] * multiply(cross_matrix, cross_matrix)
     )
+
+
+# --- rigid motions ----------------------------------------------------------------------------------------------------
+
+
+class Transforms(NamedTuple):
+    """Rigid transforms as unit quaternions [4, n] and positions [3, n]."""
+
+    rotation: Array
+    position: Array
+
+    def __matmul__(self, other: Transforms) -> Transforms:
+        rotation = quaternion_product(self.rotation, other.rotation)
+        return Transforms(rotation, self.position + apply(self.matrix, other.position))
+
+    @property
+    def matrix(self) -> Array:
+        """The rotations as matrices, [3, 3, n]."""
+        return rotation_matrix(self.rotation)
+
+    def inverse_times(self, other: Transforms) -> Transforms:
+        """The products of the inverse transforms, ``self^-1 @ other``."""
+        inverse = conjugate(self.rotation)
+        position = apply(rotation_matrix(inverse), other.position - self.position)
+        return Transforms(quaternion_product(inverse, other.rotation), position)
+
+    def times_inverse(self, other: Transforms) -> Transforms:
+        """The products with inverse transforms, ``self @ other^-1``."""
+        rotation = quaternion_product(self.rotation, conjugate(other.rotation))
+        return Transforms(rotation, self.position - apply(rotation_matrix(rotation), other.position))
+
+    def take(self, index) -> Transforms:
+        """The transforms at ``index``."""
+        return Transforms(take(self.rotation, index), take(self.position, index))
+
+    @classmethod
+    def from_poses(cls, poses: Array) -> Transforms:
+        """From poses [n, 7]: positions, then quaternions xyzw of any non-zero length."""
+        return cls(normalize(poses[:, 3:].T), poses[:, :3].T)
+
+    def poses(self) -> Array:
+        """As poses [n, 7]."""
+        return jnp.concatenate([self.position, self.rotation]).T
+
+
+class Motion(NamedTuple):
+    """Spatial vectors about one point, the linear part at that point; each part [3, n]."""
+
+    linear: Array
+    angular: Array
+
+    def take(self, index) -> Motion:
+        """The vectors at ``index``."""
+        return Motion(take(self.linear, index), take(self.angular, index))
+
+    @classmethod
+    def from_rows(cls, rows: Array) -> Motion:
+        """From both parts stacked, [6, n]."""
+        return cls(rows[:3], rows[3:])

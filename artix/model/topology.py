@@ -14,9 +14,8 @@ import jax
 import numpy as np
 
 from artix.compiler.argument_types import register_content
-from artix.model.forests import ancestor_mask, level_schedule, pointer_table, read_only
 from artix.model.joints import JointType
-from artix.model.link_tree import LinkTree
+from artix.model.link_tree import LinkTree, ancestor_mask, level_schedule, pointer_table, read_only
 
 
 @jax.tree_util.register_static

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.links import link_poses
+from artix.kinematics.frames import link_poses
 from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.model.checks import as_number, check_quaternion, check_vector

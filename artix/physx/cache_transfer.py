@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.bodies import screw_pitches
-from artix.kinematics.links import link_velocities
+from artix.kinematics.forward import screw_pitches
+from artix.kinematics.frames import link_velocities
 from artix.model.checks import check_quaternion, check_vector
 from artix.physx.accessors import wake_if
 from artix.physx.cache import ArticulationCache, check_cache

@@ -19,7 +19,7 @@ from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.momentum import center_of_mass, centroidal_momentum_matrix
 from artix.fleet.batches import vmap_in_blocks
 from artix.fleet.fleet import Fleet
-from artix.kinematics.links import dense_jacobian, forward_kinematics
+from artix.kinematics.frames import dense_jacobian, forward_kinematics
 from artix.model.articulation import Articulation, State
 from artix.physx.enums import ArticulationGPUAPIComputeType as ComputeType
 from artix.physx.fleet_simulation import (

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from artix.compiler import quantity
 from artix.dynamics.inverse import coriolis_compensation, generalized_external_force, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
-from artix.kinematics.bodies import Placement
-from artix.kinematics.links import link_poses
-from artix.kinematics.solve import root_motion
+from artix.kinematics.forward import root_motion
+from artix.kinematics.frames import link_poses
 from artix.math import spatial
 from artix.math.arrays import matmul
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
@@ -104,8 +104,8 @@ def _leaked_gyroscopic_force(articulation: Articulation, state: State) -> Array:
     """Generalised force [nv] of ``w x I_i w`` on each link at the angular velocity w of a floating root, else zero."""
     tree = articulation.topology
     omega = root_motion(tree, state.root_velocity).angular
-    frames = Placement.from_poses(link_poses(articulation, state))
-    rotation = spatial.rotation_matrix((frames @ Placement.from_poses(articulation.link_com_pose)).rotation)
+    frames = Transforms.from_poses(link_poses(articulation, state))
+    rotation = spatial.rotation_matrix((frames @ Transforms.from_poses(articulation.link_com_pose)).rotation)
     omega = jnp.broadcast_to(omega, frames.position.shape)
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
     momentum = spatial.apply(rotation, spatial.apply(inertia, spatial.apply_transposed(rotation, omega)))

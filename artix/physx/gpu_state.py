@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.fleet.fleet import Fleet
-from artix.kinematics.links import link_poses, link_velocities
+from artix.kinematics.frames import link_poses, link_velocities
 from artix.model.articulation import Articulation, State
 from artix.physx.accessors import update_kinematic, wake_if
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType

@@ -14,7 +14,7 @@ from artix.dynamics.forward import forward_dynamics
 from artix.dynamics.inverse import coriolis_compensation, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.momentum import center_of_mass, centroidal_momentum_matrix
-from artix.kinematics.links import dense_jacobian
+from artix.kinematics.frames import dense_jacobian
 from artix.model.articulation import State
 from artix.model.checks import check_vector
 from artix.physx.cache import ArticulationCache, check_cache

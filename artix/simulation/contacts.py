@@ -11,7 +11,7 @@ from artix.contact.ground import Ground
 from artix.contact.ground_contacts import GroundContacts, contacts_with_ground
 from artix.contact.link_contacts import contacts_of_pairs
 from artix.contact.selection import Choice
-from artix.kinematics.solve import kinematics
+from artix.kinematics.forward import kinematics
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.scene import Scene

@@ -225,7 +225,7 @@ def test_rules_agree_with_plain_differentiation(fixed_base: bool) -> None:
     """The rules that ``jvp`` and ``grad`` use, against JAX's own differentiation of the same programs."""
     from artix.dynamics import inverse
     from artix.dynamics.mass_matrix import inertia_matrix
-    from artix.kinematics.solve import kinematics
+    from artix.kinematics.forward import kinematics
 
     # Joints with two free axes, too: their rotation vectors also turn them about the locked one.
     kinds = ["spherical_12", "revolute_swing1", "prismatic_y", "fixed", "spherical_02"]

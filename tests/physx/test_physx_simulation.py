@@ -12,7 +12,7 @@ import pytest
 
 import artix
 from artix import Axis, Drive, Joint, LoopJoint, LoopJointType, physx
-from artix.constraints.anchor_structure import Anchors
+from artix.constraints.frame_pairs import FramePairs
 from artix.physx import ArticulationFlag, ArticulationKinematicFlag, ArticulationMotion
 from tests.constraints.test_anchors import four_bar
 from tests.support import oracle_constraints, oracles
@@ -308,7 +308,7 @@ def test_lambda_against_pinocchio(fixed_base: bool) -> None:
     a, b = (oracles.placement_of(pose) for pose in np.asarray(artix.link_poses(articulation, state))[[last, 2]])
     pose_a = random_pose(np.random.default_rng(4))
     pose_b = oracles.pose_of(b.inverse() * a * oracles.placement_of(pose_a))
-    anchors = Anchors((oracle_constraints.point(last, 2),), pose_a[None], pose_b[None])
+    anchors = FramePairs((oracle_constraints.point(last, 2),), pose_a[None], pose_b[None])
     joint = LoopJoint(name="loop", link_a="a", link_b="b", type=LoopJointType.SPHERICAL, pose_a=pose_a, pose_b=pose_b)
     looped = _with_loop(articulation, joint, last, 2)
     # Pinocchio's drift is ours where the frames do not move against each other.

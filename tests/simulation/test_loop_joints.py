@@ -12,8 +12,7 @@ import pytest
 
 import artix
 from artix import ArticulationBuilder, Axis, Control, Drive, Joint, LoopJoint, LoopJointType, SolverOptions
-from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorType
-from artix.constraints.anchors import anchor_rows, loop_anchors
+from artix.constraints.frame_pairs import AnchorStructure, AnchorType, FramePairs, anchor_rows, loop_anchors
 from artix.model.couplings import LoopJoints, LoopJointStructure
 from tests.simulation.test_stepping import pendulum
 from tests.support import oracle_constraints, oracles
@@ -194,7 +193,7 @@ def test_forces_and_accelerations_are_pinocchios(fixed_base: bool) -> None:
         AnchorStructure(-1, 3, AnchorType.POINT, (0, 1, 2)),
         AnchorStructure(2, ends[1][2], AnchorType.WELD, tuple(range(6))),
     ]
-    anchors = Anchors(tuple(points), a.loop_joints.pose_a, a.loop_joints.pose_b)
+    anchors = FramePairs(tuple(points), a.loop_joints.pose_a, a.loop_joints.pose_b)
     models = oracle_constraints.constraint_models(oracle, anchors)
     data, datas = oracle.model.createData(), pin.StdVec_RigidConstraintData()
     datas.extend(one.createData() for one in models)

@@ -157,7 +157,7 @@ def test_impulses_are_those_of_another_solver() -> None:
         return ends[0] - ends[1]
 
     jacobian = jnp.concatenate([jax.jacfwd(lambda v, p=p: relative(v, p))(jnp.zeros(12)) for p in found.point])
-    frames = artix.constraints.contact_points.contact_frames(found.normal)
+    frames = artix.kinematics.contact_points.contact_frames(found.normal)
     rows = jax.scipy.linalg.block_diag(*frames) @ jacobian
     delassus = rows @ artix.mass_matrix_inverse(robot, state) @ rows.T
     now = artix.generalized_velocity(robot, state)

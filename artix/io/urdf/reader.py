@@ -28,9 +28,8 @@ from artix.io.urdf.checks import (
 from artix.io.urdf.parser import COMPOSITE_TYPES, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
-from artix.model.composite_joints import CompositeJoint
 from artix.model.joint_features import JointFriction
-from artix.model.joints import Joint
+from artix.model.joints import CompositeJoint, Joint
 
 WORLD_LINK = "world"
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from artix.compiler.quantity import one_operation, quantity
 from artix.contact.ground import Ground
-from artix.kinematics.links import link_frames, link_velocities
-from artix.kinematics.solve import kinematics
+from artix.kinematics.forward import kinematics
+from artix.kinematics.frames import link_frames, link_velocities
 from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_type

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.links import link_accelerations, link_frames, link_velocities
-from artix.kinematics.solve import kinematics
+from artix.kinematics.forward import kinematics
+from artix.kinematics.frames import link_accelerations, link_frames, link_velocities
 from artix.model.articulation import State
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import loop_wrenches

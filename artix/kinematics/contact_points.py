@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.anchor_sides import moves_links
-from artix.kinematics.solve import Kinematics, generalized_motions
+from artix.kinematics.forward import Kinematics, generalized_motions
 from artix.math import spatial, struct
 from artix.math.arrays import take
 from artix.model.articulation import Articulation
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -114,3 +114,10 @@ def motions_by(articulation: Articulation, kin: Kinematics, moves: Any, point: A
     moves = jnp.asarray(moves, point.dtype)
     linear = moves[None] * (motions[:3] + spatial.cross(motions[3:], point[..., None]))
     return jnp.concatenate([linear, moves[None] * motions[3:]])
+
+
+def moves_links(tree: Topology, links: np.ndarray) -> np.ndarray:
+    """Which entries of the generalised velocity move each link, -1 for the world, [K, nv]."""
+    joints = tree.dof_moves_link[:, np.maximum(links, 0)].T
+    root = np.ones((len(links), tree.num_base_dofs), bool)
+    return np.concatenate([root, joints], axis=1) & (links >= 0)[:, None]
