@@ -80,8 +80,7 @@ def solve_contact(
       solutions. Where nothing can move, the laws leave the impulses open, and they are finite.
 
     Raises:
-      ValueError: an array has the wrong shape, the method is unknown, ``iterations`` is less than 1, or ``penalty`` is
-        not positive.
+      ValueError: the method is unknown, ``iterations`` is less than 1, or ``penalty`` is not positive.
       TypeError: the arrays differ in dtype.
 
     Derivatives are implicit, in both modes: they come from the laws that hold at convergence, for contacts that keep

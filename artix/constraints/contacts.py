@@ -84,8 +84,6 @@ def contact_problem(
     """The contact problem of one semi-implicit step, whose velocity without contact is ``nu + dt forward_dynamics``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       force: generalised forces, shape [nv] [N or N m].
       contacts: the points that may touch.
       dt: length of the step [s].
@@ -95,8 +93,8 @@ def contact_problem(
       The Delassus matrix, velocities without contact, Jacobian and frames.
 
     Raises:
-      ValueError: an array has the wrong shape, there is no contact, or ``dt`` is negative or not finite.
-      TypeError: an array has another dtype than the articulation, or ``dt`` is no number.
+      ValueError: there is no contact, or ``dt`` is negative or not finite.
+      TypeError: ``dt`` is no number.
       IndexError: a contact is on no link.
 
     Identity: with impulses ``x`` [N s], the velocities are ``free_velocity + delassus @ x``.
@@ -136,8 +134,6 @@ def contact_forces(
     Nonsmooth Dynamical Systems*, 2008; Carpentier, Le Lidec and Montaut, RSS 2024.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       force: generalised forces, shape [nv] [N or N m].
       contacts: the K points that may touch.
       dt: length of the step [s].
@@ -149,9 +145,9 @@ def contact_forces(
       Forces [N] in world axes, the generalised velocity after the step, and the residual [N s].
 
     Raises:
-      ValueError: an array has the wrong shape, there is no contact, ``dt`` is negative or not finite, the method is
-        unknown, or ``iterations`` is less than 1.
-      TypeError: an array has another dtype than the articulation, or ``dt`` is no number.
+      ValueError: there is no contact, ``dt`` is negative or not finite, the method is unknown, or ``iterations`` is
+        less than 1.
+      TypeError: ``dt`` is no number.
       IndexError: a contact is on no link.
 
     Identity: ``velocity == nu + dt forward_dynamics(a, s, force + sum_k J_k^T force_k)`` with J_k the Jacobian of the

@@ -91,8 +91,6 @@ def constrained_forward_dynamics(
     equations*, RSS 2021.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       force: generalised forces, shape [nv] [N or N m].
       constraints: R rows.
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
@@ -106,8 +104,8 @@ def constrained_forward_dynamics(
       Acceleration, constraint forces and residual.
 
     Raises:
-      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
-      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
+      ValueError: ``iterations`` is less than 1, or a coefficient is negative.
+      TypeError: ``iterations`` is traced.
 
     Derivatives are implicit: they are those of the equations that hold at convergence. The forces on redundant rows are
     not unique. Those returned are the smallest, torques being weighed against forces as the damping does, and their
@@ -206,7 +204,6 @@ def impulse_dynamics(
     used.
 
     Args:
-      articulation: the articulation.
       state: its configuration and the velocity before the impact.
       constraints: R rows.
       restitution: coefficient of restitution, between 0 and 1, shape [].
@@ -217,9 +214,8 @@ def impulse_dynamics(
       The velocity after the impact [m/s, rad/s] and the impulses [N s, N m s].
 
     Raises:
-      ValueError: an array has the wrong shape, ``iterations`` is less than 1, a coefficient is negative, or
-        ``restitution`` is greater than 1.
-      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
+      ValueError: ``iterations`` is less than 1, a coefficient is negative, or ``restitution`` is greater than 1.
+      TypeError: ``iterations`` is traced.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -281,8 +277,6 @@ def constrained_inverse_dynamics(
     """Forces ``inverse_dynamics(acceleration) - J^T lambda`` that cause an acceleration together with constraints.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2]; it should satisfy the constraints.
       constraints: R rows.
       external_force: wrenches on the links, as in :func:`artix.inverse_dynamics`, shape [L, 6].
@@ -296,8 +290,7 @@ def constrained_inverse_dynamics(
       The generalised forces and the forces on the rows.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``damping`` is negative.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: ``damping`` is negative.
 
     Identity: ``constrained_forward_dynamics`` of the forces returns the acceleration, if it satisfies the constraints.
 

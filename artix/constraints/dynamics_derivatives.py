@@ -95,17 +95,11 @@ def constraint_derivatives(
     """Derivatives of errors, velocities and accelerations of constraints in the tangent space of ``nu``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       constraints: R rows.
 
     Returns:
       The derivatives; those by the configuration are along :func:`artix.integrate`.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Source: the members ``dvc_dq``, ``dac_dq`` and ``dac_dv`` of Pinocchio's ``Data``.
 
@@ -337,8 +331,6 @@ def constrained_forward_dynamics_derivatives(
     resolution of constrained dynamic equations*, RSS 2021.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       force: generalised forces, shape [nv] [N or N m].
       constraints: R rows.
       external_force: wrenches on the links [N, N m], held in world axes, shape [L, 6].
@@ -349,8 +341,8 @@ def constrained_forward_dynamics_derivatives(
       The derivatives by the configuration (along :func:`artix.integrate`), the velocity and the forces.
 
     Raises:
-      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
-      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
+      ValueError: ``iterations`` is less than 1, or a coefficient is negative.
+      TypeError: ``iterations`` is traced.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -396,7 +388,6 @@ def impulse_dynamics_derivatives(
     """Derivatives of :func:`artix.impulse_dynamics`, Pinocchio's ``computeImpulseDynamicsDerivatives``.
 
     Args:
-      articulation: the articulation.
       state: its configuration and the velocity before the impact.
       constraints: R rows.
       restitution: coefficient of restitution, between 0 and 1, shape [].
@@ -407,8 +398,8 @@ def impulse_dynamics_derivatives(
       The derivatives by the configuration (along :func:`artix.integrate`) and by the velocity before the impact.
 
     Raises:
-      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
-      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
+      ValueError: ``iterations`` is less than 1, or a coefficient is negative.
+      TypeError: ``iterations`` is traced.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")

@@ -486,9 +486,6 @@ def loop_anchors(articulation: Articulation) -> FramePairs:
 
     The rows of a joint are its locked axes, translations before rotations, along the axes of frame a. The row of a
     ``distance`` joint is the distance, whose bounds are ``articulation.loop_joints.min_distance`` and ``max_distance``.
-
-    Args:
-      articulation: the articulation.
     """
     structure = []
     for joint in articulation.topology.loop_joints:
@@ -506,16 +503,10 @@ def anchor_rows(articulation: Articulation, state: State, anchors: FramePairs) -
     """Errors, velocities, Jacobian and drift of anchors.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       anchors: K pairs of frames.
 
     Returns:
       The R selected rows.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identities: ``velocity == jacobian @ nu``; for :attr:`AnchorType.JOINT` near a vanishing error, ``velocity`` and
     ``jacobian @ nu' + bias`` are the first and second time derivatives of ``error``.

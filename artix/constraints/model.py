@@ -114,7 +114,6 @@ class Constraints(struct.PyTreeNode):
         """Builds constraints from descriptors. Frames are looked up by name.
 
         Args:
-          articulation: the articulation.
           constraints: the descriptors, at least one.
 
         Raises:
@@ -150,7 +149,6 @@ class Constraints(struct.PyTreeNode):
         """The constraints of an articulation's loop joints, whose free axes may move far.
 
         Args:
-          articulation: the articulation.
           position_gain: Baumgarte's gain of all joints [1/s^2].
           velocity_gain: Baumgarte's gain on the velocities of all joints [1/s].
 

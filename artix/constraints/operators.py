@@ -24,18 +24,12 @@ def constraint_kinematics(articulation: Articulation, state: State, constraints:
     """Errors, velocities, Jacobian and drift of constraints, of frames a relative to frames b.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       constraints: R rows.
 
     Returns:
       ``error`` [R], Pinocchio's ``contact_placement_error`` (``-log6`` of the placement of b in a for welds) in the
       axes of the rows; ``velocity`` [R], its ``contact_velocity_error``; ``jacobian`` [R, nv]; ``bias`` [R], the drift:
       the acceleration of the rows at zero generalised acceleration.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``velocity == jacobian @ nu``.
 
@@ -55,16 +49,10 @@ def constraint_jacobian(articulation: Articulation, state: State, constraints: C
     """The Jacobian of constraints, Pinocchio's ``getConstraintsJacobian`` and ``dac_da``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       constraints: R rows.
 
     Returns:
       Shape [R, nv] [m or 1]; a force lambda on the rows amounts to the generalised force ``J^T lambda``.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -85,16 +73,10 @@ def constraint_bias(articulation: Articulation, state: State, constraints: Const
     acceleration.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       constraints: R rows.
 
     Returns:
       Shape [R] [m/s^2 and rad/s^2]; constrained accelerations satisfy ``J nu' + bias == 0``.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -127,8 +109,6 @@ def delassus_matrix(
     """The Delassus matrix ``G = J M^-1 J^T``, M with armature; Pinocchio's ``computeDelassusMatrix``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       constraints: R rows.
       damping: added to the diagonal, shape [] or [R].
 
@@ -137,8 +117,7 @@ def delassus_matrix(
       definite if the rows are independent.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``damping`` is negative.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: ``damping`` is negative.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -183,8 +162,6 @@ def operational_space_inertia(
     """The inverse of :func:`delassus_matrix`, Pinocchio's ``getOperationalSpaceInertiaMatrix`` (Khatib 1987).
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       constraints: R rows, independent unless there is damping.
       damping: added to the diagonal of the Delassus matrix, shape [] or [R].
 
@@ -192,8 +169,7 @@ def operational_space_inertia(
       Shape [R, R]: the force on each row required for a unit acceleration of the rows [kg for linear rows].
 
     Raises:
-      ValueError: an array has the wrong shape, or ``damping`` is negative.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: ``damping`` is negative.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -232,8 +208,6 @@ def constrained_solve(
     """Solves ``M x = force + J^T lambda`` under ``J x = target``, as Pinocchio's ``constraint_chol.solve``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       constraints: R rows.
       force: a generalised force or momentum, shape [nv].
       target: the value of ``J x``, shape [R].
@@ -244,8 +218,8 @@ def constrained_solve(
       x, shape [nv], and lambda, shape [R]; Pinocchio's solution holds ``-lambda``, then x.
 
     Raises:
-      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
-      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
+      ValueError: ``iterations`` is less than 1, or a coefficient is negative.
+      TypeError: ``iterations`` is traced.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")

@@ -1,5 +1,7 @@
 """Mass matrix, inverse and forward dynamics, momentum, energy, regressors, and their derivatives."""
 
+from typing import TYPE_CHECKING
+
 from artix.dynamics.coriolis import (
     VelocityProducts,
     composite_spatial_inertia_rates,
@@ -43,7 +45,6 @@ from artix.dynamics.regressors import (
     frame_body_regressor,
     joint_torque_regressor,
     kinetic_energy_regressor,
-    link_body_regressors,
     potential_energy_regressor,
     static_regressor,
     with_dynamic_parameters,
@@ -65,6 +66,7 @@ from artix.dynamics.subtree import (
     subtree_centers_of_mass,
     subtree_masses,
 )
+from artix.math.deprecated import old_names
 
 __all__ = [
     "CentroidalDerivatives",
@@ -105,7 +107,6 @@ __all__ = [
     "kinetic_energy",
     "kinetic_energy_regressor",
     "linearize",
-    "link_body_regressors",
     "link_momenta",
     "link_spatial_inertias",
     "mass_matrix",
@@ -127,3 +128,6 @@ __all__ = [
     "velocity_product_matrices",
     "with_dynamic_parameters",
 ]
+
+if not TYPE_CHECKING:  # Old names, for one release.
+    __getattr__ = old_names(__name__)

@@ -32,17 +32,9 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
     Christoffel symbols for rigid-body systems*, 2021. ``C = sum_b J_b^T (I_b dJ_b/dt + B_b J_b)`` over the bodies, as
     outer products of the DOFs' motions and composite bodies.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Shape [nv, nv] [kg/s, kg m/s or kg m^2/s]; rows and columns follow the generalised velocity. It is linear in the
       velocities and does not depend on the root's linear velocity.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``C + C.T`` is the rate of change of ``mass_matrix(a, s)``.
 
@@ -85,16 +77,8 @@ class VelocityProducts(NamedTuple):
 def velocity_product_matrices(articulation: Articulation, state: State) -> VelocityProducts:
     """Products of the links' inertias and velocities, about the world's origin and in its axes.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       For each link the sums over itself and all links below it, linear part first, in world axes, shape [L, 6, 6] each.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``right - left`` is :func:`composite_spatial_inertia_rates`, and ``right == -left.T``.
 
@@ -123,16 +107,8 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
 def composite_spatial_inertia_rates(articulation: Articulation, state: State) -> Array:
     """Rates of change of :func:`artix.composite_spatial_inertias` in ``"world"`` axes, Pinocchio's ``doYcrb``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Symmetric matrices, linear part first, shape [L, 6, 6] [kg m/s, kg m^2/s]; the block of masses is zero.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")

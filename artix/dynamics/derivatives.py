@@ -83,8 +83,6 @@ def inverse_dynamics_derivatives(
     Wensing, *Efficient analytical derivatives of rigid-body dynamics using spatial vector algebra*, RA-L 2022.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
         6]; held in world axes while the configuration moves.
@@ -92,10 +90,6 @@ def inverse_dynamics_derivatives(
     Returns:
       The derivatives by the configuration, the velocity and the acceleration, shape [nv, nv] each. Those by the
       root's position and linear velocity are zero: dynamics do not depend on them.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``.acceleration == mass_matrix(a, s, armature=True)``.
 
@@ -122,17 +116,11 @@ def forward_dynamics_derivatives(
     They are ``-M^-1`` times those of inverse dynamics at the acceleration that the forces cause.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       force: generalised forces, shape [nv] [N or N m].
       external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape [L, 6].
 
     Returns:
       The derivatives by the configuration, the velocity and the forces, shape [nv, nv] each.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``.force == mass_matrix_inverse(a, s)``.
 
@@ -163,16 +151,8 @@ def gravity_derivatives(articulation: Articulation, state: State) -> Array:
 
     Pinocchio's ``computeGeneralizedGravityDerivatives``.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       Shape [nv, nv] [N m/rad, N/m]; for revolute and prismatic joints the Hessian of the potential energy.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -232,7 +212,6 @@ def linearize(
     The deviation of a configuration is its :func:`artix.difference` from the nominal one.
 
     Args:
-      articulation: the articulation.
       state: the nominal state.
       force: the nominal generalised forces, shape [nv] [N or N m].
       dt: length of the step [s].
@@ -242,8 +221,8 @@ def linearize(
       A, shape [2 nv, 2 nv], and B, shape [2 nv, nv]; deviations in m and rad, then in m/s and rad/s.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``dt`` is not finite.
-      TypeError: an array has another dtype than the articulation, or ``dt`` is no number.
+      ValueError: ``dt`` is not finite.
+      TypeError: ``dt`` is no number.
 
     Identity: the lower halves are ``[dt configuration, 1 + dt velocity]`` and ``dt force`` with the matrices of
     :func:`forward_dynamics_derivatives`.

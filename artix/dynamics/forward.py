@@ -27,17 +27,11 @@ def mass_matrix_cholesky(articulation: Articulation, state: State, *, armature: 
     """The factors of ``M = U diag(D) U^T`` that keep the tree's sparsity, Pinocchio's ``cholesky::decompose``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       armature: whether M includes the joints' armature, as in forward dynamics.
 
     Returns:
       U, unit upper triangular, zero where neither DOF moves the other, shape [nv, nv] [1, m or 1/m], and D, shape [nv]
       [kg or kg m^2].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``U @ diag(D) @ U.T == mass_matrix(a, s, armature=True)``.
 
@@ -62,17 +56,11 @@ def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *,
     """The solution x of ``M x = right``, without forming the inverse.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       right: a generalised force, shape [nv] [N or N m]; use ``jax.vmap`` for several.
       armature: whether M includes the joints' armature, as in forward dynamics.
 
     Returns:
       A generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_solve(a, s, b) == b``.
 
@@ -93,16 +81,10 @@ def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: b
     """The inverse of the mass matrix, Pinocchio's ``computeMinverse``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       armature: whether M includes the joints' armature, as in forward dynamics.
 
     Returns:
       The symmetric inverse, shape [nv, nv] [1/kg, 1/(kg m) or 1/(kg m^2)].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``mass_matrix(a, s, armature=True) @ mass_matrix_inverse(a, s) == 1``.
 
@@ -160,8 +142,6 @@ def forward_dynamics(
     ``computeJointAcceleration``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       force: generalised forces, shape [nv]: for a floating base the force on the root's centre of mass [N] and the
         torque about it [N m] in world axes, then the joint forces [N m or N].
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
@@ -170,10 +150,6 @@ def forward_dynamics(
     Returns:
       Generalised acceleration, shape [nv]: for a floating base the classical acceleration of the root's centre of mass
       [m/s^2] and the angular acceleration [rad/s^2] in world axes, then the joints' [rad/s^2 or m/s^2].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``inverse_dynamics(a, s, forward_dynamics(a, s, tau, w), w) == tau``.
 

@@ -33,8 +33,6 @@ def joint_wrenches(
     wrenches on them. Fixed joints are included.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
         6].
@@ -45,8 +43,7 @@ def joint_wrenches(
       Force [N], then torque [N m], shape [L, 6]; the world exerts the root's, which is zero in free fall.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: ``axes`` is not one of the three.
 
     Identity: the components along a joint's axes are ``inverse_dynamics(a, s, acceleration, armature=False)``.
 
@@ -58,7 +55,7 @@ def joint_wrenches(
       >>> print(carried, arm.link_mass[6:].sum())
       1.8 1.8
     """
-    check_axes(axes)
+    axes = check_axes(axes)
     tree = articulation.topology
     kin = kinematics(articulation, state)
     forces = _transmitted(articulation, kin, state, acceleration, external_force)
@@ -77,8 +74,6 @@ def supported_force(
     """Wrench that a joint transmits to its link, in a frame of the link: Pinocchio's ``computeSupportedForceByFrame``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
       offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
@@ -89,8 +84,6 @@ def supported_force(
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")
@@ -115,8 +108,6 @@ def link_momenta(
     """Spatial momenta of the links, Pinocchio's ``h`` (``"local"``) and ``oh`` (``"world"``).
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       axes: as in :func:`joint_wrenches`.
       subtree: whether to include all links below each link.
 
@@ -124,10 +115,9 @@ def link_momenta(
       Linear [kg m/s], then angular momentum [kg m^2/s], shape [L, 6].
 
     Raises:
-      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array of the state has another dtype than the articulation.
+      ValueError: ``axes`` is not one of the three.
 
-    Identity: ``link_spatial_inertias(a, s) @ link_frame_velocities(a, s)`` link by link, in any axes.
+    Identity: ``link_spatial_inertias(a, s) @ frame_velocity(a, s)`` link by link, in any axes.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -136,7 +126,7 @@ def link_momenta(
       >>> print(momenta[1:, 0])  # along x, of the upper and the lower rod [kg m/s]
       [-0.5 -1.5]
     """
-    check_axes(axes)
+    axes = check_axes(axes)
     tree = articulation.topology
     kin = kinematics(articulation, state)
     velocity = state_velocities(tree, kin, state).take(tree.link_body)

@@ -39,17 +39,11 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
     ``armature=True``, Pinocchio's ``crba``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       armature: whether to add the joints' armature to the diagonal; PhysX does not.
 
     Returns:
       The symmetric, positive definite matrix, shape [nv, nv] [kg, kg m or kg m^2]; rows and columns follow the
       generalised velocity (root linear, root angular, joints; world axes at the root's centre of mass).
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
 

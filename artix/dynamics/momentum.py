@@ -32,8 +32,6 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
     """Centre of mass of the whole articulation, PhysX's ``computeArticulationCOM``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       frame: ``"world"``, or ``"root"`` for the root's mass frame (origin at its centre of mass, axes of its
         ``link_com_pose``), which is what PhysX's ``rootFrame`` means.
 
@@ -41,8 +39,7 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
       The position [m], shape [3].
 
     Raises:
-      ValueError: an array has the wrong shape, or ``frame`` is neither of the two.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: ``frame`` is neither of the two.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -66,16 +63,8 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
 def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
     """Jacobian of the centre of mass's velocity in world axes, Pinocchio's ``Jcom``.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       Shape [3, nv] [m or 1].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``center_of_mass_jacobian(a, s) * total_mass`` is the linear part of the centroidal momentum matrix.
 
@@ -96,17 +85,9 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
     Orin, Goswami and Lee, *Centroidal dynamics of a humanoid robot*, Autonomous Robots 2013; Wensing and Orin 2016.
     Mirrors PhysX's ``computeCentroidalMomentumMatrix``, for fixed bases too.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       A, shape [6, nv], and the bias, shape [6]: linear [kg m/s, N], then angular about the centre of mass
       [kg m^2/s, N m], in world axes.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``A @ nu == centroidal_momentum(a, s)``.
 
@@ -129,16 +110,8 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
 def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     """Momentum about the centre of mass, Pinocchio's ``hg``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Linear [kg m/s], then angular momentum about the centre of mass [kg m^2/s], world axes, shape [6].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``centroidal_momentum_matrix(a, s)[0] @ nu``.
 
@@ -162,16 +135,10 @@ def centroidal_momentum_rate(articulation: Articulation, state: State, accelerat
     """Rate of change of :func:`centroidal_momentum` for a given acceleration, Pinocchio's ``dhg``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Force [N], then torque about the centre of mass [N m], world axes, shape [6].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``A nu' + bias`` of :func:`centroidal_momentum_matrix`.
 
@@ -196,16 +163,8 @@ def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) ->
     Wensing and Orin, *Improved computation of the humanoid centroidal dynamics and application for whole-body control*,
     International Journal of Humanoid Robotics 2016.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Shape [6, nv], linear rows first, in world axes [kg/s, kg m/s, kg m^2/s].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its product with nu is the bias of :func:`centroidal_momentum_matrix`.
 
@@ -273,16 +232,10 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     """Derivatives of the centroidal momentum and of its rate, Pinocchio's ``computeCentroidalDynamicsDerivatives``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       The derivatives of h and of ``dh/dt = A nu' + bias``, linear part first, in world axes, shape [6, nv] each.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``.momentum_by_velocity == centroidal_momentum_matrix(a, s)[0]``.
 

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 from artix.compiler import quantity
 from artix.kinematics.forward import Kinematics, generalized_motions, kinematics
 from artix.kinematics.frames import (
+    Frames,
+    Offset,
     frame_acceleration,
     frame_velocity,
-    link_frame_accelerations,
-    link_frame_velocities,
+    is_single,
     link_frames,
     link_of_frame,
     locate_frame,
@@ -35,9 +36,6 @@ _ROWS, _COLUMNS = (0, 0, 1, 0, 1, 2), (0, 1, 1, 2, 2, 2)
 @quantity
 def dynamic_parameters(articulation: Articulation) -> Array:
     """Dynamic parameters of all links, Pinocchio's ``toDynamicParameters`` of each inertia.
-
-    Args:
-      articulation: the articulation.
 
     Returns:
       ``(m, m c, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)`` [kg, kg m, kg m^2] about the origins of the link frames, shape
@@ -65,7 +63,6 @@ def with_dynamic_parameters(articulation: Articulation, parameters: Array) -> Ar
     """The articulation with these dynamic parameters, Pinocchio's ``FromDynamicParameters``.
 
     Args:
-      articulation: the articulation.
       parameters: as :func:`dynamic_parameters` returns them, shape [L, 10]. They are not checked for physical
         consistency, which unconstrained least squares does not guarantee.
 
@@ -126,10 +123,6 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
       Shape [6, 10]: its product with the dynamic parameters is the force [N], then the torque [N m], at the frame's
       origin and in its axes.
 
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: the arrays have different dtypes.
-
     Examples:
       >>> acceleration = jnp.array([0.0, 0.0, 9.81, 0.0, 0.0, 0.0])  # held still: zero minus gravity
       >>> regressor = artix.dynamics.body_regressor(jnp.zeros(6), acceleration)
@@ -144,54 +137,24 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
 
 
 @quantity
-def link_body_regressors(articulation: Articulation, state: State, acceleration: Array) -> Array:
-    """:func:`body_regressor` of all links, in their frames; Pinocchio's ``jointBodyRegressor``.
-
-    Args:
-      articulation: the articulation; ``gravity_scale`` is honoured.
-      state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
-
-    Returns:
-      Shape [L, 6, 10], force rows [N] before torque rows [N m], in the axes of each link.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
-
-    Examples:
-      >>> arm = artix.robots.load("arm7")
-      >>> state = artix.random_state(arm, jax.random.key(0))
-      >>> regressors = artix.dynamics.link_body_regressors(arm, state, jnp.zeros(7))
-      >>> wrenches = jnp.einsum("lij,lj->li", regressors, artix.dynamic_parameters(arm))  # on each link by itself
-      >>> print(regressors.shape, wrenches.shape)
-      (9, 6, 10) (9, 6)
-    """
-    regressors = _link_regressors(articulation, kinematics(articulation, state), state, acceleration)
-    return jnp.moveaxis(regressors, -1, 0)
-
-
-@quantity
 def frame_body_regressor(
-    articulation: Articulation, state: State, acceleration: Array, frame: str | int | Array, offset: Array | None = None
+    articulation: Articulation, state: State, acceleration: Array, frame: Frames = None, offset: Offset = None
 ) -> Array:
-    """:func:`body_regressor` of a body fixed to a frame, Pinocchio's ``frameBodyRegressor``.
+    """:func:`body_regressor` of bodies fixed to frames: Pinocchio's ``frameBodyRegressor``, ``jointBodyRegressor``.
+
+    ``gravity_scale`` of the frame's link is honoured.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
-      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
+      frame: which frame, every link by default; see :func:`artix.frame_velocity`.
+      offset: a pose in it; see :func:`artix.frame_velocity`.
 
     Returns:
-      Shape [6, 10], for dynamic parameters about the frame's origin in its axes. As for :func:`body_regressor`, its
-      product with them is the force [N], then the torque [N m].
+      Shape [6, 10], for dynamic parameters about the frame's origin in its axes; [L, 6, 10] for every link, [k, 6, 10]
+      for several frames. As for :func:`body_regressor`, its product with them is the force [N], then the torque [N m].
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -199,13 +162,22 @@ def frame_body_regressor(
       >>> regressor = artix.dynamics.frame_body_regressor(arm, state, jnp.zeros(7), "tool")
       >>> print(regressor.shape, regressor[2, 0])  # the force on each kilogram that the tool carries
       (6, 10) 9.81
+      >>> regressors = artix.dynamics.frame_body_regressor(arm, state, jnp.zeros(7))
+      >>> wrenches = jnp.einsum("lij,lj->li", regressors, artix.dynamic_parameters(arm))  # on each link by itself
+      >>> print(regressors.shape, wrenches.shape)
+      (9, 6, 10) (9, 6)
     """
+    kin = kinematics(articulation, state)
     velocity = frame_velocity(articulation, state, frame, offset, axes="local")
     rate = frame_acceleration(articulation, state, acceleration, frame, offset, axes="local")
-    _, placement = locate_frame(articulation, kinematics(articulation, state), frame, offset)
-    scale = take(articulation.gravity_scale, link_of_frame(articulation, frame)[0])
+    _, placement = locate_frame(articulation, kin, frame, offset)
+    scale = articulation.gravity_scale
+    if frame is not None:
+        scale = take(scale, link_of_frame(articulation, frame)[0])
     gravity = spatial.rotate_inverse(placement.rotation, scale[None] * articulation.gravity[:, None])
-    return _body_regressors(velocity[:, None], rate[:, None] - jnp.pad(gravity, ((0, 3), (0, 0))))[..., 0]
+    felt = rate.reshape(-1, 6).T - jnp.pad(gravity, ((0, 3), (0, 0)))
+    regressors = _body_regressors(velocity.reshape(-1, 6).T, felt)
+    return regressors[..., 0] if is_single(frame) else jnp.moveaxis(regressors, -1, 0)
 
 
 @quantity
@@ -214,15 +186,10 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
 
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Shape [nv, 10 L]; its product with the parameters is in N m or N. The ten columns of a fixed root are zero.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: its product with ``dynamic_parameters(a).ravel()`` is ``inverse_dynamics(..., armature=False)``.
 
@@ -239,7 +206,7 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
-    local = _link_regressors(articulation, kin, state, acceleration)
+    local = jnp.moveaxis(frame_body_regressor(articulation, state, acceleration), 0, -1)
     frames = link_frames(tree, kin)
     rotation = spatial.rotation_matrix(frames.rotation)
     force = spatial.multiply(rotation, local[:3])
@@ -258,14 +225,9 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
 
     Args:
       articulation: the articulation; its total mass, including a fixed root's, is taken as known.
-      state: its state; only the configuration matters.
 
     Returns:
       Shape [3, 4 L], in world axes; its product with masses [kg] and first moments [kg m] is a position [m].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its product with ``dynamic_parameters(a)[:, :4].ravel()`` is ``center_of_mass(a, s)``.
 
@@ -285,16 +247,8 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
 def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
     """Regressor of the kinetic energy without armature, Pinocchio's ``computeKineticEnergyRegressor``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Shape [10 L]; its product with the parameters is in J.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its product with ``dynamic_parameters(a).ravel()`` is ``kinetic_energy(a, s)``.
 
@@ -305,7 +259,7 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
       >>> print(jnp.allclose(energy, artix.kinetic_energy(arm, state), rtol=1e-4))
       True
     """
-    velocity = link_frame_velocities(articulation, state, axes="local").T
+    velocity = frame_velocity(articulation, state, axes="local").T
     v, (x, y, z) = velocity[:3], velocity[3:]
     moments = spatial.cross(v, velocity[3:])
     rows = [0.5 * spatial.dot(v, v), *moments, 0.5 * x * x, x * y, 0.5 * y * y, x * z, y * z, 0.5 * z * z]
@@ -318,14 +272,9 @@ def potential_energy_regressor(articulation: Articulation, state: State) -> Arra
 
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.
-      state: its state; only the configuration matters.
 
     Returns:
       Shape [10 L]; its product with the parameters is in J.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its product with ``dynamic_parameters(a).ravel()`` is ``potential_energy(a, s)``.
 
@@ -348,15 +297,6 @@ def _first_moment_regressor(articulation: Articulation, kin: Kinematics) -> Arra
     position = kin.reference[:, None] + frames.position
     rows = jnp.concatenate([position[:, None], spatial.rotation_matrix(frames.rotation)], axis=1)
     return jnp.moveaxis(rows, -1, 1)
-
-
-def _link_regressors(articulation: Articulation, kin: Kinematics, state: State, acceleration: Array) -> Array:
-    """Body regressors of the links in their frames, [6, 10, L]."""
-    velocity = link_frame_velocities(articulation, state, axes="local").T
-    rate = link_frame_accelerations(articulation, state, acceleration, axes="local").T
-    gravity = articulation.gravity[:, None] * articulation.gravity_scale[None]
-    gravity = spatial.rotate_inverse(link_frames(articulation.topology, kin).rotation, gravity)
-    return _body_regressors(velocity, jnp.concatenate([rate[:3] - gravity, rate[3:]]))
 
 
 def _body_regressors(velocity: Array, acceleration: Array) -> Array:

@@ -107,8 +107,6 @@ def inverse_dynamics_second_derivatives(
     """Second derivatives of :func:`artix.inverse_dynamics`, Pinocchio's ``ComputeRNEASecondOrderDerivatives``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m], constant in world axes,
         shape [L, 6].
@@ -116,10 +114,6 @@ def inverse_dynamics_second_derivatives(
     Returns:
       The four tensors, shape [nv, nv, nv] each; all others are zero. Configurations move along
       :func:`artix.integrate`; a joint with two free axes is taken to rotate about exactly these.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``.velocity_velocity @ nu @ nu / 2`` is ``coriolis_compensation``, which does not depend on the root's
     linear velocity.

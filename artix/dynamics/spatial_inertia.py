@@ -34,7 +34,6 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
     """Spatial inertias of the links, Pinocchio's ``oinertias`` in ``"world"`` axes.
 
     Args:
-      articulation: the articulation.
       state: its state; only the configuration matters, and not even that in ``"local"`` axes.
       axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's axes, ``"world"`` for
         the world's origin and axes (in float32 ill-conditioned far away).
@@ -43,8 +42,7 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
       Symmetric matrices, linear part first [kg, kg m, kg m^2], shape [L, 6, 6].
 
     Raises:
-      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array of the state has another dtype than the articulation.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -52,7 +50,7 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
       >>> print(inertias[1, 4, 4])  # of a rod about its end: m l^2 / 3
       0.334
     """
-    check_axes(axes)
+    axes = check_axes(axes)
     kin = kinematics(articulation, state)
     return _matrices(articulation, kin, link_reference_inertias(articulation, kin), axes)
 
@@ -64,16 +62,13 @@ def composite_spatial_inertias(articulation: Articulation, state: State, *, axes
     Pinocchio's ``Ycrb`` (``"local"``) and ``oYcrb`` (``"world"``); Featherstone 2008, section 6.2.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       axes: as in :func:`link_spatial_inertias`.
 
     Returns:
       Symmetric matrices, linear part first [kg, kg m, kg m^2], shape [L, 6, 6].
 
     Raises:
-      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array of the state has another dtype than the articulation.
+      ValueError: ``axes`` is not one of the three.
 
     Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`, ``S_i . I^c_j S_j`` for i above
     j is the mass matrix.
@@ -84,7 +79,7 @@ def composite_spatial_inertias(articulation: Articulation, state: State, *, axes
       >>> print(inertias[:, 0, 0])  # masses of each link and of all below it
       [2. 2. 1.]
     """
-    check_axes(axes)
+    axes = check_axes(axes)
     kin = kinematics(articulation, state)
     composite = subtree_inertias(articulation.topology, link_reference_inertias(articulation, kin))
     return _matrices(articulation, kin, composite, axes)
@@ -96,16 +91,8 @@ def centroidal_inertia(articulation: Articulation, state: State) -> Array:
 
     Orin, Goswami and Lee, Autonomous Robots 2013.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       ``diag(m 1, I)``, shape [6, 6] [kg, kg m^2].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its inverse times the centroidal momentum is the articulation's average velocity.
 
@@ -135,8 +122,6 @@ def supported_inertia(
     """Spatial inertia that a frame's link supports, in the frame: Pinocchio's ``computeSupportedInertiaByFrame``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
       offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       with_subtree: whether to include everything below the link, or only the links attached to it by fixed joints.
@@ -147,8 +132,6 @@ def supported_inertia(
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -192,8 +175,6 @@ def articulated_body_inertias(
     Featherstone 2008, section 7.2: ``f = I^A a + p`` for a force f on the link with its own joint cut.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's axes, ``"world"`` for
         the world's origin and axes (in float32 ill-conditioned far away).
       armature: whether to include the joints' armature, as forward dynamics does.
@@ -205,9 +186,8 @@ def articulated_body_inertias(
       has no parent.
 
     Raises:
-      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array of the state has another dtype than the articulation, or the articulation belongs to a mixed
-        fleet, whose tree is not known while JAX traces.
+      ValueError: ``axes`` is not one of the three.
+      TypeError: the articulation belongs to a mixed fleet, whose tree is not known while JAX traces.
 
     Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`, ``S_j . I^A_j S_j`` is D_j of
     :func:`artix.mass_matrix_cholesky` for joints of one DOF.
@@ -222,7 +202,7 @@ def articulated_body_inertias(
       >>> print(upper[0, 0])  # but the lower one gives way to what pushes it sideways
       1.251
     """
-    check_axes(axes)
+    axes = check_axes(axes)
     tree, kin = articulation.topology, kinematics(articulation, state)
     added = generalized_armature(articulation)
     motions = generalized_motions(articulation, kin)

@@ -32,9 +32,6 @@ def subtree_masses(articulation: Articulation) -> Array:
 
     Unlike Pinocchio's, they include a fixed root's own mass.
 
-    Args:
-      articulation: the articulation.
-
     Returns:
       Masses [kg], shape [L]; the first is that of the whole articulation.
 
@@ -51,16 +48,8 @@ def subtree_masses(articulation: Articulation) -> Array:
 def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
     """Centres of mass of each link together with all links below it, Pinocchio's ``com``.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       World positions [m], shape [L, 3]; for a massless subtree, the origin of its link's mass frame.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: the root's is ``center_of_mass(a, s)``.
 
@@ -78,16 +67,8 @@ def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
 def subtree_center_of_mass_velocities(articulation: Articulation, state: State) -> Array:
     """Velocities of :func:`subtree_centers_of_mass` in world axes, Pinocchio's ``vcom``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       The velocities [m/s], shape [L, 3].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``subtree_center_of_mass_jacobian(a, s, link) @ nu``.
 
@@ -108,16 +89,10 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
     """Accelerations of :func:`subtree_centers_of_mass` in world axes, without gravity; Pinocchio's ``acom``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Classical accelerations [m/s^2], shape [L, 3].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -135,8 +110,6 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
     """Jacobian of one subtree's centre of mass, Pinocchio's ``jacobianSubtreeCenterOfMass``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       link: the link at the top of the subtree, by name or by index, which may be traced.
 
     Returns:
@@ -144,8 +117,6 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: the root's is ``center_of_mass_jacobian(a, s)``.
 
@@ -177,16 +148,8 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
 def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
     """Velocity of the whole articulation's centre of mass in world axes, Pinocchio's ``vcom[0]``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       The velocity [m/s], shape [3].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``center_of_mass_jacobian(a, s) @ nu``.
 
@@ -206,16 +169,10 @@ def center_of_mass_acceleration(articulation: Articulation, state: State, accele
     """Acceleration of the articulation's centre of mass in world axes, without gravity; Pinocchio's ``acom[0]``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Classical acceleration [m/s^2], shape [3].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")

@@ -41,7 +41,6 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
     joints and fixed tendons between locked joints. Spatial tendons and loop joints stay.
 
     Args:
-      articulation: the articulation.
       state: its state; only the positions of the locked joints matter.
       joints: names of the joints to lock.
 
@@ -50,9 +49,8 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
 
     Raises:
       KeyError: there is no joint with one of the names.
-      ValueError: a mimic joint or fixed tendon couples a locked joint to one that is not, or an array has the wrong
-        shape.
-      TypeError: an array has another dtype.
+      ValueError: a mimic joint or fixed tendon couples a locked joint to one that is not.
+      TypeError: ``joints`` is one string.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -431,9 +429,6 @@ def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str]
     Left out are sensors, cylinders and hulls, shapes that do not move relative to each other, and shapes on
     neighbouring links, which usually overlap at their joint. Links are neighbours if one is the nearest ancestor with
     shapes of the other. Pinocchio's ``addAllCollisionPairs`` includes neighbours.
-
-    Args:
-      articulation: the articulation.
 
     Returns:
       Pairs of names of shapes.

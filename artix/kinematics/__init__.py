@@ -1,5 +1,7 @@
 """Where links are and how they move."""
 
+from typing import TYPE_CHECKING
+
 from artix.kinematics.configuration import (
     difference,
     distance,
@@ -21,18 +23,13 @@ from artix.kinematics.configuration_derivatives import (
 from artix.kinematics.frame_derivatives import (
     FrameAccelerationDerivatives,
     FrameVelocityDerivatives,
-    LinkAccelerationDerivatives,
-    LinkVelocityDerivatives,
     frame_acceleration_derivatives,
     frame_kinematic_hessian,
     frame_kinematic_regressor,
     frame_velocity_derivatives,
-    link_acceleration_derivatives,
-    link_velocity_derivatives,
 )
 from artix.kinematics.frames import (
     LinkStates,
-    dense_jacobian,
     forward_kinematics,
     frame_acceleration,
     frame_jacobian,
@@ -40,11 +37,6 @@ from artix.kinematics.frames import (
     frame_pose,
     frame_velocity,
     joint_placements,
-    link_accelerations,
-    link_frame_accelerations,
-    link_frame_velocities,
-    link_poses,
-    link_velocities,
 )
 from artix.kinematics.joint_jacobians import (
     JointMotionDerivatives,
@@ -60,6 +52,7 @@ from artix.kinematics.velocities import (
     joint_velocity_from_rate,
     with_generalized_velocity,
 )
+from artix.math.deprecated import old_names
 
 __all__ = [
     "DifferenceDerivatives",
@@ -67,11 +60,8 @@ __all__ = [
     "FrameVelocityDerivatives",
     "IntegrateDerivatives",
     "JointMotionDerivatives",
-    "LinkAccelerationDerivatives",
     "LinkStates",
-    "LinkVelocityDerivatives",
     "configuration_rate_map",
-    "dense_jacobian",
     "difference",
     "difference_derivatives",
     "distance",
@@ -99,15 +89,11 @@ __all__ = [
     "joint_placements",
     "joint_rate_from_velocity",
     "joint_velocity_from_rate",
-    "link_acceleration_derivatives",
-    "link_accelerations",
-    "link_frame_accelerations",
-    "link_frame_velocities",
-    "link_poses",
-    "link_velocities",
-    "link_velocity_derivatives",
     "normalize",
     "squared_distance",
     "transport",
     "with_generalized_velocity",
 ]
+
+if not TYPE_CHECKING:  # Old names, for one release.
+    __getattr__ = old_names(__name__)

@@ -66,7 +66,6 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
     """Derivatives of :func:`artix.integrate`, Pinocchio's ``dIntegrate``.
 
     Args:
-      articulation: the articulation.
       state: where to start.
       dnu: displacement, shape [nv] [m, rad].
 
@@ -74,10 +73,6 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
       The derivatives of the end by the start and by the displacement, each from the tangent space of the start to that
       of the end, shape [nv, nv]. Both are identities except for the blocks of a floating root's rotation and of
       spherical joints.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -113,17 +108,12 @@ def difference_derivatives(articulation: Articulation, start: State, end: State)
     """Derivatives of :func:`artix.difference`, Pinocchio's ``dDifference``.
 
     Args:
-      articulation: the articulation.
       start: where to start.
       end: where to arrive.
 
     Returns:
       The derivatives by the start and by the end, each moving along tangent vectors of its own (see
       :func:`artix.integrate`), shape [nv, nv] each. At a half turn they are those of the branch taken.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``.end`` is the inverse of ``integrate_derivatives(a, start, difference(a, start, end)).displacement``.
 
@@ -158,7 +148,6 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
     """Carries tangent vectors along a displacement to its end, Pinocchio's ``dIntegrateTransport``.
 
     Args:
-      articulation: the articulation.
       state: where to start.
       dnu: the displacement, shape [nv] [m, rad].
       tangents: tangent vectors at the start as columns, shape [nv, k], or one, shape [nv].
@@ -166,10 +155,6 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
     Returns:
       The tangent vectors at ``integrate(articulation, state, dnu)``, in the shape and units of ``tangents``: the first
       matrix of :func:`integrate_derivatives` times them.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -188,17 +173,9 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
 def configuration_rate_map(articulation: Articulation, state: State) -> Array:
     """The matrix T of ``dq/dt = T(q) nu``, Pinocchio's ``tangentMap``.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       Shape [nq, nv] [m or 1]: rows are the rates of ``root_pose`` (7, for a floating base only), then of
       ``joint_position`` (n). Rows of spherical joints are those of :func:`artix.joint_rate_from_velocity`.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")

@@ -79,7 +79,6 @@ def contact_jacobian(
     """Jacobians of points of links along the axes of frames.
 
     Args:
-      articulation: the articulation.
       kin: its kinematics.
       links: indices of K links.
       point: points in the links' frames, [K, 3].
@@ -97,7 +96,6 @@ def motions_at(articulation: Articulation, kin: Kinematics, links: np.ndarray, p
     """Velocities of points of links per generalised velocity.
 
     Args:
-      articulation: the articulation.
       kin: its kinematics.
       links: indices of K links.
       point: points fixed to the links, relative to the root's centre of mass in world axes, [3, K].

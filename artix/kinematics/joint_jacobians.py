@@ -63,16 +63,8 @@ class JointMotionDerivatives(NamedTuple):
 def joint_jacobians(articulation: Articulation, state: State) -> Array:
     """The Jacobian columns of all joints about the world's origin, Pinocchio's ``J``.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       Shape [6, nv] [m or 1], linear rows first, world axes.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``frame_jacobian(a, s, link, axes="world")`` has the columns of the DOFs that move the link.
 
@@ -91,16 +83,8 @@ def joint_jacobians(articulation: Articulation, state: State) -> Array:
 def joint_jacobians_rate(articulation: Articulation, state: State) -> Array:
     """Rate of change of :func:`joint_jacobians` at the state's velocity, Pinocchio's ``dJ``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Shape [6, nv] [m/s or 1/s], linear rows first, world axes.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -120,16 +104,10 @@ def joint_jacobians_second_rate(articulation: Articulation, state: State, accele
     """Second rate of change of :func:`joint_jacobians`, which Pinocchio declares as ``ddJ``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Shape [6, nv] [m/s^2 or 1/s^2], linear rows first, world axes.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -152,16 +130,10 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
     """Derivatives of the motion of everything each DOF moves, Pinocchio's ``dVdq``, ``dAdq`` and ``dAdv``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       The three matrices without gravity, shape [6, nv] each; their columns of the root's translation are zero.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -183,17 +155,9 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
 def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
     """Derivatives of :func:`joint_jacobians` by the configuration, Pinocchio's ``kinematic_hessians``.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       Shape [6, nv, nv] [m or 1]: ``[:, i, j]`` is the derivative of column i as the configuration moves along entry j,
       which is ``S_j x S_i`` if j carries joint i and zero otherwise.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its product with nu over the last axis is :func:`joint_jacobians_rate`.
 
@@ -211,10 +175,10 @@ def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
 
 
 def hessian_columns(tree: Topology, motions: Motion) -> Array:
-    """``S_j x S_i`` where entry j moves the axis of entry i, zero elsewhere: ``[:, i, j]`` of [6, nv, nv]."""
-    of_i = Motion(*(part[:, :, None] for part in motions))
-    by_j = Motion(*(part[:, None, :] for part in motions))
-    return jnp.concatenate(motion_cross(by_j, of_i)) * _carries(tree).astype(motions.linear.dtype)[None]
+    """``S_j x S_i`` where entry j moves the axis of entry i, zero elsewhere: ``[..., i, j]`` of [6, ..., nv, nv]."""
+    of_i = Motion(*(part[..., :, None] for part in motions))
+    by_j = Motion(*(part[..., None, :] for part in motions))
+    return jnp.concatenate(motion_cross(by_j, of_i)) * _carries(tree).astype(motions.linear.dtype)
 
 
 def _carries(tree: Topology) -> np.ndarray:

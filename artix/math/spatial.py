@@ -5,6 +5,7 @@ A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -287,6 +288,11 @@ class Transforms(NamedTuple):
     def take(self, index) -> Transforms:
         """The transforms at ``index``."""
         return Transforms(take(self.rotation, index), take(self.position, index))
+
+    @classmethod
+    def join(cls, parts: Sequence[Transforms]) -> Transforms:
+        """All transforms of the parts, one after another."""
+        return cls(*(jnp.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
 
     @classmethod
     def from_poses(cls, poses: Array) -> Transforms:

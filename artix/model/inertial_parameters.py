@@ -50,10 +50,9 @@ def log_cholesky_from_inertia(mass: Array, com_pose: Array, inertia: Array) -> A
       logarithms of lengths [m], s and t are lengths [m].
 
     Raises:
-      ValueError: an array has the wrong shape; or the link has no mass, no extent in some direction (a point, a rod or
-        a plate without thickness), or physically impossible principal inertias, and thus no such parameters. Traced
-        values cannot be checked: under a transformation such a link gives NaN, so check its values first.
-      TypeError: the arrays have different dtypes.
+      ValueError: ; or the link has no mass, no extent in some direction (a point, a rod or a plate without thickness),
+        or physically impossible principal inertias, and thus no such parameters. Traced values cannot be checked: under
+        a transformation such a link gives NaN, so check its values first.
 
     Identity: ``inertia_from_log_cholesky`` of the result is the same link.
 
@@ -87,9 +86,6 @@ def inertia_from_log_cholesky(theta: Array) -> tuple[Array, Array, Array]:
       Mass [kg], shape []; mass frame in the link's frame, position [m] and quaternion xyzw (the identity), shape [7];
       rotational inertia about the centre of mass in the link's axes [kg m^2], shape [3, 3].
 
-    Raises:
-      ValueError: theta has the wrong shape.
-
     Identity: ``log_cholesky_from_inertia(*inertia_from_log_cholesky(theta)) == theta``.
 
     Examples:
@@ -117,7 +113,6 @@ def log_cholesky_from_articulation(articulation: Articulation, links: Sequence[s
     ``LogCholeskyParameters``.
 
     Args:
-      articulation: the articulation.
       links: names of the links, in the order wanted; all, in link order, when ``None``.
 
     Returns:
@@ -152,7 +147,6 @@ def with_log_cholesky(articulation: Articulation, theta: Array, links: Sequence[
     """The articulation with its links' inertias given by log-Cholesky parameters; differentiable in theta.
 
     Args:
-      articulation: the articulation.
       theta: parameters, one row per link, shape [L, 10] or [len(links), 10].
       links: names of the links that the rows belong to; all, in link order, when ``None``.
 
@@ -161,7 +155,7 @@ def with_log_cholesky(articulation: Articulation, theta: Array, links: Sequence[
 
     Raises:
       KeyError: no link has one of the names.
-      ValueError: theta has the wrong shape, or the articulation is a batch.
+      ValueError: the articulation is a batch.
       TypeError: theta has another dtype than the articulation, ``links`` is one string, or the articulation belongs to
         a mixed fleet.
 

@@ -137,7 +137,6 @@ class Scene(struct.PyTreeNode):
 
         Raises:
           ValueError: a member has no state, a state is no member's, or an array has the wrong shape.
-          TypeError: an array has another dtype than the articulation.
         """
         self.check_names("states", states)
         missing = [name for name in self.names if name not in states]

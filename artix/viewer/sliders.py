@@ -53,7 +53,7 @@ class Poser:
         self._articulation, self._state = articulation, state
         self._kind = scene.crowds[0].name
         self._lock, self._closed, self._is_setting = threading.RLock(), threading.Event(), False
-        self._poses = jax.jit(artix.link_poses)
+        self._poses = jax.jit(artix.frame_pose)
         self._followers = set(_followers(articulation))
         gui = server.gui
         with gui.add_folder("show", expand_by_default=False):

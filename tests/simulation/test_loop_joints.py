@@ -164,7 +164,7 @@ def with_loops(a, ends, state):
         for k, (kind, link_a, link_b) in enumerate(ends)
     )
     poses_b = np.array([random_pose(rng, 0.3) for _ in ends])
-    links = [oracles.placement_of(pose) for pose in np.asarray(artix.link_poses(a, state))]
+    links = [oracles.placement_of(pose) for pose in np.asarray(artix.frame_pose(a, state))]
     poses_a = []
     for (_, link_a, link_b), pose in zip(ends, poses_b, strict=True):
         world = links[link_b] * oracles.placement_of(pose)
@@ -204,7 +204,7 @@ def test_forces_and_accelerations_are_pinocchios(fixed_base: bool) -> None:
     acceleration = pin.constraintDynamics(oracle.model, data, oracle.q, oracle.v, torque, models, datas, settings)
     wanted = np.asarray(acceleration)[oracle.dof_order[base:]]
     np.testing.assert_allclose(found.joint_acceleration, wanted, atol=1e-8 * np.abs(wanted).max())
-    poses = [oracles.placement_of(pose) for pose in np.asarray(artix.link_poses(a, state))]
+    poses = [oracles.placement_of(pose) for pose in np.asarray(artix.frame_pose(a, state))]
     for k, (one, structure) in enumerate(zip(datas, points, strict=True)):
         frame = oracles.placement_of(a.loop_joints.pose_a[k])
         frame = frame if structure.link_a < 0 else poses[structure.link_a] * frame

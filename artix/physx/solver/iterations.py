@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler.jax_internals import scan
-from artix.kinematics.frames import link_poses
+from artix.kinematics.frames import frame_pose
 from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
 from artix.physx.solver.dof_laws import Sweep
@@ -216,7 +216,7 @@ def _moved_frames(
     now = to_state(articulation, topology, moved, state.replace(root_pose=origin))
     if keeps_drift:
         articulation, _ = with_drift_of(articulation, topology, moved, now)
-    return Transforms.from_poses(link_poses(articulation, now))
+    return Transforms.from_poses(frame_pose(articulation, now))
 
 
 def _lengths(articulation: Articulation, state: State, at_start: StepStart, frame: Transforms) -> Array:

@@ -31,7 +31,7 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
     """The articulation with joint frames rotated on their parents' links by a drift.
 
     Use it with the results of :func:`artix.step_with_joint_drift`:
-    ``link_poses(with_joint_drift(a, drift), state)``.
+    ``frame_pose(with_joint_drift(a, drift), state)``.
 
     Args:
       articulation: the articulation.

@@ -16,7 +16,7 @@ from artix.dynamics.forward import mass_product
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.newton_euler import generalized_forces, link_sums
 from artix.kinematics.forward import center_velocities, dof_motions, kinematics, root_motion
-from artix.kinematics.frames import dense_jacobian, link_accelerations, link_frames
+from artix.kinematics.frames import frame_acceleration, frame_jacobian, link_frames
 from artix.math import spatial
 from artix.math.arrays import matmul, take
 from artix.math.spatial import Motion, Transforms
@@ -103,7 +103,7 @@ def evaluate_step_start(articulation: Articulation, state: State, *, with_all: b
         own_inertia=jnp.moveaxis(articulation.link_inertia, 0, -1),
         mass=articulation.link_mass,
         motions=dof_motions(topology, kin),
-        link_jacobian=_link_jacobian(articulation, state) if with_all else None,
+        link_jacobian=frame_jacobian(articulation, state, offset="com") if with_all else None,
         accelerations=_velocity_products(articulation, state) if with_all else None,
         mass_matrix=matrix,
         mass_product=product,
@@ -114,15 +114,10 @@ def evaluate_step_start(articulation: Articulation, state: State, *, with_all: b
     )
 
 
-def _link_jacobian(articulation: Articulation, state: State) -> Array:
-    tree = articulation.topology
-    jacobian = dense_jacobian(articulation, state)
-    jacobian = jacobian.reshape(len(jacobian) // 6, 6, tree.nv)
-    return jacobian if tree.num_base_dofs else jnp.pad(jacobian, ((1, 0), (0, 0), (0, 0)))
-
-
 def _velocity_products(articulation: Articulation, state: State) -> Array:
-    return link_accelerations(articulation, state, jnp.zeros(articulation.topology.nv, articulation.dtype))
+    return frame_acceleration(
+        articulation, state, jnp.zeros(articulation.topology.nv, articulation.dtype), offset="com", classical=True
+    )
 
 
 def has_tendons(topology: Topology) -> bool:
