@@ -62,8 +62,8 @@ class ContactForces(NamedTuple):
       >>> ball = builder.build()
       >>> down = jnp.array([[0.0, 0.0, -0.1]])  # the point, in the ball's frame
       >>> touch = artix.Contacts((0,), down, jnp.array([[0.0, 0.0, 1.0]]), jnp.array([0.5]), jnp.zeros(1))
-      >>> found = artix.contact_forces(ball, artix.neutral_state(ball), jnp.zeros(6), touch, 0.01)
-      >>> print(found.force, found.residual < 1e-6)
+      >>> contact = artix.contact_forces(ball, artix.neutral_state(ball), jnp.zeros(6), touch, 0.01)
+      >>> print(contact.force, contact.residual < 1e-6)
       [[0.   0.   9.81]] True
     """
 
@@ -160,8 +160,8 @@ def contact_forces(
       >>> down = jnp.array([[0.0, 0.0, -0.1]])  # the point, in the ball's frame
       >>> touch = artix.Contacts((0,), down, jnp.array([[0.0, 0.0, 1.0]]), jnp.array([0.5]), jnp.zeros(1))
       >>> push = jnp.zeros(6).at[0].set(7.0)  # along x at the centre [N]
-      >>> found = artix.contact_forces(ball, artix.neutral_state(ball), push, touch, 0.01)
-      >>> print(found.force)  # it rolls: friction holds the point with 2/7 of the push
+      >>> contact = artix.contact_forces(ball, artix.neutral_state(ball), push, touch, 0.01)
+      >>> print(contact.force)  # it rolls: friction holds the point with 2/7 of the push
       [[-2.    0.    9.81]]
     """
     dt = as_time(articulation, dt)
@@ -195,7 +195,8 @@ def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[
 
 def _check_contacts(articulation: Articulation, contacts: Contacts) -> None:
     check_type("contacts", contacts, Contacts)
-    count, num_links = len(contacts.links), articulation.topology.num_links
+    count = len(contacts.links)
+    num_links = articulation.topology.num_links
     if not count:
         raise ValueError("contacts.links: no contacts were given; without them, use artix.forward_dynamics")
     for link in contacts.links:

@@ -169,7 +169,8 @@ def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
     target = jnp.zeros_like(constraint_force)
     if rows is not None:
         nv = articulation.topology.nv
-        change, target = add(change, rows[:nv]), -rows[nv:]
+        change = add(change, rows[:nv])
+        target = -rows[nv:]
     if change is None:
         return result, jax.tree.map(jnp.zeros_like, result)
     factors = factorize_kkt(articulation, kin, jacobian, constraints.anchors.is_angular, damping)
@@ -231,7 +232,8 @@ def impulse_dynamics(
     check_state(articulation, state)
     check_proximal(damping, iterations, constraints.num_rows)
     check_coefficient("restitution", restitution, None, most=1.0)
-    kin, anchors = kinematics(articulation, state), constraints.anchors
+    kin = kinematics(articulation, state)
+    anchors = constraints.anchors
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     velocity = generalized_velocity(articulation, state)
     target = -(1 + jnp.asarray(restitution, articulation.dtype)) * matmul(jacobian, velocity)
@@ -309,7 +311,8 @@ def constrained_inverse_dynamics(
     if constraint_force is not None:
         check_vector("constraint_force", constraint_force, (constraints.num_rows,), articulation.dtype, "R rows")
     force = inverse_dynamics(articulation, state, acceleration, external_force)
-    kin, anchors = kinematics(articulation, state), constraints.anchors
+    kin = kinematics(articulation, state)
+    anchors = constraints.anchors
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     if constraint_force is None:
         constraint_force = _supporting_forces(articulation, jacobian, force, damping)

@@ -65,12 +65,12 @@ class ConstraintDerivatives(NamedTuple):
     """Derivatives of the rows of constraints, [R, nv] each.
 
     Attributes:
-      error_by_configuration: those of the error.
-      velocity_by_configuration: those of ``J nu``, Pinocchio's ``dvc_dq``.
-      acceleration_by_configuration: those of ``J nu' + constraint_bias``, including Baumgarte's terms, Pinocchio's
+      error_by_configuration: of the error.
+      velocity_by_configuration: of ``J nu``, Pinocchio's ``dvc_dq``.
+      acceleration_by_configuration: of ``J nu' + constraint_bias``, including Baumgarte's terms, Pinocchio's
         ``dac_dq``.
-      acceleration_by_velocity: those of ``J nu' + constraint_bias`` by the velocity, ``dac_dv``.
-      jacobian: those by the generalised acceleration, ``dac_da``.
+      acceleration_by_velocity: of ``J nu' + constraint_bias`` with respect to the velocity, ``dac_dv``.
+      jacobian: of the same with respect to the generalised acceleration, ``dac_da``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -99,7 +99,7 @@ def constraint_derivatives(
       constraints: R rows.
 
     Returns:
-      The derivatives; those by the configuration are along :func:`artix.integrate`.
+      The derivatives; with respect to the configuration they are along :func:`artix.integrate`.
 
     Source: the members ``dvc_dq``, ``dac_dq`` and ``dac_dv`` of Pinocchio's ``Data``.
 
@@ -181,13 +181,14 @@ def row_derivatives(
 def constraint_force_derivative(
     articulation: Articulation, kin: Kinematics, anchors: FramePairs, moving: MovingSides, force: Array
 ) -> Array:
-    """Derivative of ``J^T force`` by the configuration, at constant forces [R] on the rows, shape [nv, nv]."""
+    """Derivative of ``J^T force`` with respect to the configuration, at constant forces [R], shape [nv, nv]."""
     tree = articulation.topology
     motions = generalized_motions(articulation, kin)
     wrenches = anchor_wrenches(anchors, *moving.sides, force)
     first, second = (_about_root(change, moving.translations) for change in moving.by_configuration)
     changes = _along_columns(lambda a, b: anchor_wrenches(anchors, a, b, force), moving.sides, (first, second))
-    derivative, loads = jnp.zeros((tree.nv, tree.nv), motions.dtype), jnp.zeros_like(motions)
+    derivative = jnp.zeros((tree.nv, tree.nv), motions.dtype)
+    loads = jnp.zeros_like(motions)
     for wrench, change, moved in zip(wrenches, changes, moved_sides(articulation, anchors), strict=True):
         loads = loads + matmul(wrench, moved)
         moving_motions = moved.T[None] * motions[..., None]
@@ -234,7 +235,7 @@ def _along_columns(function: Callable[..., Any], sides: tuple[Side, Side], colum
 def _side_derivatives(
     side: Side, moved: Array, root: Array, translations: Array | None, columns: list[Motion]
 ) -> tuple[Side, Side]:
-    """Derivatives of a side by the configuration and by the velocity, by the formulas for the links' accelerations.
+    """Derivatives of a side with respect to the configuration and the velocity, as of the links' accelerations.
 
     Args:
       side: the frames.
@@ -268,11 +269,11 @@ class ConstrainedForwardDynamicsDerivatives(NamedTuple):
     """Derivatives of :func:`artix.constrained_forward_dynamics`.
 
     Attributes:
-      acceleration: those of the generalised acceleration by configuration, velocity and force, [nv, nv] each;
+      acceleration: of the generalised acceleration with respect to configuration, velocity and force, [nv, nv] each;
         Pinocchio's ``ddq_dq``, ``ddq_dv``, ``ddq_dtau``.
-      constraint_force: those of the forces on the rows, [R, nv] each; ``dlambda_dq``, ``dlambda_dv``,
+      constraint_force: of the forces on the rows, [R, nv] each; ``dlambda_dq``, ``dlambda_dv``,
         ``dlambda_dtau``.
-      constraint: those of the rows themselves at constant acceleration.
+      constraint: of the rows themselves at constant acceleration.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -296,7 +297,7 @@ class ImpactDerivatives(NamedTuple):
       velocity_by_configuration: of the velocity after the impact, [nv, nv], along :func:`artix.integrate`.
       velocity_by_velocity: of the velocity after the impact by the one before, [nv, nv].
       impulse_by_configuration: of the impulses [N s and N m s], [R, nv].
-      impulse_by_velocity: of the impulses by the velocity before the impact, [R, nv].
+      impulse_by_velocity: of the impulses with respect to the velocity before the impact, [R, nv].
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -338,7 +339,7 @@ def constrained_forward_dynamics_derivatives(
       iterations: number of proximal iterations, at least 1.
 
     Returns:
-      The derivatives by the configuration (along :func:`artix.integrate`), the velocity and the forces.
+      The derivatives with respect to the configuration (along :func:`artix.integrate`), the velocity and the forces.
 
     Raises:
       ValueError: ``iterations`` is less than 1, or a coefficient is negative.
@@ -357,7 +358,8 @@ def constrained_forward_dynamics_derivatives(
     acceleration, constraint_force, _ = constrained_forward_dynamics(
         articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
     )
-    tree, kin = articulation.topology, kinematics(articulation, state)
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
     rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     by = force_derivatives(articulation, kin, rnea, external_force, gravity=True)
     moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
@@ -395,7 +397,8 @@ def impulse_dynamics_derivatives(
       iterations: number of proximal iterations, at least 1.
 
     Returns:
-      The derivatives by the configuration (along :func:`artix.integrate`) and by the velocity before the impact.
+      The derivatives with respect to the configuration (along :func:`artix.integrate`) and the velocity
+      before the impact.
 
     Raises:
       ValueError: ``iterations`` is less than 1, or a coefficient is negative.
@@ -409,7 +412,8 @@ def impulse_dynamics_derivatives(
       >>> print(derivatives.velocity_by_velocity[0])  # the shoulder turns back
       [-1.  0.]
     """
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    tree = articulation.topology
+    base = articulation.topology.num_base_dofs
     # The impact satisfies ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``.
     impact = impulse_dynamics(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
     bounce = 1 + jnp.asarray(restitution, articulation.dtype)

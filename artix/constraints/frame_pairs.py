@@ -170,7 +170,8 @@ def _two_locked(unit: Array, turn: Array, angular: Array) -> RotationRows:
 
 def _one_locked(unit: Array, turn: Array, angular: Array) -> RotationRows:
     turn = jnp.where(turn[3] < 0, -turn, turn)
-    sine, cosine = spatial.dot(turn[:3], unit), turn[3]
+    sine = spatial.dot(turn[:3], unit)
+    cosine = turn[3]
     # The twist is undefined where the axes are opposite; zero keeps values and derivatives finite.
     exists = sine**2 + cosine**2 > 1e-9
     sine, cosine = jnp.where(exists, sine, jnp.zeros_like(sine)), jnp.where(exists, cosine, jnp.ones_like(cosine))
@@ -265,8 +266,10 @@ def anchor_sides(
     velocities, accelerations = body_accelerations(tree, motions, state, acceleration)
     sides = []
     for links, poses in zip(anchors.links, (anchors.pose_a, anchors.pose_b), strict=True):
-        on_link, links = links >= 0, np.maximum(links, 0)
-        body, pose = tree.link_body[links], Transforms.from_poses(poses)
+        on_link = links >= 0
+        links = np.maximum(links, 0)
+        body = tree.link_body[links]
+        pose = Transforms.from_poses(poses)
         in_body = kin.placements.take(links) @ pose
         on_links = Transforms(take(kin.quaternion, body), take(kin.position, body)) @ in_body
         in_world = Transforms(pose.rotation, pose.position - kin.reference[:, None])
@@ -287,7 +290,8 @@ def anchor_sides(
 def relative_motion(anchors: FramePairs, a: Side, b: Side) -> tuple[Array, Array, Array]:
     """Errors, velocities and accelerations of the rows, [R] each."""
     points = _points(anchors, a, b)
-    linear, angular = a.velocity_at(points[0]) - b.velocity_at(points[1]), a.angular - b.angular
+    linear = a.velocity_at(points[0]) - b.velocity_at(points[1])
+    angular = a.angular - b.angular
     acceleration, alpha = _relative_accelerations(anchors, a, b, points, linear)
     frame, rotation = _orientation(a, b)
     rotations = locked_rotations(anchors.locked_rotations, rotation, spatial.apply(frame, angular))
@@ -311,7 +315,8 @@ def anchor_jacobian(articulation: Articulation, kin: Kinematics, anchors: FrameP
     points = _points(anchors, a, b)
     lever = points[0][..., None] * moves_a[None] - points[1][..., None] * moves_b[None]
     moves = (moves_a - moves_b)[None]
-    linear, angular = moves * motions[:3] + spatial.cross(motions[3:], lever), moves * motions[3:]
+    linear = moves * motions[:3] + spatial.cross(motions[3:], lever)
+    angular = moves * motions[3:]
     linear_axes, angular_axes = _axes(anchors, a, b)
     return _select_rows(
         anchors, spatial.apply(linear_axes[..., None], linear), spatial.apply(angular_axes[..., None], angular)
@@ -354,7 +359,7 @@ def _where(mask: np.ndarray, x: Array, y: Array) -> Array:
 
 
 def _orientation(a: Side, b: Side) -> tuple[Array, Array]:
-    """Rotations from world axes to those of a, matrices [3, 3, K], and the rotation of b in a, quaternions [4, K]."""
+    """Rotations of the world in a, matrices [3, 3, K], and rotations of b in a, quaternions [4, K]."""
     frame = jnp.swapaxes(spatial.rotation_matrix(a.placement.rotation), 0, 1)
     return frame, spatial.quaternion_product(spatial.conjugate(a.placement.rotation), b.placement.rotation)
 
@@ -409,7 +414,8 @@ def _distances(anchors: FramePairs, a: Side, b: Side, first_axis: Array, velocit
 
 def _row_axes(anchors: FramePairs, frame: Array, rotations: RotationRows, distances: _Distances) -> tuple[Array, Array]:
     """Matrices [3, 3, K] whose rows are the directions of the linear and of the angular rows in the world."""
-    world, eye = anchors.is_world_aligned, jnp.broadcast_to(spatial.identity_like(frame), frame.shape)
+    world = anchors.is_world_aligned
+    eye = jnp.broadcast_to(spatial.identity_like(frame), frame.shape)
     linear = _where(world, eye, frame)
     is_distance = anchors.has_type(AnchorType.DISTANCE)
     if is_distance.any():
@@ -424,7 +430,8 @@ def _errors(
 ) -> tuple[Array, Array]:
     """Linear and angular errors, [3, K] each."""
     linear = spatial.apply(frame, a.placement.position - b.placement.position)
-    weld, world = anchors.has_type(AnchorType.WELD), anchors.is_world_aligned
+    weld = anchors.has_type(AnchorType.WELD)
+    world = anchors.is_world_aligned
     if weld.any():
         # The translation of log6; the right Jacobian at the error is the left one at the rotation of b in a.
         log = spatial.apply(spatial.inverse(spatial.right_jacobian(-spatial.quaternion_log(rotation))), linear)
@@ -448,7 +455,8 @@ def _select_rows(anchors: FramePairs, linear: Array, angular: Array) -> Array:
 
 def _scatter_rows(anchors: FramePairs, rows: Array) -> Array:
     """The transpose of :func:`_select_rows`: [R] -> [6, K]."""
-    zero, index = jnp.zeros_like(rows[0]), iter(range(anchors.num_rows))
+    zero = jnp.zeros_like(rows[0])
+    index = iter(range(anchors.num_rows))
     columns = []
     for anchor in anchors.structure:
         constrained = {row: rows[next(index)] for row in anchor.rows}

@@ -122,8 +122,8 @@ class Constraints(struct.PyTreeNode):
           TypeError: ``constraints`` is no sequence, or has something else in it.
         """
         if not isinstance(constraints, Sequence):
-            found = type(constraints).__name__
-            raise TypeError(f"constraints: expected a list of artix.Constraint, found {found}")
+            kind = type(constraints).__name__
+            raise TypeError(f"constraints: expected a list of artix.Constraint, found {kind}")
         for index, each in enumerate(constraints):
             check_type(f"constraints[{index}]", each, Constraint)
         if not constraints:

@@ -91,7 +91,8 @@ def constraint_bias(articulation: Articulation, state: State, constraints: Const
 
 def stabilized_bias(constraints: Constraints, error: Array, velocity: Array, acceleration: Array) -> Array:
     """An acceleration [R] of the rows plus Baumgarte's terms, minus the desired acceleration."""
-    pairs, rows = len(constraints.anchors.structure), constraints.num_rows
+    pairs = len(constraints.anchors.structure)
+    rows = constraints.num_rows
     of_pairs = ("position_gain", pairs, "one per constraint"), ("velocity_gain", pairs, "one per constraint")
     for name, length, meaning in (*of_pairs, ("desired_acceleration", rows, "R rows")):
         check_vector(f"constraints.{name}", getattr(constraints, name), (length,), acceleration.dtype, meaning)

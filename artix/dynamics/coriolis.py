@@ -95,7 +95,8 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
     frames = link_frames(tree, kin)
     velocity = motion_in_axes(kin, frames, state_velocities(tree, kin, state).take(tree.link_body), "world")
     inertias = inertias_in_axes(kin, frames, link_reference_inertias(articulation, kin), "world")
-    matrix, momenta = spatial_inertias(inertias), momentum_of_motion(inertias, Motion.from_rows(velocity))
+    matrix = spatial_inertias(inertias)
+    momenta = momentum_of_motion(inertias, Motion.from_rows(velocity))
     left = spatial.multiply(matrix, _motion_cross_matrix(velocity))
     right = -jnp.swapaxes(left, 0, 1)  # v x* = -(v x)^T, and inertias are symmetric
     coriolis = 0.5 * (right - left + _momentum_cross_matrix(momenta))

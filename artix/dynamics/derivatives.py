@@ -35,8 +35,8 @@ class InverseDynamicsDerivatives(NamedTuple):
     """Derivatives of the generalised forces [N or N m] of inverse dynamics, [nv, nv] each.
 
     Attributes:
-      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
-      velocity: by the generalised velocity, per m/s or rad/s.
+      configuration: with respect to the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: with respect to the generalised velocity, per m/s or rad/s.
       acceleration: the mass matrix, with armature [kg, kg m or kg m^2].
 
     Examples:
@@ -56,8 +56,8 @@ class ForwardDynamicsDerivatives(NamedTuple):
     """Derivatives of the generalised acceleration [m/s^2 or rad/s^2] of forward dynamics, [nv, nv] each.
 
     Attributes:
-      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
-      velocity: by the generalised velocity, per m/s or rad/s.
+      configuration: with respect to the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: with respect to the generalised velocity, per m/s or rad/s.
       force: the inverse of the mass matrix with armature [1/kg, 1/(kg m) or 1/(kg m^2)].
 
     Examples:
@@ -88,8 +88,8 @@ def inverse_dynamics_derivatives(
         6]; held in world axes while the configuration moves.
 
     Returns:
-      The derivatives by the configuration, the velocity and the acceleration, shape [nv, nv] each. Those by the
-      root's position and linear velocity are zero: dynamics do not depend on them.
+      The derivatives with respect to the configuration, the velocity and the acceleration, shape [nv, nv] each.
+      Columns of the root's position and linear velocity are zero: dynamics do not depend on them.
 
     Identity: ``.acceleration == mass_matrix(a, s, armature=True)``.
 
@@ -113,14 +113,14 @@ def forward_dynamics_derivatives(
 ) -> ForwardDynamicsDerivatives:
     """Derivatives of :func:`artix.forward_dynamics`, Pinocchio's ``computeABADerivatives``.
 
-    They are ``-M^-1`` times those of inverse dynamics at the acceleration that the forces cause.
+    They are ``-M^-1`` times the derivatives of inverse dynamics at the acceleration that the forces cause.
 
     Args:
       force: generalised forces, shape [nv] [N or N m].
       external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape [L, 6].
 
     Returns:
-      The derivatives by the configuration, the velocity and the forces, shape [nv, nv] each.
+      The derivatives with respect to the configuration, the velocity and the forces, shape [nv, nv] each.
 
     Identity: ``.force == mass_matrix_inverse(a, s)``.
 
@@ -147,7 +147,7 @@ def forward_dynamics_derivatives(
 
 @quantity
 def gravity_derivatives(articulation: Articulation, state: State) -> Array:
-    """Derivative of :func:`artix.gravity_compensation` by the configuration.
+    """Derivative of :func:`artix.gravity_compensation` with respect to the configuration.
 
     Pinocchio's ``computeGeneralizedGravityDerivatives``.
 
@@ -170,7 +170,7 @@ def gravity_derivatives(articulation: Articulation, state: State) -> Array:
 def _force_derivatives(
     articulation: Articulation, state: State, acceleration: Array, external_force: Array | None
 ) -> tuple[Kinematics, Array, Array]:
-    """Solved kinematics, and the derivatives of inverse dynamics by configuration and velocity, [nv, nv] each."""
+    """Solved kinematics, and the derivatives of inverse dynamics, [nv, nv] each."""
     check_state(articulation, state)
     check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
@@ -235,7 +235,8 @@ def linearize(
       >>> print(growth > 1)  # upright, the pole falls
       True
     """
-    dt, nv = as_time(articulation, dt, backward=True), articulation.topology.nv
+    dt = as_time(articulation, dt, backward=True)
+    nv = articulation.topology.nv
     acceleration = solve_acceleration(articulation, state, force, external_force, many=True)
     velocity = generalized_velocity(articulation, state) + dt * acceleration
     by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)

@@ -159,17 +159,19 @@ class PathFactors(struct.PyTreeNode):
     @property
     def upper(self) -> Array:
         """U, unit upper triangular, [n, n]."""
-        size, place = len(self.paths.parent), self.paths.place
+        size = len(self.paths.parent)
+        place = self.paths.place
         columns = [jnp.pad(column, ((0, size - len(column)), (0, 0))) for column in self.columns]
         strict = take(take(jnp.concatenate(columns, axis=1), place, 0), place)
         return strict + jnp.eye(size, dtype=strict.dtype)
 
     def solve_upper(self, rights: Array) -> Array:
         """``U^-1 rights``, [n, m], from the leaves upwards."""
-        left, levels = take(rights, self.paths.order, 0), []
+        rest = take(rights, self.paths.order, 0)
+        levels = []
         for column, level in zip(reversed(self.columns), reversed(self.paths.slices), strict=True):
-            levels.append(left[level])
-            left = left[: level.start] - matmul(column, left[level])
+            levels.append(rest[level])
+            rest = rest[: level.start] - matmul(column, rest[level])
         return take(jnp.concatenate(levels[::-1]), self.paths.place, 0)
 
     def solve_upper_transposed(self, rights: Array) -> Array:
@@ -190,14 +192,16 @@ def eliminate(paths: Paths, matrix: Array, added: Array) -> PathFactors:
       added: what to add to its diagonal, [n].
     """
     pattern = np.asarray(np.triu(paths.pattern, 1), matrix.dtype)
-    left = take(take(matrix, paths.order, 0), paths.order) * pattern
+    schur = take(take(matrix, paths.order, 0), paths.order) * pattern
     diagonal = take(jnp.diagonal(matrix) + added, paths.order)
-    columns, inverses = [], []
+    columns = []
+    inverses = []
     for level in reversed(paths.slices):
         above = slice(0, level.start)
-        inverse, column = 1 / diagonal[level], left[above, level]
+        inverse = 1 / diagonal[level]
+        column = schur[above, level]
         scaled = column * inverse[None]
-        left = left[above, above] - matmul(scaled, column.T) * pattern[above, above]
+        schur = schur[above, above] - matmul(scaled, column.T) * pattern[above, above]
         diagonal = diagonal[above] - jnp.sum(scaled * column, axis=1)
         columns.append(scaled)
         inverses.append(inverse)
@@ -223,23 +227,27 @@ class ArticulatedFactors(struct.PyTreeNode):
     @property
     def upper(self) -> Array:
         """U, unit upper triangular, [nv, nv]."""
-        place, unit = self.paths.place, np.eye(len(self.inverses), dtype=self.inverses.dtype)
+        place = self.paths.place
+        unit = np.eye(len(self.inverses), dtype=self.inverses.dtype)
         above = matmul(self.motions.T, self.forces * self.inverses[None]) * (self.paths.pattern - unit) + unit
         return take(take(above, place, 0), place)
 
     def solve_upper(self, rights: Array) -> Array:
         """``U^-1 rights`` for right-hand sides [nv, m]: the forces left over while everything above is held."""
-        right, force, levels = take(rights, self.paths.order, 0).T, None, []
+        right = take(rights, self.paths.order, 0).T
+        force = None
+        levels = []
         for depth, level in reversed([*enumerate(self.paths.slices)]):
             below = _to_parents(self.paths, depth + 1, force, (6, len(right)), right)
-            left = right[:, level] - spatial.dot(self.motions[:, None, level], below)
-            force = below + self.forces[:, None, level] * (left * self.inverses[level])[None]
-            levels.append(left)
+            rest = right[:, level] - spatial.dot(self.motions[:, None, level], below)
+            force = below + self.forces[:, None, level] * (rest * self.inverses[level])[None]
+            levels.append(rest)
         return take(jnp.concatenate(levels[::-1], axis=1).T, self.paths.place, 0)
 
     def solve_upper_transposed(self, rights: Array) -> Array:
         """``U^-T x`` for x [nv, m]: accelerations, from those with everything above held."""
-        right, levels = take(rights, self.paths.order, 0).T, []
+        right = take(rights, self.paths.order, 0).T
+        levels = []
         motion = jnp.zeros_like(right, shape=(6, len(right), len(self.paths.levels[0])))
         for depth, level in enumerate(self.paths.slices):
             above = take(motion, self.paths.parents(depth)) if depth else motion
@@ -264,7 +272,7 @@ def factorize_articulated(tree: Topology, motions: Array, inertias: Inertias, ad
 def projected_inertias(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> Array:
     """The articulated inertia that each entry passes on to the one above, ``I^A - F D^-1 F^T``, [6, 6, nv].
 
-    The arguments are those of :func:`factorize_articulated`.
+    The arguments are as in :func:`factorize_articulated`.
     """
     return _eliminated(tree, motions, inertias, added)[1]
 
@@ -277,7 +285,8 @@ def _eliminated(tree: Topology, motions: Array, inertias: Inertias, added: Array
     rigid = spatial_inertias(inertias)
     rigid = take(jnp.concatenate([rigid, jnp.zeros_like(rigid[..., :1])], axis=-1), _bodies(tree)[paths.order])
     motions, added = take(motions, paths.order), take(added, paths.order)
-    passed, levels = None, []
+    passed = None
+    levels = []
     for depth, level in reversed([*enumerate(paths.slices)]):
         inertia = rigid[..., level] + _to_parents(paths, depth + 1, passed, (6, 6), motions)
         force = spatial.apply(inertia, motions[:, level])
@@ -319,7 +328,7 @@ Factors: TypeAlias = PathFactors | ArticulatedFactors | DenseFactors
 
 
 class MassProduct(NamedTuple):
-    """A tree's mass matrix as a product: its upper half is that of ``motions^T momenta``."""
+    """A tree's mass matrix as a product: its upper half is the upper half of ``motions^T momenta``."""
 
     motions: Array
     """Unit motions of the generalised velocity, [6, nv]."""
@@ -369,13 +378,13 @@ def inverse_of(factors: Factors) -> Array:
 
 
 def split_inverse(tree: Topology, product: MassProduct) -> tuple[Array, Array]:
-    """The matrix ``left`` [nv, nv] and weights [nv] of a tree's inverse mass matrix ``left diag(weight) left^T``.
+    """The matrix ``half`` [nv, nv] and weights [nv] of a tree's inverse mass matrix ``half diag(weight) half^T``.
 
-    ``left`` is as sparse as the tree: a row is zero except for the entries on the path from its own to the root.
+    ``half`` is as sparse as the tree: a row is zero except for the entries on the path from its own to the root.
     """
     factors = factorize_product(tree, product, many=True)
-    left = factors.solve_upper(jnp.eye(len(product.added), dtype=product.added.dtype)).T
-    return left, factors.inverse_diagonal
+    half = factors.solve_upper(jnp.eye(len(product.added), dtype=product.added.dtype)).T
+    return half, factors.inverse_diagonal
 
 
 def inverse_of_matrix(matrix: Array, added: Array) -> Array:
@@ -396,7 +405,7 @@ def inverse_of_product(tree: Topology, matrix: Array, product: MassProduct) -> A
 
 
 def _inverse_from_factors(matrix: Array, added: Array, factors: Factors) -> Array:
-    """The inverse from constant factors; its derivative is that of the inverse of ``matrix + diag(added)``."""
+    """The inverse from constant factors; it is differentiated as the inverse of ``matrix + diag(added)``."""
     return _known_inverse(matrix + jnp.diag(added), inverse_of(factors))
 
 

@@ -64,7 +64,8 @@ def subtree_inertias(tree: Topology, inertias: Inertias) -> Inertias:
 
 def _about_reference(lumps: BodyInertias, rotation: Array, position: Array) -> Inertias:
     """Mass moments about the reference point and in world axes, of bodies at these rotations and positions."""
-    mass, center = lumps.mass, position + spatial.apply(rotation, lumps.center)
+    mass = lumps.mass
+    center = position + spatial.apply(rotation, lumps.center)
     about_center = spatial.apply(rotation, lumps.first)
     first = about_center + mass[None] * center
     second = spatial.rotate_symmetric(rotation, lumps.second)
@@ -113,12 +114,12 @@ def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> t
 
 
 def gravity_moments(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """:func:`first_moments` of the masses on which gravity acts: those of the links times ``gravity_scale``."""
+    """:func:`first_moments` of the masses on which gravity acts, ``link_mass * gravity_scale``."""
     return first_moments(articulation, kin, articulation.link_mass * articulation.gravity_scale)
 
 
 def gravity_free_moments(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """:func:`first_moments` of the masses that gravity spares: zero unless a link's ``gravity_scale`` is not 1."""
+    """:func:`first_moments` of the masses without gravity: zero unless a link's ``gravity_scale`` is not 1."""
     return first_moments(articulation, kin, articulation.link_mass * (1 - articulation.gravity_scale))
 
 
@@ -157,7 +158,7 @@ def lumped_masses(articulation: Articulation, placements: Transforms, mass: Arra
 
 
 def _lumped_rows(tree: Topology, center: Array, mass: Array) -> tuple[Array, Array]:
-    """Centres of mass of the links relative to those of their bodies' lumps [3, L]; masses and first moments [4, L]."""
+    """Centres of mass of the links relative to the centres of their bodies [3, L]; masses and first moments [4, L]."""
     lever = center - take(take(center, tree.body_link), tree.link_body)
     return lever, jnp.concatenate([mass[None], mass[None] * lever])
 

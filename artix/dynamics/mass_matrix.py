@@ -95,7 +95,7 @@ def _momenta(tree: Topology, inertias: Inertias, motions: Array) -> Array:
 
 
 def _from_upper_half(tree: Topology, matrix: Array) -> Array:
-    """The symmetric matrix with the tree's pattern whose upper half is that of ``matrix``."""
+    """The symmetric matrix with the tree's pattern whose upper half ``matrix`` has."""
     upper, lower = (jnp.asarray(half, matrix.dtype) for half in tree.mass_matrix_halves)
     return upper * matrix + lower * matrix.T
 
@@ -118,7 +118,8 @@ def _mass_matrix_with_jvp(articulation: Articulation, state: State) -> Array:
 def _mass_matrix_jvp(primals, tangents):
     """The inertias of the bodies and the motions of the DOFs move with the bodies, by path sums of displacements."""
     (articulation, state), (d_articulation, d_state) = primals, tangents
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    tree = articulation.topology
+    base = articulation.topology.num_base_dofs
     kin = kinematics(articulation, state)
     motions, momenta = generalized_momenta(articulation, kin)
     matrix = _from_upper_half(tree, matmul(motions.T, momenta))

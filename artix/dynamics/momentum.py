@@ -260,9 +260,11 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     forces = forces_by_configuration(rates)
     by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first))
     # Momenta and forces are about the centre of mass, which moves as well.
-    center, mass = mass_center(articulation, kin), jnp.sum(articulation.link_mass)
+    center = mass_center(articulation, kin)
+    mass = jnp.sum(articulation.link_mass)
     center_changes = momentum_of_motion(sums.inertias, motions).linear / mass
-    momentum, force = momenta[:3, :1], jnp.sum(rnea.force, axis=1, keepdims=True)[:3]
+    momentum = momenta[:3, :1]
+    force = jnp.sum(rnea.force, axis=1, keepdims=True)[:3]
     rows = [
         about(center, by_configuration) - _moment(center_changes, momentum),
         about(center, forces) - _moment(center_changes, force),

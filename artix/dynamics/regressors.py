@@ -2,7 +2,7 @@
 
 ``(m, m c_x, m c_y, m c_z, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)``, with the first moments and the rotational inertia
 about the origin of the link's frame, in its axes: Pinocchio's ``toDynamicParameters`` in the same order. Not every set
-of values is that of a physical body; with the parameters of :mod:`artix.model.inertial_parameters` it is.
+of values belongs to a physical body; with the parameters of :mod:`artix.model.inertial_parameters` it is.
 """
 
 from __future__ import annotations
@@ -70,10 +70,6 @@ def with_dynamic_parameters(articulation: Articulation, parameters: Array) -> Ar
       The articulation with ``link_mass``, ``link_com_pose`` (in the links' axes) and ``link_inertia`` replaced. The
       centre of mass of a massless link is at the origin of its frame.
 
-    Raises:
-      ValueError: the parameters have the wrong shape.
-      TypeError: the parameters have another dtype than the articulation.
-
     Identity: ``dynamic_parameters`` of the result are the parameters.
 
     Examples:
@@ -92,7 +88,8 @@ def with_dynamic_parameters(articulation: Articulation, parameters: Array) -> Ar
 @compiled
 def _moments(parameters: Array) -> tuple[Array, Array, Array]:
     """Mass [L], pose of the centre of mass [L, 7] and inertia about it [L, 3, 3]."""
-    mass, moment = parameters[:, 0], parameters[:, 1:4].T
+    mass = parameters[:, 0]
+    moment = parameters[:, 1:4].T
     massless = mass[None] == 0
     divisor = jnp.where(massless, jnp.ones_like(mass)[None], mass[None])
     center = jnp.where(massless, jnp.zeros_like(moment), moment / divisor)
@@ -315,6 +312,7 @@ def _body_regressors(velocity: Array, acceleration: Array) -> Array:
 
 def _inertia_columns(w: Array) -> Array:
     """The matrices [3, 6, k] that map (I_xx, I_xy, I_yy, I_xz, I_yz, I_zz) to ``I w``."""
-    (x, y, z), zero = w, jnp.zeros_like(w[0])
+    x, y, z = w
+    zero = jnp.zeros_like(w[0])
     rows = [x, y, zero, z, zero, zero, zero, x, y, zero, z, zero, zero, zero, zero, x, y, z]
     return jnp.stack(rows).reshape(3, 6, *w.shape[1:])

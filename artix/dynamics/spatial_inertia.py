@@ -203,7 +203,8 @@ def articulated_body_inertias(
       1.251
     """
     axes = check_axes(axes)
-    tree, kin = articulation.topology, kinematics(articulation, state)
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
     added = generalized_armature(articulation)
     motions = generalized_motions(articulation, kin)
     inertias = reference_inertias(articulation, kin)

@@ -33,7 +33,7 @@ def subtree_masses(articulation: Articulation) -> Array:
     Unlike Pinocchio's, they include a fixed root's own mass.
 
     Returns:
-      Masses [kg], shape [L]; the first is that of the whole articulation.
+      Masses [kg], shape [L]; the first is the whole articulation's.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")

@@ -115,7 +115,8 @@ def attach_articulation(
       >>> print(both.topology.num_dofs, both.topology.dof_names[-2:])
       9 ('load_shoulder', 'load_elbow')
     """
-    above, below = parent.topology, _prefixed(child.topology, prefix)
+    above = parent.topology
+    below = _prefixed(child.topology, prefix)
     if parent.dtype != child.dtype:
         raise TypeError(
             f"parent and child must have one dtype; found {parent.dtype} and {child.dtype}; convert with astype(...)"
@@ -246,7 +247,8 @@ def _concatenate(above: Topology, bridge: Topology, below: Topology, at: int) ->
 
     The joint of the two-link ``bridge`` attaches the child's root to link ``at`` of the parent.
     """
-    count, first = above.num_links, above.num_dofs + bridge.num_dofs
+    count = above.num_links
+    first = above.num_dofs + bridge.num_dofs
     for joint in below.loop_joints:
         if joint.link_a < 0:
             raise ValueError(

@@ -57,7 +57,8 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
 def move(articulation: Articulation, state: State, dnu: Array) -> State:
     """The same as :func:`integrate`, but no angle is wrapped: the new positions are near the old ones."""
     check_state(articulation, state)
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    tree = articulation.topology
+    base = articulation.topology.num_base_dofs
     check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
     q = state.joint_position + dnu[base:]
     if tree.has_spherical:
@@ -176,7 +177,8 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
       >>> print(artix.kinematics.squared_distance(pendulum, start, end))
       [0.   0.25 1.  ]
     """
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    tree = articulation.topology
+    base = articulation.topology.num_base_dofs
     squares = difference(articulation, start, end) ** 2
     owner = tree.dof_link[:, None] == np.arange(tree.num_links)
     return masked_sum(squares[base:], owner).at[0].add(jnp.sum(squares[:base]))

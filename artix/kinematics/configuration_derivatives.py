@@ -28,7 +28,7 @@ class IntegrateDerivatives(NamedTuple):
     """Derivatives of the configuration that :func:`artix.integrate` reaches, in its tangent space, [nv, nv] each.
 
     Attributes:
-      start: by the configuration at the start, along tangent vectors there.
+      start: with respect to the configuration at the start, along tangent vectors there.
       displacement: by the displacement.
 
     Examples:
@@ -46,8 +46,8 @@ class DifferenceDerivatives(NamedTuple):
     """Derivatives of :func:`artix.difference` by tangent vectors at its two configurations, [nv, nv] each.
 
     Attributes:
-      start: by the configuration at the start.
-      end: by the configuration at the end.
+      start: with respect to the configuration at the start.
+      end: with respect to the configuration at the end.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -85,7 +85,8 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
        [ 0.     0.     1.   ]]
     """
     check_state(articulation, state)
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    tree = articulation.topology
+    base = articulation.topology.num_base_dofs
     check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
     turn = dnu[3:6, None] if base else jnp.zeros_like(dnu, shape=(3, 1))
     roots = (_rotation(turn), spatial.right_jacobian(-turn))
@@ -112,8 +113,8 @@ def difference_derivatives(articulation: Articulation, start: State, end: State)
       end: where to arrive.
 
     Returns:
-      The derivatives by the start and by the end, each moving along tangent vectors of its own (see
-      :func:`artix.integrate`), shape [nv, nv] each. At a half turn they are those of the branch taken.
+      The derivatives with respect to the start and the end, each moving along tangent vectors of its own (see
+      :func:`artix.integrate`), shape [nv, nv] each. At a half turn they belong to the branch taken.
 
     Identity: ``.end`` is the inverse of ``integrate_derivatives(a, start, difference(a, start, end)).displacement``.
 
@@ -175,7 +176,7 @@ def configuration_rate_map(articulation: Articulation, state: State) -> Array:
 
     Returns:
       Shape [nq, nv] [m or 1]: rows are the rates of ``root_pose`` (7, for a floating base only), then of
-      ``joint_position`` (n). Rows of spherical joints are those of :func:`artix.joint_rate_from_velocity`.
+      ``joint_position`` (n). Rows of spherical joints are as in :func:`artix.joint_rate_from_velocity`.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")

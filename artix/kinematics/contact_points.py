@@ -68,7 +68,8 @@ def contact_frames(normal: Array) -> Array:
 
 def contact_points(articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array) -> Array:
     """Points [K, 3] in the links' frames, relative to the root's centre of mass in world axes, [3, K]."""
-    body, placements = articulation.topology.link_body[links], kin.placements.take(links)
+    body = articulation.topology.link_body[links]
+    placements = kin.placements.take(links)
     in_body = placements.position + spatial.rotate(placements.rotation, point.T)
     return take(kin.position, body) + spatial.apply(take(kin.rotation, body), in_body)
 

@@ -1,7 +1,7 @@
 """Forward kinematics: where all bodies are, how their DOFs move them, their velocities and accelerations.
 
-The frame of a body is the child frame of the joint that moves it; that of body 0 is the root link's. The first half
-depends on parameters only: where the links lie in their bodies and how the joints attach the bodies.
+The frame of a body is the child frame of the joint that moves it; the frame of body 0 is the root link's.
+The first half depends on parameters only: where the links lie in their bodies and how the joints attach the bodies.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Closed-form derivatives of the motion of frames with respect to the configuration and the velocity.
 
-The frame, the point and the axes are those of :func:`artix.frame_velocity`. The rows of a matrix are the six numbers
+The frame, the point and the axes are as in :func:`artix.frame_velocity`. The rows of a matrix are the six numbers
 that the differentiated function returns, so they include the motion of ``"local"`` axes.
 """
 
@@ -359,7 +359,7 @@ def _velocity_by_configuration(articulation: Articulation, frames: _Frames) -> A
 
 
 def _in_axes(frames: _Frames, rows: Array, linear: Array, angular: Array) -> Array:
-    """Converts derivatives of vectors in world axes to those of their components in the axes, which may move."""
+    """From derivatives of vectors in world axes to derivatives of their components in the axes, which may move."""
     if frames.axes != "local":
         return rows
     rotation = frames.jacobian[3:]
@@ -439,7 +439,8 @@ def acceleration_changes(points: PointMotions) -> Array:
 
 def acceleration_changes_by_velocity(points: PointMotions) -> Array:
     """How unit velocities change the classical accelerations of points that they move, [6, k, c]."""
-    angular, rate = points.motions.angular, points.rate
+    angular = points.motions.angular
+    rate = points.rate
     linear = rate.linear + spatial.cross(rate.angular, points.point) + 2 * spatial.cross(angular, points.velocity)
     return jnp.concatenate([linear, rate.angular - spatial.cross(points.angular, angular)])
 

@@ -1,7 +1,7 @@
 """The Jacobian columns of all joints about the world's origin, their rates and their derivatives.
 
 Column k is the unit motion S_k of entry k of the generalised velocity; the Jacobian of a link in ``"world"`` axes
-consists of the columns of the DOFs that move it. The names are those of Carpentier and Mansard, RSS 2018, and Singh,
+consists of the columns of the DOFs that move it. The names follow Carpentier and Mansard, RSS 2018, and Singh,
 Russell and Wensing, T-RO 2024: ``dJ = v x S``, ``psi' = v_above x S``, ``psi'' = a_above x S + v_above x psi'``. Since
 all are about the world's origin, float32 loses digits far away from it; :func:`artix.frame_jacobian` does not.
 """
@@ -153,7 +153,7 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
 
 @quantity
 def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
-    """Derivatives of :func:`joint_jacobians` by the configuration, Pinocchio's ``kinematic_hessians``.
+    """Derivatives of :func:`joint_jacobians` with respect to the configuration, Pinocchio's ``kinematic_hessians``.
 
     Returns:
       Shape [6, nv, nv] [m or 1]: ``[:, i, j]`` is the derivative of column i as the configuration moves along entry j,

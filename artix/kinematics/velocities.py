@@ -58,7 +58,8 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
       [0. 1. 2. 3. 4. 5.] 6.0
     """
     check_state(articulation, state)
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    tree = articulation.topology
+    base = articulation.topology.num_base_dofs
     check_vector("velocity", velocity, (tree.nv,), articulation.dtype, "nv")
     state = state.replace(joint_velocity=velocity[base:])
     return state.replace(root_velocity=velocity[:base]) if base else state

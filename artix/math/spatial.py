@@ -187,7 +187,8 @@ def _by_series(square: Array, series: list[float], closed) -> Array:
 
 def _factorials(first: int) -> list[float]:
     """Coefficients (-1)^k / (first + 2 k)!."""
-    values, value = [], 1.0 / float(np.prod(np.arange(1, first + 1), dtype=float))
+    values = []
+    value = 1.0 / float(np.prod(np.arange(1, first + 1), dtype=float))
     for k in range(9):
         values.append(value)
         value /= -float((first + 2 * k + 1) * (first + 2 * k + 2))
@@ -231,7 +232,8 @@ def quaternion_log(q: Array) -> Array:
     At a half turn the vector is discontinuous (it may point either way); its derivatives are those of the branch taken.
     """
     q = jnp.where(q[3] < 0, -q, q)
-    square, w = dot(q[:3], q[:3]), q[3]
+    square = dot(q[:3], q[:3])
+    w = q[3]
     near = square < _ATAN_SERIES_BELOW * w * w
     one = jnp.ones_like(w)
     tangent = jnp.where(near, square, 0 * one) / jnp.where(near, w * w, one)
@@ -248,7 +250,8 @@ def right_jacobian(v: Array) -> Array:
 
     Chirikjian, *Stochastic Models, Information Theory, and Lie Groups* (2011), eq. 10.86.
     """
-    square, cross_matrix = dot(v, v), skew(v)
+    square = dot(v, v)
+    cross_matrix = skew(v)
     return (
         identity_like(v)
         - cosc_of_square(square)[None, None] * cross_matrix

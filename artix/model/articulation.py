@@ -108,8 +108,10 @@ class Articulation(struct.PyTreeNode):
           TypeError: ``link_mass`` is no array.
         """
         if not hasattr(self.link_mass, "dtype"):
-            found = f"found {type(self.link_mass).__name__}; make it one with jnp.asarray(...)"
-            raise TypeError(f"articulation.link_mass: expected an array, {found}")
+            kind = type(self.link_mass).__name__
+            raise TypeError(
+                f"articulation.link_mass: expected an array, found {kind}; make it one with jnp.asarray(...)"
+            )
         return self.link_mass.dtype
 
     def astype(self, dtype) -> Articulation:

@@ -164,7 +164,8 @@ class ArticulationBuilder:
             raise
 
     def _appended(self, parent: int | None, joint: Joint | None, name: str, **parameters: Any) -> int:
-        index, joint = len(self._links), self._checked_joint(parent, joint, name)
+        index = len(self._links)
+        joint = self._checked_joint(parent, joint, name)
         self._names.add(name)
         if index:
             self._joint_names.add(str(joint.name))
@@ -174,7 +175,8 @@ class ArticulationBuilder:
 
     def _checked_joint(self, parent: int | None, joint: Joint | None, name: str) -> Joint:
         """Checks a joint's place in the tree; returns it with a name and unit poses, or a fixed joint for the root."""
-        where, count = f"link {name!r}", len(self._links)
+        where = f"link {name!r}"
+        count = len(self._links)
         if name in self._names:
             raise ValueError(f"{where}: the name is taken; give every link its own name")
         if (parent is None) != (count == 0) or (parent is None) != (joint is None):
@@ -228,7 +230,8 @@ class ArticulationBuilder:
         """
         if not isinstance(geometry, Geometry):
             raise TypeError(f"geometry: expected artix.Geometry, found {type(geometry).__name__}")
-        links, known = [each.name for each in self._links], [shape for shape, _, _ in self._geometries]
+        links = [each.name for each in self._links]
+        known = [shape for shape, _, _ in self._geometries]
         self._geometries.append((*geometry_place(links, known, link, name), geometry))
 
     def add_geometry_pair(self, first: str, second: str) -> None:

@@ -98,9 +98,14 @@ def inertia_from_log_cholesky(theta: Array) -> tuple[Array, Array, Array]:
     """
     check_vector("theta", theta, (NUM_PARAMETERS,), jnp.asarray(theta).dtype, "log-Cholesky parameters")
     mass = jnp.exp(2 * theta[0])
-    (a, b, c), (s12, s23, s13) = jnp.exp(theta[1:4]), theta[4:7]
-    xx, yy, zz = a * a + s12 * s12 + s13 * s13, b * b + s23 * s23, c * c
-    xy, xz, yz = s12 * b + s13 * s23, s13 * c, s23 * c
+    a, b, c = jnp.exp(theta[1:4])
+    s12, s23, s13 = theta[4:7]
+    xx = a * a + s12 * s12 + s13 * s13
+    yy = b * b + s23 * s23
+    zz = c * c
+    xy = s12 * b + s13 * s23
+    xz = s13 * c
+    yz = s23 * c
     inertia = jnp.stack([yy + zz, -xy, -xz, -xy, xx + zz, -yz, -xz, -yz, xx + yy]).reshape(3, 3)
     identity = jnp.zeros(4, theta.dtype).at[3].set(1)
     return mass, jnp.concatenate([theta[7:], identity]), mass * inertia

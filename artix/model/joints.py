@@ -38,7 +38,7 @@ class JointType(enum.IntEnum):
 
 
 class Axis(enum.IntEnum):
-    """The axes of a joint frame; names and values are those of ``PxArticulationAxis``.
+    """The axes of a joint frame; names and values follow ``PxArticulationAxis``.
 
     Examples:
       >>> print([axis.name for axis in artix.Axis])
@@ -290,7 +290,8 @@ def _sequence(
 ) -> CompositeJoint:
     """Joints that share one frame at position zero, with the options distributed over their degrees of freedom."""
     count = sum(len(joint.axes) for joint in joints)
-    parts, first = [], 0
+    parts = []
+    first = 0
     for joint in joints:
         last = first + len(joint.axes)
         joint_options = {key: _part(key, value, slice(first, last), count, name) for key, value in options.items()}

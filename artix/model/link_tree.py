@@ -35,7 +35,8 @@ def pointer_table(parent: np.ndarray) -> np.ndarray:
     Entries are node numbers plus one; 0 stands for "no ancestor". After ceil(log2(depth + 1)) rounds of
     ``x[i] = x[table[round, i]] * x[i]`` every node holds the product along its path from the root.
     """
-    pointer, rounds = np.asarray(parent, int) + 1, []
+    pointer = np.asarray(parent, int) + 1
+    rounds = []
     while np.any(pointer):
         rounds.append(pointer)
         pointer = np.concatenate([[0], pointer])[pointer]
@@ -122,7 +123,8 @@ class LinkTree:
         """The joint's name, or ``joint:k`` with the axis number k for spherical joints."""
         names = []
         for link in range(1, self.num_links):
-            axes, joint = self.joint_axes[link], self.joint_names[link - 1]
+            axes = self.joint_axes[link]
+            joint = self.joint_names[link - 1]
             several = self.joint_types[link] is JointType.SPHERICAL
             names += [f"{joint}:{int(axis)}" if several else joint for axis in axes]
         return tuple(names)
@@ -217,7 +219,8 @@ class LinkTree:
         children: list[list[int]] = [[] for _ in self.parent]
         for link, above in enumerate(self.parent[1:], start=1):
             children[above].append(link)
-        order, stack = [], [0]
+        order = []
+        stack = [0]
         while stack:
             link = stack.pop()
             order.append(link)

@@ -101,7 +101,8 @@ def _per_axis(joints: Sequence[Joint], field: str, *kinds: type) -> list:
     """Expands a descriptor per joint, or one per axis, to one per DOF."""
     values: list = []
     for joint in joints:
-        value, count = getattr(joint, field), len(joint.axes)
+        value = getattr(joint, field)
+        count = len(joint.axes)
         entries = list(value) if isinstance(value, (list, tuple)) else [value] * count
         if len(entries) != count or not all(entry is None or isinstance(entry, kinds) for entry in entries):
             names = " or ".join(kind.__name__ for kind in kinds)
