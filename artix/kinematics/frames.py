@@ -446,7 +446,7 @@ def link_of_frame(articulation: Articulation, frame: Frames) -> tuple[Any, Trans
     if isinstance(frame, (list, tuple)):
         return _links_of_several(articulation, frame)
     if not isinstance(frame, str):
-        return _link(tree, cast(Any, frame)).reshape(-1), None
+        return _link(tree, frame).reshape(-1), None
     link, index = frame_index(tree, frame)
     local = None if index is None else Transforms.from_poses(articulation.frame_local_pose[index : index + 1])
     return jnp.asarray(link).reshape(1), local
@@ -463,7 +463,7 @@ def _links_of_several(articulation: Articulation, frames: Sequence[Any]) -> tupl
     return links, Transforms.join([local or unit for _, local in located])
 
 
-def _link(tree: Topology, index: int | Array) -> Array:
+def _link(tree: Topology, index: Any) -> Array:
     """The index of a link, which is checked where it is not data."""
     if is_index(index):
         if not 0 <= index < tree.num_links:
