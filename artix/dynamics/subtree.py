@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
 from artix.kinematics.forward import (
-    body_accelerations,
-    dof_motions,
     generalized_motions,
     kinematics,
     link_centers,
     root_motion,
 )
-from artix.kinematics.frames import link_of_frame
+from artix.kinematics.frames import frame_acceleration, frame_velocity, link_of_frame
 from artix.kinematics.tree import link_subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_vector
 
 Array = jax.Array
 
@@ -80,8 +75,7 @@ def subtree_center_of_mass_velocities(articulation: Articulation, state: State) 
       [-1.  -1.5]
     """
     root = root_motion(articulation.topology, state.root_velocity).linear
-    centers = _center_motions(articulation, state, None)
-    return (root + _mean(articulation, centers.velocity)).T
+    return (root + _mean(articulation, _center_velocities(articulation, state))).T
 
 
 @quantity
@@ -101,8 +95,7 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
       >>> print(accelerations[1:, 2])  # centripetal, of both rods and of the lower one [m/s^2]
       [1.  1.5]
     """
-    centers = _center_motions(articulation, state, acceleration)
-    return _mean(articulation, centers.acceleration).T
+    return _mean(articulation, _center_accelerations(articulation, state, acceleration)).T
 
 
 @quantity
@@ -159,9 +152,8 @@ def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
       >>> print(artix.center_of_mass_velocity(pendulum, swinging)[0])
       -1.0
     """
-    centers = _center_motions(articulation, state, None)
     root = root_motion(articulation.topology, state.root_velocity).linear[:, 0]
-    return root + _total_mean(articulation, centers.velocity)
+    return root + _total_mean(articulation, _center_velocities(articulation, state))
 
 
 @quantity
@@ -181,26 +173,18 @@ def center_of_mass_acceleration(articulation: Articulation, state: State, accele
       >>> print(artix.dynamics.center_of_mass_acceleration(quadruped, state, free)[2])
       -9.81
     """
-    return _total_mean(articulation, _center_motions(articulation, state, acceleration).acceleration)
+    return _total_mean(articulation, _center_accelerations(articulation, state, acceleration))
 
 
-class _CenterMotions(NamedTuple):
-    """Motion of the links' centres of mass in the inertial frame that moves with the root's, [3, L] each."""
+def _center_velocities(articulation: Articulation, state: State) -> Array:
+    """Velocities of the links' centres of mass relative to the root's, [3, L]."""
+    still = state.replace(root_velocity=state.root_velocity.at[:3].set(0))
+    return frame_velocity(articulation, still, offset="com")[:, :3].T
 
-    velocity: Array
-    acceleration: Array
 
-
-def _center_motions(articulation: Articulation, state: State, acceleration: Array | None) -> _CenterMotions:
-    tree = articulation.topology
-    if acceleration is not None:
-        check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    kin = kinematics(articulation, state)
-    bodies = body_accelerations(tree, dof_motions(tree, kin), state, acceleration)
-    (v, omega), (a, alpha) = (motion.take(tree.link_body) for motion in bodies)
-    center = link_centers(articulation, kin)
-    velocity = v + spatial.cross(omega, center)
-    return _CenterMotions(velocity, a + spatial.cross(alpha, center) + spatial.cross(omega, velocity))
+def _center_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
+    """Accelerations of the links' centres of mass, [3, L]."""
+    return frame_acceleration(articulation, state, acceleration, offset="com", classical=True)[:, :3].T
 
 
 def _mean(articulation: Articulation, of_links: Array) -> Array:
