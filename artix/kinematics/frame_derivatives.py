@@ -145,7 +145,7 @@ def frame_velocity_derivatives(
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: ``axes`` are none of those.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -191,7 +191,7 @@ def frame_acceleration_derivatives(
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: ``axes`` are none of those.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -248,7 +248,7 @@ def frame_kinematic_hessian(
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: ``axes`` are none of those.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> arm = artix.robots.load("arm7")

@@ -223,7 +223,7 @@ def frame_velocity(
     Raises:
       KeyError: no link or frame has this name.
       IndexError: no link has this index; an index that is traced is not checked.
-      ValueError: ``axes`` are none of these.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -272,7 +272,7 @@ def frame_acceleration(
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: ``axes`` are none of those.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -324,7 +324,7 @@ def frame_jacobian(
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: ``axes`` are none of those.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -366,7 +366,7 @@ def frame_jacobian_rate(
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: ``axes`` are none of those.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> arm = artix.robots.load("arm7")

@@ -1,4 +1,4 @@
-"""The points and axes of docs/conventions.md."""
+"""One concept of the motion of a point: which frame, which point, which axes, as docs/conventions.md has them."""
 
 import inspect
 import re
