@@ -1,7 +1,8 @@
-"""Closed-form derivatives of the rows of constraints, and of their generalised forces.
+"""Closed-form derivatives of constrained forward dynamics, of impacts, and of the rows of constraints.
 
 How unit displacements and unit velocities move the two frames of each anchor is known in closed form, as for links. The
-rows are a small function of that motion, and its ``jvp`` along these columns gives their derivatives.
+rows are a small function of that motion, and its ``jvp`` along these columns gives their derivatives. The accelerations
+and forces follow from the equation that they solve.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""Pairs of frames that constraints hold together: their links, and the relative motions that are constrained."""
+"""Pairs of frames that constraints hold together: their rows' errors, velocities, Jacobians and drifts.
+
+An anchor is a pair of frames, a and b, each on a link or in the world. All quantities are of a relative to b: an error,
+its velocity ``J nu`` and its acceleration ``J nu' + bias``. A force ``lambda`` on the rows acts on a, and with opposite
+sign on b; it enters the equation of motion as ``+ J^T lambda``. These are Pinocchio's signs, with ``joint1`` for a.
+
+The functions of :class:`Side` take the frames' motion as it is, so they serve for values and, by ``jvp``, for
+closed-form derivatives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constraints as users describe them, and their arrays."""
+"""Constraints as users describe them, their arrays, and the coefficients and counts that are refused."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""The ten dynamic parameters of each link, in which the dynamics are linear.
+"""The ten dynamic parameters of each link, and regressors: the dynamics as linear functions of them.
 
-``(m, m c_x, m c_y, m c_z, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)``, with the first moments and the rotational inertia
-about the origin of the link's frame, in its axes: Pinocchio's ``toDynamicParameters`` in the same order. Not every set
-of values belongs to a physical body; with the parameters of :mod:`artix.model.inertial_parameters` it is.
+The parameters are ``(m, m c_x, m c_y, m c_z, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)``, the root first, with the first
+moments and the rotational inertia about the origin of the link's frame, in its axes: Pinocchio's
+``toDynamicParameters`` in the same order. Not every set of values belongs to a physical body; with the parameters of
+:mod:`artix.model.inertial_parameters` it does. Atkeson, An and Hollerbach, *Estimation of inertial parameters of
+manipulator loads and links*, 1986; Khalil and Dombre, *Modeling, Identification and Control of Robots*, 2002.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spatial inertias of links and subtrees, 6 x 6 matrices that map motions to momenta."""
+"""Spatial inertias, 6 x 6 matrices from motions to momenta: of links, of rigid subtrees, of articulated bodies."""
 
 from __future__ import annotations
 

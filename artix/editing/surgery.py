@@ -1,7 +1,7 @@
-"""Makes articulations from others: locks joints at a configuration, or attaches one articulation to a link of another.
+"""Makes articulations from others: locks joints, attaches one articulation to a link of another, selects shapes.
 
-Both operate on arrays that may be traced: gradients flow through the pose of a locked joint and through every parameter
-of the parts.
+The first two operate on arrays that may be traced: gradients flow through the pose of a locked joint and through every
+parameter of the parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Matrix products in full float32 precision, indexing without bounds checks, and arrays made without compilation."""
+"""Matrix products in full float32 precision, indexing without bounds checks, arrays made and functions run as a whole.
+
+Outside ``jax.jit`` JAX compiles each operation for each shape; here arrays that are known are made by NumPy, and small
+functions are compiled as a whole.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Three-dimensional algebra on structures of arrays: component axes first, the item (link, body, DOF) axis last.
 
-A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``.
+A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. :class:`Transforms` and :class:`Motion`
+are n rigid transforms and n spatial vectors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Joint types, joint axes, and the description of one joint."""
+"""Joint types, joint axes, the description of one joint, and joints with several axes as simpler joints in series."""
 
 from __future__ import annotations
 

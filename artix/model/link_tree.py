@@ -1,4 +1,4 @@
-"""Index arrays of forests, from the parent of each node (negative for a root)."""
+"""Links, joints and degrees of freedom: names, index arrays, and which DOF moves which link."""
 
 from __future__ import annotations
 

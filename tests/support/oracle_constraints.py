@@ -1,4 +1,4 @@
-"""FramePairs as Pinocchio's rigid constraints, with Pinocchio's results in artix's conventions.
+"""Pairs of frames as Pinocchio's rigid constraints, with Pinocchio's results in artix's conventions.
 
 ``J_pin = J T`` for the map T of :mod:`tests.support.oracles`; constraint forces are the same numbers.
 """
@@ -17,7 +17,7 @@ from tests.support.oracles import Oracle, placement_of
 
 
 def random_anchors(structure, seed: int, dtype="float64") -> FramePairs:
-    """FramePairs with random poses."""
+    """Pairs of frames with random poses."""
     rng = np.random.default_rng(seed)
     poses = np.array([[random_pose(rng) for _ in structure] for _ in range(2)], dtype)
     return FramePairs(tuple(structure), *poses)
@@ -34,7 +34,7 @@ def weld(link_a: int, link_b: int = -1, axes="local") -> AnchorStructure:
 
 
 def constraints_of(articulation: Articulation, anchors: FramePairs, gains) -> Constraints:
-    """FramePairs with gains (Kp, Kd) of each."""
+    """Pairs of frames with gains (Kp, Kd) of each."""
     position, velocity = (jnp.asarray(gain, articulation.dtype) for gain in np.array(gains).T)
     return Constraints(anchors, position, velocity, jnp.zeros(anchors.num_rows, articulation.dtype))
 
