@@ -1,4 +1,4 @@
-"""Pose, velocity, acceleration and Jacobian of any frame: of which frame, at which point of it, in which axes.
+"""Pose, velocity, acceleration and Jacobian of any frame, at any point of it, in any axes.
 
 All functions take the same three arguments:
 
@@ -60,7 +60,7 @@ _PINOCCHIO_AXES = {"LOCAL": "local", "WORLD": "world", "LOCAL_WORLD_ALIGNED": "w
 
 def check_axes(axes: Axes) -> Axes:
     """The axes by artix's name; raises ``ValueError`` unless they are one of the three."""
-    name = _PINOCCHIO_AXES.get(axes, axes)
+    name = _PINOCCHIO_AXES.get(str(axes), axes)
     if name not in _PINOCCHIO_AXES.values():
         raise ValueError(f"axes must be 'world_aligned', 'local' or 'world'; found {axes!r}")
     return cast(Axes, name)
@@ -201,7 +201,7 @@ def frame_velocity(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Velocity of which frame, at which point of it, in which axes; ``frame_jacobian(...) @ nu``.
+    """Velocity of any frame, at any point of it, in any axes: ``frame_jacobian(...) @ nu``.
 
     Pinocchio's ``getFrameVelocity``, and ``v`` and ``ov`` for all links; PhysX's ``eLINK_VELOCITY`` with
     ``offset="com"``.
@@ -215,7 +215,8 @@ def frame_velocity(
         [k, 7].
       axes: ``"world_aligned"`` for the velocity of the point in world axes (Pinocchio's ``LOCAL_WORLD_ALIGNED``),
         ``"local"`` for the same in the axes of the frame (``LOCAL``), ``"world"`` for the spatial velocity about the
-        world's origin (``WORLD``), which loses digits in float32 far away from it. Pinocchio's names mean the same.
+        world's origin (``WORLD``), which loses digits in float32 far away from it. Pinocchio's names and its
+        ``ReferenceFrame`` mean the same.
 
     Returns:
       Linear [m/s], then angular [rad/s] velocity, shape [6]; [L, 6] for every link, [k, 6] for several frames.
