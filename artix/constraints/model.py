@@ -18,7 +18,7 @@ from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation
 from artix.model.checks import check_count, check_type
 from artix.model.joints import IDENTITY_POSE
-from artix.model.link_tree import frame_index
+from artix.model.topology import frame_index
 from artix.model.validation import check_fields, is_index, unit_pose
 
 Array = jax.Array

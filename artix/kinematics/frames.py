@@ -42,8 +42,7 @@ from artix.math.arrays import take
 from artix.math.spatial import Motion, Transforms
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.model.link_tree import frame_index
-from artix.model.topology import Topology
+from artix.model.topology import Topology, frame_index
 from artix.model.validation import is_index
 
 Array = jax.Array

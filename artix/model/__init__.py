@@ -13,8 +13,7 @@ from artix.model.inertial_parameters import (
     log_cholesky_from_inertia,
     with_log_cholesky,
 )
-from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
-from artix.model.joints import Axis, CompositeJoint, Joint, JointType
+from artix.model.joints import Axis, CompositeJoint, Drive, DriveEnvelope, Joint, JointFriction, JointType
 from artix.model.scene import Scene
 from artix.model.states import neutral_state, random_state
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint

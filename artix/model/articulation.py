@@ -8,7 +8,7 @@ from artix.math import struct
 from artix.math.arrays import check_floating, device_array
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
-from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
+from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
 from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
 

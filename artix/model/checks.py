@@ -17,7 +17,7 @@ from artix.compiler.argument_types import register_check
 from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
 from artix.model.couplings import MimicJoints
 from artix.model.geometry import Geometries
-from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
+from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

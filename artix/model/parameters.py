@@ -10,8 +10,16 @@ from typing import Any
 import numpy as np
 
 from artix.model.couplings import LoopJoint, LoopJointStructure, MimicJoint
-from artix.model.joint_features import Drive, DriveEnvelope, DriveEnvelopes, Drives, JointFriction, JointFrictions
-from artix.model.joints import Joint, JointType
+from artix.model.joints import (
+    Drive,
+    DriveEnvelope,
+    DriveEnvelopes,
+    Drives,
+    Joint,
+    JointFriction,
+    JointFrictions,
+    JointType,
+)
 from artix.model.tendons import FixedTendon, FixedTendonStructure, SpatialTendon, SpatialTendonStructure
 from artix.model.topology import Topology
 from artix.model.validation import interval, is_index, number

@@ -11,7 +11,7 @@ import numpy as np
 from artix.io.common.diagnostics import Location
 from artix.io.mjcf.bodies import BALL, BALL_SPRING, FREE
 from artix.io.mjcf.source import MjcfSource, import_mujoco
-from artix.model.joint_features import Drive, JointFriction
+from artix.model.joints import Drive, JointFriction
 
 
 @dataclasses.dataclass

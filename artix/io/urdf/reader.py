@@ -28,8 +28,7 @@ from artix.io.urdf.checks import (
 from artix.io.urdf.parser import COMPOSITE_TYPES, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
-from artix.model.joint_features import JointFriction
-from artix.model.joints import CompositeJoint, Joint
+from artix.model.joints import CompositeJoint, Joint, JointFriction
 
 WORLD_LINK = "world"
 

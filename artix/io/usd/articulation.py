@@ -19,8 +19,7 @@ from artix.io.usd.joints import KINDS, UsdAxis, UsdJoint, enclosing, is_between,
 from artix.io.usd.mass import mass_properties
 from artix.io.usd.stage import DEGREE, AxisUnits, UsdPrim, UsdScene
 from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree
-from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
-from artix.model.joints import Joint
+from artix.model.joints import Drive, DriveEnvelope, Joint, JointFriction
 
 #: Name of the root link that represents the world if the first joint to the world can move.
 WORLD_LINK = "world"

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.math.arrays import compiled
-from artix.model.joint_features import DriveEnvelopes, Drives
+from artix.model.joints import DriveEnvelopes, Drives
 from artix.simulation.common.sweep import Budget
 
 Array = jax.Array
