@@ -1,4 +1,4 @@
-"""Joints as a builder takes them: types, axes, drives, friction, and joints of several axes as single ones in series."""
+"""Joints as a builder takes them: types, axes, drives, friction, and joints of several axes as joints in series."""
 
 from __future__ import annotations
 
