@@ -142,6 +142,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_reading_options(view)
     view.set_defaults(run=_view, writes=("html", "png"))
 
+    gpu = commands.add_parser("gpu", help="whether kernels run on this machine's GPU, with what error and how fast")
+    gpu.add_argument("--again", action="store_true", help="check once more, for instance if the GPU was busy")
+    gpu.add_argument("--json", action="store_true", help="print everything as JSON, for a report of a bug")
+    gpu.set_defaults(run=_gpu)
+
     _add_training_commands(commands)
     return parser
 
@@ -278,6 +283,12 @@ def _view(options: argparse.Namespace) -> int:
         server={"host": options.host, "port": options.port, "open_browser": not options.no_browser},
         reading=_given(options, "fixed_base", "body"),
     )
+
+
+def _gpu(options: argparse.Namespace) -> int:
+    from artix.cli.gpu import run_gpu
+
+    return run_gpu(again=options.again, as_json=options.json)
 
 
 def _train(options: argparse.Namespace) -> int:

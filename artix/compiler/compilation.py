@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -40,13 +40,16 @@ def kernels_are_on() -> bool:
     return _switch_in_environment("ARTIX_KERNELS", True) if chosen is None else chosen
 
 
-def gpu_kernels_are_on() -> bool:
-    """Whether functions traced now may use kernels on GPUs; by default only if ``ARTIX_GPU_KERNELS`` is ``1``."""
+def gpu_kernels_are_on() -> bool | None:
+    """Whether functions traced now may use kernels on GPUs; ``None``, the default, where the GPU has proved them."""
     chosen = _gpu_switch.get()
-    return _switch_in_environment("ARTIX_GPU_KERNELS", False) if chosen is None else chosen
+    return _switch_in_environment("ARTIX_GPU_KERNELS", None) if chosen is None else chosen
 
 
-def _switch_in_environment(name: str, default: bool) -> bool:
+_Default = TypeVar("_Default", bool, None)
+
+
+def _switch_in_environment(name: str, default: _Default) -> bool | _Default:
     text = os.environ.get(name, "")
     if text not in ("", "0", "1"):
         raise ValueError(f"the environment variable {name} must be 0 or 1, found {text!r}")
@@ -57,13 +60,13 @@ def _switch_in_environment(name: str, default: bool) -> bool:
 def use_kernels(enabled: bool, gpu: bool | None = None) -> Iterator[None]:
     """Switches kernels on or off for functions traced within the context.
 
-    Functions compiled earlier are unaffected. The environment variables ``ARTIX_KERNELS=0`` and ``ARTIX_GPU_KERNELS=1``
-    do the same for a whole process.
+    Functions compiled earlier are unaffected. The environment variables ``ARTIX_KERNELS=0`` and
+    ``ARTIX_GPU_KERNELS``, which is ``0`` or ``1``, do the same for a whole process.
 
     Args:
       enabled: whether to use kernels; without them XLA evaluates everything.
-      gpu: whether to use kernels on NVIDIA GPUs (compute capability 8.0 or newer) as well, which is off by default;
-        ``None`` leaves this unchanged.
+      gpu: whether to use kernels on NVIDIA GPUs (compute capability 8.0 or newer) as well; ``None`` leaves this
+        unchanged. By default they are used where the GPU has proved them, see ``artix gpu``.
 
     Raises:
       TypeError: a switch is neither ``True`` nor ``False``.

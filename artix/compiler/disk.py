@@ -66,48 +66,56 @@ class KernelFiles:
 
     def read(self, name: str) -> bytes | None:
         """The object code of that name, or ``None``."""
-        folder = self.folder
-        if folder is None:
+        content = None if self.folder is None else read_private(self.folder, name)
+        if content is None:
             return None
-        try:
-            if not _is_private(folder):
-                _say_refused(folder)
-                return None
-            descriptor = os.open(folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-            with os.fdopen(descriptor, "rb") as file:
-                if not _is_own(os.fstat(file.fileno())):
-                    _say_refused(folder)
-                    return None
-                content = file.read()
-        except OSError:
-            return None
-        with suppress(OSError):  # A read-only file system is read all the same.
-            os.utime(folder / name)
         digest, code = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
         is_intact = content.startswith(_MAGIC) and hashlib.sha256(name.encode() + code).digest() == digest
         return code if is_intact else None
 
     def write(self, name: str, code: bytes) -> None:
         """Writes object code; failure to write is not an error."""
-        folder = self.folder
-        if folder is None:
-            return
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if not _is_private(folder):
+        if self.folder is not None:
+            write_private(self.folder, name, _MAGIC + hashlib.sha256(name.encode() + code).digest() + code)
+
+
+def read_private(folder: Path, name: str) -> bytes | None:
+    """The content of a file that no one else could have written; ``None`` without one."""
+    try:
+        if not is_private(folder):
+            _say_refused(folder)
+            return None
+        descriptor = os.open(folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            if not _is_own(os.fstat(file.fileno())):
                 _say_refused(folder)
-                return
-            descriptor, path = tempfile.mkstemp(dir=folder)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(_MAGIC + hashlib.sha256(name.encode() + code).digest() + code)
-                os.replace(path, folder / name)
-            except OSError:  # For instance, the disk is full.
-                os.unlink(path)
-                return
-            _forget_oldest(folder)
-        except OSError:
+                return None
+            content = file.read()
+    except OSError:
+        return None
+    with suppress(OSError):  # A read-only file system is read all the same.
+        os.utime(folder / name)
+    return content
+
+
+def write_private(folder: Path, name: str, content: bytes) -> None:
+    """Writes a file at once, which only this user can read; failure to write is not an error."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not is_private(folder):
+            _say_refused(folder)
             return
+        descriptor, path = tempfile.mkstemp(dir=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            os.replace(path, folder / name)
+        except OSError:  # For instance, the disk is full.
+            os.unlink(path)
+            return
+        _forget_oldest(folder)
+    except OSError:
+        return
 
 
 def _is_own(status: os.stat_result) -> bool:
@@ -117,7 +125,8 @@ def _is_own(status: os.stat_result) -> bool:
     return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _is_private(folder: Path) -> bool:
+def is_private(folder: Path) -> bool:
+    """Whether a folder belongs to this user, and no one else may write to it."""
     return _is_own(folder.lstat()) and stat.S_ISDIR(folder.lstat().st_mode)
 
 

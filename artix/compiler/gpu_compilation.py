@@ -1,7 +1,8 @@
 """Builds and caches the kernels of programs for NVIDIA GPUs, and describes their calls to XLA.
 
 XLA accepts a kernel as PTX inside the program that it compiles. This interface is internal and may change with JAX,
-which is one reason why these kernels are off by default.
+which is one reason why each GPU has to prove kernels with each version of JAX, see
+:mod:`artix.compiler.gpu_verdict`.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ import hashlib
 import json
 import re
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from artix.compiler.batch_axes import Axes
 from artix.compiler.compilation import REFUSAL, files, key_of, refuse, scalars_of
+from artix.compiler.gpu_verdict import kernels_are_proved
 from artix.compiler.kernels import KernelError
 from artix.compiler.kernels.gpu import NAME, GpuKernel, build_for_gpu
 from artix.compiler.kernels.gpu_layout import THREADS, Mapped
 from artix.compiler.kernels.nvptx import available, target_key
+from artix.compiler.partitioning import KernelCall
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
 from artix.compiler.scalar_order import live
@@ -36,14 +39,7 @@ MAX_LIVE = 4000
 _lock = threading.Lock()
 
 
-class GpuCall(NamedTuple):
-    """The target and attributes of a call through :mod:`jax.ffi`."""
-
-    target: str
-    attributes: dict[str, Any]
-
-
-def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> GpuCall | None:
+def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> KernelCall | None:
     """The call of the kernel for a batch of a program; ``None`` if XLA has to evaluate it.
 
     Args:
@@ -53,7 +49,9 @@ def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> GpuCall |
     """
     sizes = [axis.size for axis in axes]
     empty = 0 in sizes or not any(np.prod(kind.shape) for kind in program.result_types)
-    if not program.has_gpu_kernel or not program.has_kernel or empty:
+    if program.has_gpu_kernel is False or not program.has_kernel or empty:
+        return None
+    if program.has_gpu_kernel is None and not kernels_are_proved():
         return None
     mapped_axes = [tuple(axis.mapped[index] for axis in axes) for index in range(len(levels))]
     mapped = tuple(Mapped(by_axis[:1] == (True,), by_axis[1:] == (True,)) for by_axis in mapped_axes)
@@ -63,7 +61,7 @@ def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> GpuCall |
     robots, items = (*sizes, 1, 1)[:2]
     text, blocks = kernel.for_batch(robots, items)
     name = re.sub(r"\W", "_", f"artix_{program.name}")  # as profilers show it
-    return GpuCall("__gpu$xla.gpu.ptx", _attributes(text.replace(NAME, name), name, blocks))
+    return KernelCall("__gpu$xla.gpu.ptx", _attributes(text.replace(NAME, name), name, blocks))
 
 
 def _attributes(ptx: str, name: str, blocks: int) -> dict[str, Any]:

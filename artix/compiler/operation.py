@@ -30,7 +30,7 @@ from artix.compiler.jax_internals import (
     type_like,
     without_varying_check,
 )
-from artix.compiler.partitioning import call_partitioned
+from artix.compiler.partitioning import KernelCall, call_partitioned
 from artix.compiler.program import Program, replaced
 
 Array = jax.Array
@@ -202,7 +202,7 @@ def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -
     if kernel is None:
         return lower_on_one_device(functools.partial(_evaluate_in_blocks, program, axes), context, *operands)
     if not one_device:
-        partitioned = functools.partial(call_partitioned, kernel, program, groups)
+        partitioned = functools.partial(call_partitioned, lambda _: KernelCall(kernel, {}), program, groups)
         return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
     if axes:
         return jax.ffi.ffi_lowering(kernel)(context, *operands)
@@ -234,12 +234,18 @@ def _call_for_one(kernel: str, program: Program, *operands: Any) -> list[Any]:
 
 
 def _lower_for_cuda(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
-    """Lowers to a kernel if GPU kernels are on and the batch is on one device, otherwise to XLA's operations."""
-    module, groups, call = context.module_context, groups_of(axes, program.num_operand_values), None
-    if is_for_one_device(module) and not module.lowering_parameters.for_export:
-        call = gpu_call(program, levels_of(merged(groups), len(operands)), merged(groups))
+    """Lowers to a kernel if GPU kernels are on, otherwise to XLA's operations."""
+    module, groups = context.module_context, groups_of(axes, program.num_operand_values)
+    batches = merged(groups)
+    levels = levels_of(batches, len(operands))
+    call = None if module.lowering_parameters.for_export else gpu_call(program, levels, batches)
     if call is None:
         return _lower_by_xla(context, *operands, program=program, axes=axes)
+    if not is_for_one_device(module):
+        # There is a kernel for parts as well, since it is the same but for the number of its blocks.
+        call_of = functools.partial(gpu_call, program, levels)
+        partitioned = functools.partial(call_partitioned, call_of, program, groups)
+        return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
     if len(groups) < len(axes):
         return lower_on_one_device(functools.partial(_evaluate_merged, program, groups), context, *operands)
     return jax.ffi.ffi_lowering(call.target)(context, *operands, **call.attributes)

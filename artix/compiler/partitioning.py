@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import string
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -18,13 +19,22 @@ from artix.compiler.batch_axes import Axes, merge_operands, merged, split_result
 from artix.compiler.program import Program
 
 
-def call_partitioned(target: str, program: Program, groups: Sequence[Axes], *operands: Any) -> list[Any]:
+class KernelCall(NamedTuple):
+    """The target of a kernel as :mod:`jax.ffi` calls it, and its attributes."""
+
+    target: str
+    attributes: dict[str, Any]
+
+
+def call_partitioned(
+    call_of: Callable[[Axes], KernelCall | None], program: Program, groups: Sequence[Axes], *operands: Any
+) -> list[Any]:
     """Calls a kernel on the part of the batches that each device has.
 
     Every batch of robots may be split; tangents of one robot stay together.
 
     Args:
-      target: the kernel's name.
+      call_of: the kernel for a part, which depends on its batches; ``None`` for one without robots.
       program: its program.
       groups: the batches, see :func:`~artix.compiler.batch_axes.groups_of`.
       operands: the whole arrays.
@@ -34,11 +44,16 @@ def call_partitioned(target: str, program: Program, groups: Sequence[Axes], *ope
 
     def call(*parts: Any) -> tuple[Any, ...]:
         here = _with_sizes_of(parts, groups)
+        batches = merged(here)
         shapes = [
-            jax.ShapeDtypeStruct((*(axis.size for axis in merged(here)), *kind.shape), kind.dtype)
+            jax.ShapeDtypeStruct((*(axis.size for axis in batches), *kind.shape), kind.dtype)
             for kind in program.result_types
         ]
-        return tuple(split_results(here, jax.ffi.ffi_call(target, shapes)(*merge_operands(here, parts))))
+        kernel = call_of(batches)
+        if kernel is None:
+            return tuple(split_results(here, [jnp.zeros(each.shape, each.dtype) for each in shapes]))
+        results = jax.ffi.ffi_call(kernel.target, shapes)(*merge_operands(here, parts), **kernel.attributes)
+        return tuple(split_results(here, results))
 
     if not axes:
         return list(call(*operands))
@@ -76,13 +91,13 @@ def call_partitioned(target: str, program: Program, groups: Sequence[Axes], *ope
 
     letters = itertools.product(string.ascii_lowercase, string.ascii_lowercase)
     names = ("".join(pair) for pair in letters)
-    batches = [next(names) for _ in axes]
+    batch_names = [next(names) for _ in axes]
     replicated: list[str] = []
 
     def dimensions(mapped: Sequence[bool], rank: int) -> str:
         rest = [next(names) for _ in range(rank)]
         replicated.extend(rest)
-        return " ".join([*itertools.compress(batches, mapped), *rest])
+        return " ".join([*itertools.compress(batch_names, mapped), *rest])
 
     every = [True] * len(axes)
     mapped = [[axis.mapped[index] for axis in axes] for index in range(len(operands))]
@@ -95,7 +110,7 @@ def call_partitioned(target: str, program: Program, groups: Sequence[Axes], *ope
         partition=partition,
         infer_sharding_from_operands=infer,
         sharding_rule=f"{', '.join(operand_dimensions)} -> {', '.join(result_dimensions)}",
-        need_replication_factors=(*batches[split:], *replicated),
+        need_replication_factors=(*batch_names[split:], *replicated),
     )
     return list(partitioned(*operands))
 

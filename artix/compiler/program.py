@@ -50,7 +50,8 @@ class Program:
       key: a digest of what it computes, equal in all processes; ``None`` if it cannot be identified across processes.
       number: unique in this process.
       has_kernel: whether a kernel may be compiled for it; otherwise XLA evaluates it.
-      has_gpu_kernel: whether a kernel may be compiled for GPUs as well.
+      has_gpu_kernel: whether a kernel may be compiled for GPUs as well; ``None`` if that depends on the GPU, see
+        :mod:`artix.compiler.gpu_verdict`.
       known: the arguments that are constants, by index.
       traced: the indices of the other arguments, its operands.
       transposes: if it is a transpose, the linear program, its arguments whose cotangents are the results, and its
@@ -70,7 +71,7 @@ class Program:
         *,
         key: bytes | None = None,
         has_kernel: bool = True,
-        has_gpu_kernel: bool = False,
+        has_gpu_kernel: bool | None = None,
         known: Mapping[int, np.ndarray] | None = None,
         base: Program | None = None,
         transposes: Transposed | None = None,
@@ -154,9 +155,9 @@ class Program:
         """The program, evaluated by XLA."""
         return self if not self.has_kernel else self._derived_from_base(("without_kernel",))
 
-    def with_gpu_kernel(self) -> Program:
-        """The program, with kernels on GPUs permitted."""
-        return self if self.has_gpu_kernel else self._derived_from_base(("with_gpu_kernel",))
+    def with_gpu_kernel(self, permitted: bool) -> Program:
+        """The program, with kernels on GPUs permitted or not, whatever the GPU."""
+        return self if self.has_gpu_kernel is permitted else self._derived_from_base(("with_gpu_kernel", permitted))
 
     @property
     def switches(self) -> dict[str, Any]:
@@ -305,7 +306,7 @@ _DERIVE: dict[str, Callable[..., Program]] = {
     "select": _select,
     "padded": _padded,
     "without_kernel": functools.partial(_with_options, has_kernel=False),
-    "with_gpu_kernel": functools.partial(_with_options, has_gpu_kernel=True),
+    "with_gpu_kernel": lambda program, key, permitted: _with_options(program, key, has_gpu_kernel=permitted),
 }
 
 

@@ -243,7 +243,8 @@ def _with_switches(program: Program) -> Program:
     """The program with kernels permitted where they are switched on."""
     if not kernels_are_on():
         return program.without_kernel()
-    return program.with_gpu_kernel() if gpu_kernels_are_on() else program
+    on_gpus = gpu_kernels_are_on()
+    return program if on_gpus is None else program.with_gpu_kernel(on_gpus)
 
 
 @functools.lru_cache(maxsize=1024)

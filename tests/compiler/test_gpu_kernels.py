@@ -316,6 +316,20 @@ def test_derivatives_keep_the_switch() -> None:
 
 
 @needs_target
+@pytest.mark.skipif(jax.device_count("cpu") < 2, reason="needs several devices")
+def test_parts_on_several_devices_have_kernels() -> None:
+    """XLA is told how to split the call; what it makes of it for two GPUs is tested ahead of time."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:2]), ("batch",))
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+    state, extra = jax.device_put(states("arm7", 6), split)
+    for on, words in ((True, ("CustomSPMDPartitioning",)), (False, ())):
+        with artix.use_kernels(True, gpu=on):
+            function = jax.jit(lambda s, x: bound(artix.inverse_dynamics, "arm7")(s, x))
+            text = function.trace(state, extra).lower(lowering_platforms=("cuda",)).as_text()
+        assert all(word in text for word in words) and ("CustomSPMDPartitioning" in text) == on
+
+
+@needs_target
 def test_exports_have_no_kernels() -> None:
     state, extra = states("arm7", 5)
     with artix.use_kernels(True, gpu=True):

@@ -76,6 +76,34 @@ def test_reverse_mode_keeps_little(tmp_path: Path) -> None:
         assert row["launches"] <= 400
 
 
+SPLIT = """
+import jax, numpy as np
+jax.config.update("jax_platforms", "cpu")
+from jax.experimental import topologies
+import artix
+from artix.compiler.gpu_proof import CASES
+target = open("benchmarks/gpu/h100_sxm.txtpb").read()
+devices = topologies.get_topology_desc("", platform="cuda", topology="1x2x1", target_config=target).devices
+split = jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(devices), ("b",)), jax.sharding.PartitionSpec("b"))
+case = CASES[0]
+types = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=split) for x in case.arguments(66, "float32")]
+with artix.use_kernels(True, gpu=True):
+    lowered = jax.jit(lambda *x: case.function(*x), out_shardings=split).trace(*types).lower(lowering_platforms=("cuda",))
+print(lowered.compile().as_text())
+"""
+
+
+@pytest.mark.exhaustive
+@needs_assembler
+def test_a_batch_on_two_gpus_is_a_kernel_on_each() -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", SPLIT]
+    text = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    assert text.count("__gpu$xla.gpu.ptx") == 1
+    assert "artix_rows = 33" in text
+    assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
+
+
 PROGRAM = """HloModule jit_f, entry_computation_layout={()->f32[4]{0}}
 
 %fused (param_0: f32[64,4], param_1: s32[]) -> f32[4] {

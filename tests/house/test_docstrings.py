@@ -25,7 +25,9 @@ from website.reference import entries, public_objects
 ROOT = Path(__file__).parents[2]
 
 #: What every example may take as imported; the reference says so.
-ROOMS = {room: importlib.import_module(f"artix.{room}") for room in ("envs", "optimal_control", "viewer")}
+ROOMS = {
+    room: importlib.import_module(f"artix.{room}") for room in ("envs", "identification", "optimal_control", "viewer")
+}
 NAMES = {"artix": artix, "jax": jax, "jnp": jnp, **ROOMS}
 
 #: Examples that take long, beside those of whole rooms.

@@ -39,6 +39,7 @@ ROOMS = (
     "physx",
     "artix",
     "optimal_control",
+    "identification",
     "envs",
     "examples",
     "viewer",

@@ -1,0 +1,129 @@
+"""Logs: names of columns, filters beside closed forms, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import artix
+from artix.identification import Log, read_log
+
+ARM = artix.robots.load("double_pendulum")
+JOINTS = ARM.topology.dof_names
+
+
+def log_of(signal: np.ndarray, period: float = 0.001, **columns: np.ndarray) -> Log:
+    """A log in which both joints follow a signal."""
+    both = {name: np.stack([value, value], axis=1) for name, value in columns.items()}
+    return Log(ARM, period * np.arange(len(signal)), np.stack([signal, -signal], axis=1), **both)
+
+
+TIME = 0.001 * np.arange(5000)
+
+
+def test_a_sine_is_differentiated_and_not_delayed() -> None:
+    signal = np.sin(2 * np.pi * 1.5 * TIME)
+    log = log_of(signal, torque=signal).filtered(cutoff=15.0).between(0.5, 4.5)
+    rate = 2 * np.pi * 1.5
+    exact = np.sin(rate * log.time)
+    np.testing.assert_allclose(log.position[:, 0], exact, atol=1e-6)
+    np.testing.assert_allclose(log.velocity[:, 0], rate * np.cos(rate * log.time), atol=1e-5)
+    np.testing.assert_allclose(log.acceleration[:, 0], -(rate**2) * exact, atol=1e-4)
+    np.testing.assert_allclose(log.torque[:, 1], exact, atol=1e-6)
+    assert log.states.joint_position.shape == (len(log), 2) and log.states.root_pose.shape == (len(log), 7)
+
+
+def test_without_a_cutoff_only_derivatives_are_added() -> None:
+    log = log_of(TIME**3).filtered(None)
+    np.testing.assert_allclose(log.velocity[:, 0], 3 * TIME**2, atol=1e-9)
+    np.testing.assert_allclose(log.acceleration[:, 1], -6 * TIME, atol=1e-6)
+
+
+@pytest.mark.parametrize(("frequency", "gain"), [(5.0, 1.0), (20.0, 0.5), (80.0, 0.0)])
+def test_amplitudes_about_the_cutoff(frequency: float, gain: float) -> None:
+    """Butterworth's formula, squared because the filter runs twice: 1 / (1 + (f / f_c)^8) for order 4."""
+    log = log_of(np.sin(2 * np.pi * frequency * TIME)).filtered(cutoff=20.0, order=4).between(1.0, 4.0)
+    assert abs(np.abs(log.position).max() - gain) < 5e-3
+
+
+def test_resampling_a_jittered_clock() -> None:
+    time = TIME + 2e-4 * np.random.default_rng(0).uniform(-1, 1, len(TIME))
+    signal = np.sin(2 * np.pi * time)
+    log = Log(ARM, time, np.stack([signal, signal], axis=1)).resampled(0.002)
+    assert np.allclose(np.diff(log.time), 0.002)
+    np.testing.assert_allclose(log.position[:, 0], np.sin(2 * np.pi * log.time), atol=1e-8)
+    assert len(log_of(np.zeros(101), 0.01).resampled(0.1)) == 11
+
+
+def write(path: Path, head: list[str], rows: list[list[str]], separator: str = ",", start: str = "") -> Path:
+    lines = [separator.join(row) for row in [head, *rows]]
+    path.write_text(start + "\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("separator", "start"), [(",", ""), (";", ""), ("\t", ""), (",", "\ufeff")])
+def test_csv_files(tmp_path: Path, separator: str, start: str) -> None:
+    head = ["stamp", *(f"tau/{name}" for name in JOINTS), *(f"q{k}" for k in (1, 0)), "note"]
+    # Nanoseconds since 1970, which a floating-point number does not resolve.
+    stamps = [1732750000000000001, 1732750000005000001, 1732750000010000001]
+    rows = [[str(stamp), "1", "2", "0.4", "0.3", "x"] for stamp in stamps]
+    file = write(tmp_path / "log.csv", head, rows, separator, start)
+    log = read_log(ARM, file, time="stamp", position="q{index}", torque="tau/{joint}", time_unit=1e-9)
+    np.testing.assert_allclose(log.time, [0, 0.005, 0.01], rtol=1e-12)
+    np.testing.assert_array_equal(log.position[0], [0.3, 0.4])
+    np.testing.assert_array_equal(log.torque[0], [1, 2])
+
+
+def test_parquet_files(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    columns = {"time": [0.0, 0.1], **{f"position_{name}": [0.1, 0.2] for name in JOINTS}}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "log.parquet")
+    assert read_log(ARM, tmp_path / "log.parquet").position.tolist() == [[0.1, 0.1], [0.2, 0.2]]
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    zero = np.zeros((5, 2))
+    time = np.arange(5.0)
+    for arguments, message in (
+        ((time, np.zeros((5, 3))), r"position: expected shape \(5, 2\)"),
+        ((np.array([0, 1, 1, 2, 3.0]), zero), "sample 2 is not later"),
+        ((np.array([0, 1, np.nan, 2, 3.0]), zero), "time: sample 2 is not finite"),
+        ((time, np.where(np.arange(10).reshape(5, 2) == 7, np.inf, 0)), "position: sample 3 is not finite"),
+        ((time[:1], zero[:1]), "at least two samples"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Log(ARM, *arguments)
+    with pytest.raises(ValueError, match="fixed base"):
+        Log(artix.robots.load("quadruped"), time, np.zeros((5, 12)))
+    log = Log(ARM, time, zero)
+    with pytest.raises(ValueError, match=r"velocity; call filtered\(cutoff\)"):
+        _ = log.states
+    with pytest.raises(ValueError, match="half the sampling frequency, 500 Hz"):
+        log_of(TIME).filtered(cutoff=600.0)
+    with pytest.raises(ValueError, match=r"resampled\(period\)"):
+        Log(ARM, np.cumsum(np.linspace(1, 2, 9)), np.zeros((9, 2))).filtered(0.1)
+    with pytest.raises(ValueError, match="missing after sample 4"):
+        Log(ARM, np.append(np.arange(5.0), 20.0), np.zeros((6, 2))).resampled(0.5)
+    with pytest.raises(ValueError, match="period: must be positive"):
+        log.resampled(0.0)
+    with pytest.raises(ValueError, match=r"no column 'position_.*columns are: time, q"):
+        read_log(ARM, {"time": time, "q": time})
+    file = write(tmp_path / "bad.csv", ["time", "q0", "q1"], [["0", "1", "oops"], ["1", "2", "3"]])
+    with pytest.raises(ValueError, match=r"column 'q1'.*oops"):
+        read_log(ARM, file, position="q{index}")
+    file = write(tmp_path / "ragged.csv", ["time", "q0", "q1"], [["0", "1", "1"], ["1", "2"]])
+    with pytest.raises(ValueError, match="line 3: expected 3 cells"):
+        read_log(ARM, file, position="q{index}")
+
+
+def test_a_log_is_not_changed() -> None:
+    log = log_of(np.sin(TIME))
+    before = dataclasses.replace(log, position=log.position.copy())
+    log.filtered(10.0)
+    log.resampled(0.01)
+    np.testing.assert_array_equal(log.position, before.position)
