@@ -9,7 +9,17 @@ from artix.compiler import quantity
 from artix.dynamics.inertia import link_reference_inertias, momentum_of_motion
 from artix.dynamics.newton_euler import forces_of_motion, gravity_wrenches, link_wrenches
 from artix.kinematics.forward import Kinematics, body_accelerations, dof_motions, kinematics, state_velocities
-from artix.kinematics.frames import Axes, check_axes, force_in_axes, link_frames, link_of_frame, locate_frame
+from artix.kinematics.frames import (
+    Axes,
+    Frame,
+    Offset,
+    check_axes,
+    check_single,
+    force_in_axes,
+    link_frames,
+    link_of_frame,
+    locate_frame,
+)
 from artix.kinematics.tree import link_subtree_sums
 from artix.math.arrays import take
 from artix.model.articulation import Articulation, State
@@ -67,8 +77,8 @@ def supported_force(
     articulation: Articulation,
     state: State,
     acceleration: Array,
-    frame: str | int | Array,
-    offset: Array | None = None,
+    frame: Frame,
+    offset: Offset = None,
     external_force: Array | None = None,
 ) -> Array:
     """Wrench that a joint transmits to its link, in a frame of the link: Pinocchio's ``computeSupportedForceByFrame``.
@@ -84,6 +94,7 @@ def supported_force(
 
     Raises:
       KeyError: no link or frame has this name.
+      TypeError: these are several frames.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")
@@ -95,6 +106,7 @@ def supported_force(
       >>> print(held[2] / 9.81)  # of the shank and the foot [kg]
       0.26
     """
+    check_single(frame)
     kin = kinematics(articulation, state)
     _, placement = locate_frame(articulation, kin, frame, offset)
     forces = _transmitted(articulation, kin, state, acceleration, external_force)

@@ -19,7 +19,18 @@ from artix.dynamics.inertia import (
 )
 from artix.dynamics.mass_matrix import generalized_armature
 from artix.kinematics.forward import Kinematics, generalized_motions, kinematics
-from artix.kinematics.frames import Axes, check_axes, force_in_axes, link_frames, link_of_frame, locate_frame, origin
+from artix.kinematics.frames import (
+    Axes,
+    Frame,
+    Offset,
+    check_axes,
+    check_single,
+    force_in_axes,
+    link_frames,
+    link_of_frame,
+    locate_frame,
+    origin,
+)
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
 from artix.math.spatial import Transforms
@@ -114,8 +125,8 @@ def centroidal_inertia(articulation: Articulation, state: State) -> Array:
 def supported_inertia(
     articulation: Articulation,
     state: State,
-    frame: str | int | Array,
-    offset: Array | None = None,
+    frame: Frame,
+    offset: Offset = None,
     *,
     with_subtree: bool = True,
 ) -> Array:
@@ -132,6 +143,7 @@ def supported_inertia(
 
     Raises:
       KeyError: no link or frame has this name.
+      TypeError: these are several frames.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -140,6 +152,7 @@ def supported_inertia(
       >>> print(inertia[0, 0], arm.link_mass[6:].sum())
       1.8 1.8
     """
+    check_single(frame)
     tree = articulation.topology
     kin = kinematics(articulation, state)
     _, placement = locate_frame(articulation, kin, frame, offset)

@@ -12,7 +12,7 @@ from artix.kinematics.forward import (
     link_centers,
     root_motion,
 )
-from artix.kinematics.frames import frame_acceleration, frame_velocity, link_of_frame
+from artix.kinematics.frames import Frame, check_single, frame_acceleration, frame_velocity, link_of_frame
 from artix.kinematics.tree import link_subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul
@@ -99,7 +99,7 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
 
 
 @quantity
-def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, link: str | int | Array) -> Array:
+def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, link: Frame) -> Array:
     """Jacobian of one subtree's centre of mass, Pinocchio's ``jacobianSubtreeCenterOfMass``.
 
     Args:
@@ -110,6 +110,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
 
     Raises:
       KeyError: no link or frame has this name.
+      TypeError: these are several frames.
 
     Identity: the root's is ``center_of_mass_jacobian(a, s)``.
 
@@ -123,6 +124,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
       >>> print(leg.shape)
       (3, 18)
     """
+    check_single(link, "link")
     tree = articulation.topology
     kin = kinematics(articulation, state)
     motions = generalized_motions(articulation, kin)

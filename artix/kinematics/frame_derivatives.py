@@ -28,6 +28,7 @@ from artix.kinematics.frames import (
     Frames,
     Offset,
     check_axes,
+    check_single,
     cross_rows,
     link_frames,
     link_of_frame,
@@ -302,6 +303,7 @@ def frame_kinematic_regressor(
 
     Raises:
       KeyError: no link or frame has this name.
+      TypeError: these are several frames.
       ValueError: ``axes`` is not one of the three.
 
     Examples:
@@ -312,6 +314,7 @@ def frame_kinematic_regressor(
       >>> print(regressor.shape, lift)
       (6, 48) [1. 1. 1. 1. 1. 1. 1. 1.]
     """
+    check_single(frame)
     axes = check_axes(axes)
     tree = articulation.topology
     kin = kinematics(articulation, state)

@@ -413,6 +413,12 @@ def is_single(frame: Frames) -> bool:
     return frame is not None and not isinstance(frame, (list, tuple)) and np.ndim(cast(Any, frame)) == 0
 
 
+def check_single(frame: Frames, name: str = "frame") -> None:
+    """Raises ``TypeError`` unless this is one frame."""
+    if not is_single(frame):
+        raise TypeError(f"{name}: expected one name or index, found {frame!r}; use jax.vmap over indices of links")
+
+
 def per_frame(rows: Array, frame: Frames) -> Array:
     """From [6, k, ...] to [k, 6, ...], or [6, ...] for a single frame."""
     return rows[:, 0] if is_single(frame) else jnp.moveaxis(rows, 0, 1)

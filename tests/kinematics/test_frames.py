@@ -171,3 +171,18 @@ def test_the_example_of_the_conventions(robot_and_state):
     exec(compile(example, "conventions.md", "exec"), found)
     np.testing.assert_allclose(found["of_center"], artix.frame_velocity(robot, state, offset="com")[5, :3], atol=1e-12)
     np.testing.assert_allclose(found["of_frame"], artix.frame_velocity(robot, state)[5], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, s, frame: artix.supported_inertia(a, s, frame),
+        lambda a, s, frame: artix.supported_force(a, s, jnp.zeros(a.topology.nv, a.dtype), frame),
+        lambda a, s, frame: artix.subtree_center_of_mass_jacobian(a, s, frame),
+        lambda a, s, frame: artix.frame_kinematic_regressor(a, s, frame),
+    ],
+)
+def test_functions_of_one_frame_refuse_several(tree_and_state, function):
+    for frames in (None, ["link_1", "link_2"], np.array([1, 2], np.int32)):
+        with pytest.raises(TypeError, match=r"(frame|link): expected one name or index, found"):
+            function(*tree_and_state, frames)
