@@ -142,7 +142,7 @@ def potential_energy_slope(robot: artix.Articulation, state: artix.State) -> jax
 
 QUANTITIES = (
     Quantity("link poses, velocities", artix.forward_kinematics, "kinematics"),
-    Quantity("dense Jacobian", artix.dense_jacobian, "kinematics"),
+    Quantity("dense Jacobian", artix.physx.dense_jacobian, "kinematics"),
     Quantity("mass matrix", artix.mass_matrix, "dynamics"),
     Quantity("gravity compensation", artix.gravity_compensation, "dynamics"),
     Quantity("Coriolis compensation", artix.coriolis_compensation, "dynamics"),

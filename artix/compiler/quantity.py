@@ -85,6 +85,10 @@ def quantity(function: _Function) -> _Function:
     ``jax.jit`` the parameters of the first few robots do too; those of other robots, and all other arrays, are
     operands. Decorated functions that call each other form one program.
 
+    The contract of artix's own, which their docstrings do not repeat: arrays of another shape than the docstring gives
+    raise ``ValueError`` and arrays of another dtype than the articulation's ``TypeError``, each naming the argument,
+    while JAX traces. Results have the articulation's dtype.
+
     Args:
       function: a function of pytrees whose results are arrays; the only errors it raises concern shapes and dtypes.
         Its arguments cannot be random keys.

@@ -1,7 +1,5 @@
 """Constraints and contacts: their rows, their linear algebra, and the dynamics under them."""
 
-from artix.constraints.anchors import AnchorRows
-from artix.constraints.contact_points import Contacts
 from artix.constraints.contact_solver import ContactSolution, solve_contact
 from artix.constraints.contacts import ContactForces, ContactProblem, contact_forces, contact_problem
 from artix.constraints.dynamics import (
@@ -14,10 +12,13 @@ from artix.constraints.dynamics import (
 )
 from artix.constraints.dynamics_derivatives import (
     ConstrainedForwardDynamicsDerivatives,
+    ConstraintDerivatives,
     ImpactDerivatives,
     constrained_forward_dynamics_derivatives,
+    constraint_derivatives,
     impulse_dynamics_derivatives,
 )
+from artix.constraints.frame_pairs import AnchorRows
 from artix.constraints.kkt import KktSolution
 from artix.constraints.model import Constraint, Constraints
 from artix.constraints.operators import (
@@ -28,7 +29,7 @@ from artix.constraints.operators import (
     delassus_matrix,
     operational_space_inertia,
 )
-from artix.constraints.row_derivatives import ConstraintDerivatives, constraint_derivatives
+from artix.kinematics.contact_points import Contacts
 
 __all__ = [
     "AnchorRows",

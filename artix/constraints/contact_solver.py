@@ -80,8 +80,7 @@ def solve_contact(
       solutions. Where nothing can move, the laws leave the impulses open, and they are finite.
 
     Raises:
-      ValueError: an array has the wrong shape, the method is unknown, ``iterations`` is less than 1, or ``penalty`` is
-        not positive.
+      ValueError: the method is unknown, ``iterations`` is less than 1, or ``penalty`` is not positive.
       TypeError: the arrays differ in dtype.
 
     Derivatives are implicit, in both modes: they come from the laws that hold at convergence, for contacts that keep
@@ -189,7 +188,8 @@ def _projected_gauss_seidel(delassus: Array, free_velocity: Array, friction: Arr
             normal = jnp.maximum(old[2] - velocity[2] / across[k], 0.0)
             slip = velocity[:2] + block[:2, 2] * (normal - old[2])
             stick = old[:2] - slip / along[k]
-            length, bound = _length(stick[None])[0], friction[k] * normal
+            length = _length(stick[None])[0]
+            bound = friction[k] * normal
             scale = jnp.where(length > bound, bound / jnp.where(length > bound, length, 1.0), 1.0)
             impulse = impulse.at[rows].set(jnp.concatenate([stick * scale, normal[None]]))
         return impulse, None
@@ -221,7 +221,8 @@ def _geometric_mean_eigenvalue(matrix: Array) -> Array:
 
     def iterate(carry, _):
         largest, inverse = matmul(matrix, carry[0]), solve(factors, carry[1])
-        upper, lower = jnp.sqrt(jnp.sum(largest**2)), 1 / jnp.sqrt(jnp.sum(inverse**2))
+        upper = jnp.sqrt(jnp.sum(largest**2))
+        lower = 1 / jnp.sqrt(jnp.sum(inverse**2))
         return (largest / upper, inverse * lower, upper, lower), None
 
     start = match_varying_axes((unit, unit, mean, mean), matrix)

@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
-from artix.constraints.contact_points import Contacts, contact_frames, contact_jacobian
 from artix.constraints.contact_solver import ContactMethod, solve_contact
-from artix.dynamics.forward import forward_dynamics
-from artix.dynamics.solve import factorize, linear_solve
-from artix.kinematics.solve import kinematics
+from artix.dynamics.forward import factorize, forward_dynamics, linear_solve
+from artix.kinematics.contact_points import Contacts, contact_frames, contact_jacobian
+from artix.kinematics.forward import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
@@ -63,8 +62,8 @@ class ContactForces(NamedTuple):
       >>> ball = builder.build()
       >>> down = jnp.array([[0.0, 0.0, -0.1]])  # the point, in the ball's frame
       >>> touch = artix.Contacts((0,), down, jnp.array([[0.0, 0.0, 1.0]]), jnp.array([0.5]), jnp.zeros(1))
-      >>> found = artix.contact_forces(ball, artix.neutral_state(ball), jnp.zeros(6), touch, 0.01)
-      >>> print(found.force, found.residual < 1e-6)
+      >>> contact = artix.contact_forces(ball, artix.neutral_state(ball), jnp.zeros(6), touch, 0.01)
+      >>> print(contact.force, contact.residual < 1e-6)
       [[0.   0.   9.81]] True
     """
 
@@ -85,8 +84,6 @@ def contact_problem(
     """The contact problem of one semi-implicit step, whose velocity without contact is ``nu + dt forward_dynamics``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       force: generalised forces, shape [nv] [N or N m].
       contacts: the points that may touch.
       dt: length of the step [s].
@@ -96,8 +93,8 @@ def contact_problem(
       The Delassus matrix, velocities without contact, Jacobian and frames.
 
     Raises:
-      ValueError: an array has the wrong shape, there is no contact, or ``dt`` is negative or not finite.
-      TypeError: an array has another dtype than the articulation, or ``dt`` is no number.
+      ValueError: there is no contact, or ``dt`` is negative or not finite.
+      TypeError: ``dt`` is no number.
       IndexError: a contact is on no link.
 
     Identity: with impulses ``x`` [N s], the velocities are ``free_velocity + delassus @ x``.
@@ -137,8 +134,6 @@ def contact_forces(
     Nonsmooth Dynamical Systems*, 2008; Carpentier, Le Lidec and Montaut, RSS 2024.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       force: generalised forces, shape [nv] [N or N m].
       contacts: the K points that may touch.
       dt: length of the step [s].
@@ -150,9 +145,9 @@ def contact_forces(
       Forces [N] in world axes, the generalised velocity after the step, and the residual [N s].
 
     Raises:
-      ValueError: an array has the wrong shape, there is no contact, ``dt`` is negative or not finite, the method is
-        unknown, or ``iterations`` is less than 1.
-      TypeError: an array has another dtype than the articulation, or ``dt`` is no number.
+      ValueError: there is no contact, ``dt`` is negative or not finite, the method is unknown, or ``iterations`` is
+        less than 1.
+      TypeError: ``dt`` is no number.
       IndexError: a contact is on no link.
 
     Identity: ``velocity == nu + dt forward_dynamics(a, s, force + sum_k J_k^T force_k)`` with J_k the Jacobian of the
@@ -165,8 +160,8 @@ def contact_forces(
       >>> down = jnp.array([[0.0, 0.0, -0.1]])  # the point, in the ball's frame
       >>> touch = artix.Contacts((0,), down, jnp.array([[0.0, 0.0, 1.0]]), jnp.array([0.5]), jnp.zeros(1))
       >>> push = jnp.zeros(6).at[0].set(7.0)  # along x at the centre [N]
-      >>> found = artix.contact_forces(ball, artix.neutral_state(ball), push, touch, 0.01)
-      >>> print(found.force)  # it rolls: friction holds the point with 2/7 of the push
+      >>> contact = artix.contact_forces(ball, artix.neutral_state(ball), push, touch, 0.01)
+      >>> print(contact.force)  # it rolls: friction holds the point with 2/7 of the push
       [[-2.    0.    9.81]]
     """
     dt = as_time(articulation, dt)
@@ -200,7 +195,8 @@ def _problem(articulation, state, force, contacts, dt, external_force) -> tuple[
 
 def _check_contacts(articulation: Articulation, contacts: Contacts) -> None:
     check_type("contacts", contacts, Contacts)
-    count, num_links = len(contacts.links), articulation.topology.num_links
+    count = len(contacts.links)
+    num_links = articulation.topology.num_links
     if not count:
         raise ValueError("contacts.links: no contacts were given; without them, use artix.forward_dynamics")
     for link in contacts.links:

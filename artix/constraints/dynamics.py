@@ -9,15 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.constraints.anchor_sides import anchor_jacobian, anchor_sides, relative_motion
-from artix.constraints.checks import check_coefficient, check_proximal
+from artix.constraints.frame_pairs import anchor_jacobian, anchor_sides, relative_motion
 from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value
-from artix.constraints.model import Constraints
+from artix.constraints.model import Constraints, check_coefficient, check_proximal
 from artix.constraints.operators import stabilized_bias
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import equation_of_motion_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
-from artix.kinematics.solve import kinematics
+from artix.kinematics.forward import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.math.tangents import add, directional_derivative, is_zero
@@ -92,8 +91,6 @@ def constrained_forward_dynamics(
     equations*, RSS 2021.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       force: generalised forces, shape [nv] [N or N m].
       constraints: R rows.
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
@@ -107,8 +104,8 @@ def constrained_forward_dynamics(
       Acceleration, constraint forces and residual.
 
     Raises:
-      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
-      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
+      ValueError: ``iterations`` is less than 1, or a coefficient is negative.
+      TypeError: ``iterations`` is traced.
 
     Derivatives are implicit: they are those of the equations that hold at convergence. The forces on redundant rows are
     not unique. Those returned are the smallest, torques being weighed against forces as the damping does, and their
@@ -172,7 +169,8 @@ def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
     target = jnp.zeros_like(constraint_force)
     if rows is not None:
         nv = articulation.topology.nv
-        change, target = add(change, rows[:nv]), -rows[nv:]
+        change = add(change, rows[:nv])
+        target = -rows[nv:]
     if change is None:
         return result, jax.tree.map(jnp.zeros_like, result)
     factors = factorize_kkt(articulation, kin, jacobian, constraints.anchors.is_angular, damping)
@@ -207,7 +205,6 @@ def impulse_dynamics(
     used.
 
     Args:
-      articulation: the articulation.
       state: its configuration and the velocity before the impact.
       constraints: R rows.
       restitution: coefficient of restitution, between 0 and 1, shape [].
@@ -218,9 +215,8 @@ def impulse_dynamics(
       The velocity after the impact [m/s, rad/s] and the impulses [N s, N m s].
 
     Raises:
-      ValueError: an array has the wrong shape, ``iterations`` is less than 1, a coefficient is negative, or
-        ``restitution`` is greater than 1.
-      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
+      ValueError: ``iterations`` is less than 1, a coefficient is negative, or ``restitution`` is greater than 1.
+      TypeError: ``iterations`` is traced.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -236,7 +232,8 @@ def impulse_dynamics(
     check_state(articulation, state)
     check_proximal(damping, iterations, constraints.num_rows)
     check_coefficient("restitution", restitution, None, most=1.0)
-    kin, anchors = kinematics(articulation, state), constraints.anchors
+    kin = kinematics(articulation, state)
+    anchors = constraints.anchors
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     velocity = generalized_velocity(articulation, state)
     target = -(1 + jnp.asarray(restitution, articulation.dtype)) * matmul(jacobian, velocity)
@@ -282,8 +279,6 @@ def constrained_inverse_dynamics(
     """Forces ``inverse_dynamics(acceleration) - J^T lambda`` that cause an acceleration together with constraints.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2]; it should satisfy the constraints.
       constraints: R rows.
       external_force: wrenches on the links, as in :func:`artix.inverse_dynamics`, shape [L, 6].
@@ -297,8 +292,7 @@ def constrained_inverse_dynamics(
       The generalised forces and the forces on the rows.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``damping`` is negative.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: ``damping`` is negative.
 
     Identity: ``constrained_forward_dynamics`` of the forces returns the acceleration, if it satisfies the constraints.
 
@@ -317,7 +311,8 @@ def constrained_inverse_dynamics(
     if constraint_force is not None:
         check_vector("constraint_force", constraint_force, (constraints.num_rows,), articulation.dtype, "R rows")
     force = inverse_dynamics(articulation, state, acceleration, external_force)
-    kin, anchors = kinematics(articulation, state), constraints.anchors
+    kin = kinematics(articulation, state)
+    anchors = constraints.anchors
     jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
     if constraint_force is None:
         constraint_force = _supporting_forces(articulation, jacobian, force, damping)

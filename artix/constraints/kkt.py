@@ -22,9 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.dynamics.factorization import Factors, factorize_dense, finish_solve, half_solve, solve_columns
+from artix.dynamics.forward import factorize
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
-from artix.dynamics.solve import factorize
-from artix.kinematics.solve import Kinematics
+from artix.kinematics.forward import Kinematics
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 
@@ -110,16 +110,17 @@ def factorize_damped(delassus: Array, is_angular: np.ndarray, damping: float | A
 
 def default_damping(delassus: Array, is_angular: np.ndarray) -> Array:
     """A small multiple of the mean of G's diagonal over the linear rows and over the angular rows, [R]."""
-    eps, diagonal = float(jnp.finfo(delassus.dtype).eps), jnp.diagonal(delassus)
+    eps = float(jnp.finfo(delassus.dtype).eps)
+    diagonal = jnp.diagonal(delassus)
     mean = jnp.mean(diagonal)
     mean = jnp.where(mean > 0, mean, 1)  # No row can move, as between a fixed base and the world.
 
     def scale(rows: np.ndarray) -> Array:
         if not rows.any():
             return mean
-        own = jnp.mean(diagonal[rows])
+        of_rows = jnp.mean(diagonal[rows])
         # With a damping of their own, rows that cannot move would turn rounding errors of their targets into forces.
-        return jnp.where(own > _IMMOBILE * eps * mean, own, mean)
+        return jnp.where(of_rows > _IMMOBILE * eps * mean, of_rows, mean)
 
     return _DAMPING * eps**0.5 * jnp.where(is_angular, scale(is_angular), scale(~is_angular))
 

@@ -1,8 +1,9 @@
-"""Constraints as users describe them, and their arrays."""
+"""Constraints as users describe them, their arrays, and the coefficients and counts that are refused."""
 
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from collections.abc import Sequence
 from typing import get_args
 
@@ -11,14 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorType, ConstraintAxes
-from artix.constraints.anchors import loop_anchors
-from artix.kinematics.bodies import Placement
+from artix.constraints.frame_pairs import AnchorStructure, AnchorType, ConstraintAxes, FramePairs, loop_anchors
 from artix.math import struct
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation
-from artix.model.checks import check_type
+from artix.model.checks import check_count, check_type
 from artix.model.joints import IDENTITY_POSE
-from artix.model.link_tree import frame_index
+from artix.model.topology import frame_index
 from artix.model.validation import check_fields, is_index, unit_pose
 
 Array = jax.Array
@@ -104,7 +104,7 @@ class Constraints(struct.PyTreeNode):
       6
     """
 
-    anchors: Anchors
+    anchors: FramePairs
     position_gain: Array
     velocity_gain: Array
     desired_acceleration: Array
@@ -114,7 +114,6 @@ class Constraints(struct.PyTreeNode):
         """Builds constraints from descriptors. Frames are looked up by name.
 
         Args:
-          articulation: the articulation.
           constraints: the descriptors, at least one.
 
         Raises:
@@ -123,8 +122,8 @@ class Constraints(struct.PyTreeNode):
           TypeError: ``constraints`` is no sequence, or has something else in it.
         """
         if not isinstance(constraints, Sequence):
-            found = type(constraints).__name__
-            raise TypeError(f"constraints: expected a list of artix.Constraint, found {found}")
+            kind = type(constraints).__name__
+            raise TypeError(f"constraints: expected a list of artix.Constraint, found {kind}")
         for index, each in enumerate(constraints):
             check_type(f"constraints[{index}]", each, Constraint)
         if not constraints:
@@ -141,7 +140,7 @@ class Constraints(struct.PyTreeNode):
             structure.append(AnchorStructure(link_a, link_b, AnchorType(each.type), rows, each.axes))
         poses = [jnp.stack([pair[k][1] for pair in ends]) for k in (0, 1)]
         gains = [[each.position_gain for each in constraints], [each.velocity_gain for each in constraints]]
-        return cls._with(articulation, Anchors(tuple(structure), *poses), gains)
+        return cls._with(articulation, FramePairs(tuple(structure), *poses), gains)
 
     @classmethod
     def of_loop_joints(
@@ -150,7 +149,6 @@ class Constraints(struct.PyTreeNode):
         """The constraints of an articulation's loop joints, whose free axes may move far.
 
         Args:
-          articulation: the articulation.
           position_gain: Baumgarte's gain of all joints [1/s^2].
           velocity_gain: Baumgarte's gain on the velocities of all joints [1/s].
 
@@ -168,7 +166,7 @@ class Constraints(struct.PyTreeNode):
         return cls._with(articulation, anchors, [[position_gain] * count, [velocity_gain] * count])
 
     @classmethod
-    def _with(cls, articulation: Articulation, anchors: Anchors, gains) -> Constraints:
+    def _with(cls, articulation: Articulation, anchors: FramePairs, gains) -> Constraints:
         position, velocity = (jnp.asarray(np.array(gain, float), articulation.dtype) for gain in gains)
         return cls(anchors, position, velocity, jnp.zeros(anchors.num_rows, articulation.dtype))
 
@@ -187,5 +185,22 @@ def _end(articulation: Articulation, frame: str | None, pose: npt.ArrayLike) -> 
     link, index = frame_index(topology, frame)
     if index is None:
         return link, pose
-    placed = Placement.from_poses(articulation.frame_local_pose[index][None]) @ Placement.from_poses(pose[None])
+    placed = Transforms.from_poses(articulation.frame_local_pose[index][None]) @ Transforms.from_poses(pose[None])
     return link, placed.poses()[0]
+
+
+def check_proximal(damping: float | Array | None, iterations: int, rows: int) -> None:
+    """Raises unless these are a damping and a number of proximal iterations."""
+    check_count("iterations", iterations)
+    if damping is not None:
+        check_coefficient("damping", damping, rows)
+
+
+def check_coefficient(name: str, value: float | Array, rows: int | None, most: float = np.inf) -> None:
+    """Raises ``ValueError`` unless this is one number or, with ``rows``, one each; Python numbers within 0 .. most."""
+    shapes = [()] if rows is None else [(), (rows,)]
+    if np.shape(value) not in shapes:
+        raise ValueError(f"{name}: expected shape {' or '.join(map(str, shapes))}, found {np.shape(value)}")
+    if isinstance(value, numbers.Real) and not 0 <= value <= most:
+        expected = "zero or more" if most == np.inf else f"a number between 0 and {most:g}"
+        raise ValueError(f"{name}: expected {expected}, found {value}")

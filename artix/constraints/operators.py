@@ -6,14 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.constraints.anchor_structure import Anchors
-from artix.constraints.anchors import AnchorRows, anchor_rows, solved_anchor_rows
-from artix.constraints.checks import check_coefficient, check_proximal
+from artix.constraints.frame_pairs import AnchorRows, FramePairs, anchor_rows, solved_anchor_rows
 from artix.constraints.kkt import DEFAULT_ITERATIONS, KktSolution, factorize_kkt, kkt_solve
-from artix.constraints.model import Constraints
+from artix.constraints.model import Constraints, check_coefficient, check_proximal
 from artix.dynamics.factorization import factorize_dense, half_solve, solve_columns
-from artix.dynamics.solve import factorize, linear_solve
-from artix.kinematics.solve import kinematics
+from artix.dynamics.forward import factorize, linear_solve
+from artix.kinematics.forward import kinematics
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
@@ -26,18 +24,12 @@ def constraint_kinematics(articulation: Articulation, state: State, constraints:
     """Errors, velocities, Jacobian and drift of constraints, of frames a relative to frames b.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       constraints: R rows.
 
     Returns:
       ``error`` [R], Pinocchio's ``contact_placement_error`` (``-log6`` of the placement of b in a for welds) in the
       axes of the rows; ``velocity`` [R], its ``contact_velocity_error``; ``jacobian`` [R, nv]; ``bias`` [R], the drift:
       the acceleration of the rows at zero generalised acceleration.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``velocity == jacobian @ nu``.
 
@@ -57,16 +49,10 @@ def constraint_jacobian(articulation: Articulation, state: State, constraints: C
     """The Jacobian of constraints, Pinocchio's ``getConstraintsJacobian`` and ``dac_da``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       constraints: R rows.
 
     Returns:
       Shape [R, nv] [m or 1]; a force lambda on the rows amounts to the generalised force ``J^T lambda``.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -87,16 +73,10 @@ def constraint_bias(articulation: Articulation, state: State, constraints: Const
     acceleration.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       constraints: R rows.
 
     Returns:
       Shape [R] [m/s^2 and rad/s^2]; constrained accelerations satisfy ``J nu' + bias == 0``.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -111,7 +91,8 @@ def constraint_bias(articulation: Articulation, state: State, constraints: Const
 
 def stabilized_bias(constraints: Constraints, error: Array, velocity: Array, acceleration: Array) -> Array:
     """An acceleration [R] of the rows plus Baumgarte's terms, minus the desired acceleration."""
-    pairs, rows = len(constraints.anchors.structure), constraints.num_rows
+    pairs = len(constraints.anchors.structure)
+    rows = constraints.num_rows
     of_pairs = ("position_gain", pairs, "one per constraint"), ("velocity_gain", pairs, "one per constraint")
     for name, length, meaning in (*of_pairs, ("desired_acceleration", rows, "R rows")):
         check_vector(f"constraints.{name}", getattr(constraints, name), (length,), acceleration.dtype, meaning)
@@ -129,8 +110,6 @@ def delassus_matrix(
     """The Delassus matrix ``G = J M^-1 J^T``, M with armature; Pinocchio's ``computeDelassusMatrix``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       constraints: R rows.
       damping: added to the diagonal, shape [] or [R].
 
@@ -139,8 +118,7 @@ def delassus_matrix(
       definite if the rows are independent.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``damping`` is negative.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: ``damping`` is negative.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -156,7 +134,7 @@ def delassus_matrix(
 
 
 @jax.custom_jvp
-def _delassus_matrix_with_jvp(articulation: Articulation, state: State, anchors: Anchors) -> Array:
+def _delassus_matrix_with_jvp(articulation: Articulation, state: State, anchors: FramePairs) -> Array:
     kin = kinematics(articulation, state)
     jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
     half = half_solve(factorize(articulation, kin, many=True), jacobian)
@@ -167,7 +145,7 @@ def _delassus_matrix_with_jvp(articulation: Articulation, state: State, anchors:
 def _delassus_matrix_jvp(primals, tangents):
     """Differentiates ``J M^-1 J^T`` through implicit solves; the factors of the value are constants."""
 
-    def plain(articulation: Articulation, state: State, anchors: Anchors) -> Array:
+    def plain(articulation: Articulation, state: State, anchors: FramePairs) -> Array:
         kin = kinematics(articulation, state)
         jacobian = solved_anchor_rows(articulation, state, kin, anchors).jacobian
         factors = factorize(articulation, kin, many=True)
@@ -185,8 +163,6 @@ def operational_space_inertia(
     """The inverse of :func:`delassus_matrix`, Pinocchio's ``getOperationalSpaceInertiaMatrix`` (Khatib 1987).
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       constraints: R rows, independent unless there is damping.
       damping: added to the diagonal of the Delassus matrix, shape [] or [R].
 
@@ -194,8 +170,7 @@ def operational_space_inertia(
       Shape [R, R]: the force on each row required for a unit acceleration of the rows [kg for linear rows].
 
     Raises:
-      ValueError: an array has the wrong shape, or ``damping`` is negative.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: ``damping`` is negative.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -234,8 +209,6 @@ def constrained_solve(
     """Solves ``M x = force + J^T lambda`` under ``J x = target``, as Pinocchio's ``constraint_chol.solve``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       constraints: R rows.
       force: a generalised force or momentum, shape [nv].
       target: the value of ``J x``, shape [R].
@@ -246,8 +219,8 @@ def constrained_solve(
       x, shape [nv], and lambda, shape [R]; Pinocchio's solution holds ``-lambda``, then x.
 
     Raises:
-      ValueError: an array has the wrong shape, ``iterations`` is less than 1, or a coefficient is negative.
-      TypeError: an array has another dtype than the articulation, or ``iterations`` is traced.
+      ValueError: ``iterations`` is less than 1, or a coefficient is negative.
+      TypeError: ``iterations`` is traced.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.bodies import Placement
-from artix.kinematics.solve import Kinematics
+from artix.kinematics.forward import Kinematics
 from artix.math import spatial
 from artix.math.arrays import take
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation
 from artix.model.geometry import CANDIDATE_PATTERNS, GeometryStructure, GeometryType
 
@@ -35,7 +35,7 @@ class Shapes(NamedTuple):
     """Index of the shape of each candidate, [C]."""
     size: Array
     """Sizes of the shapes, [3, G]."""
-    local: Placement
+    local: Transforms
     """Poses of the shapes in their links' frames (G items)."""
     rotation: Array
     """Rotation matrices from the shapes' frames to world axes, [3, 3, G]."""
@@ -62,7 +62,7 @@ def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int
     index = np.array(numbers, int)
     structures = tuple(topology.geometries[k] for k in numbers)
     links = topology.geometry_links(numbers)
-    local = Placement.from_poses(arrays.pose).take(index)
+    local = Transforms.from_poses(arrays.pose).take(index)
     body = topology.link_body[links]
     placed = kin.placements.take(links) @ local
     turn = take(kin.rotation, body)

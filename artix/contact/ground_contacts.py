@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
-from artix.constraints.contact_points import Contacts
 from artix.contact.candidates import Candidates, Shapes, candidates_of, shapes_of
 from artix.contact.ground import Ground, Surface, check_ground
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.scene import Scene, accepts_ground, scene_of
 from artix.contact.selection import Choice, lowest
-from artix.kinematics.solve import Kinematics, kinematics
+from artix.kinematics.contact_points import Contacts
+from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import spatial, struct
 from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State

@@ -17,7 +17,7 @@ from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.pair_points import meetings_of
 from artix.contact.selection import Choice, looked_up, lowest
 from artix.contact.shape_pairs import ShapePairs
-from artix.kinematics.solve import Kinematics, kinematics
+from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import struct
 from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State

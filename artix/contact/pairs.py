@@ -19,7 +19,7 @@ from artix.contact.cores import (
     nearest_to_box,
     point_with_box,
 )
-from artix.kinematics.solve import kinematics
+from artix.kinematics.forward import kinematics
 from artix.math import struct
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from artix.constraints.anchor_sides import moves_links
 from artix.contact.pair_points import num_points
+from artix.kinematics.contact_points import moves_links
 from artix.model.geometry import GeometryType
 from artix.model.topology import Topology
 

@@ -1,6 +1,7 @@
 """Mass matrix, inverse and forward dynamics, momentum, energy, regressors, and their derivatives."""
 
-from artix.dynamics.articulated_inertia import articulated_body_inertias
+from typing import TYPE_CHECKING
+
 from artix.dynamics.coriolis import (
     VelocityProducts,
     composite_spatial_inertia_rates,
@@ -16,9 +17,8 @@ from artix.dynamics.derivatives import (
     inverse_dynamics_derivatives,
     linearize,
 )
-from artix.dynamics.dynamic_parameters import dynamic_parameters, with_dynamic_parameters
 from artix.dynamics.energy import kinetic_energy, mechanical_energy, potential_energy
-from artix.dynamics.forward import forward_dynamics
+from artix.dynamics.forward import forward_dynamics, mass_matrix_cholesky, mass_matrix_inverse, mass_matrix_solve
 from artix.dynamics.inverse import (
     bias_force,
     coriolis_compensation,
@@ -41,16 +41,17 @@ from artix.dynamics.momentum import (
 )
 from artix.dynamics.regressors import (
     body_regressor,
+    dynamic_parameters,
     frame_body_regressor,
     joint_torque_regressor,
     kinetic_energy_regressor,
-    link_body_regressors,
     potential_energy_regressor,
     static_regressor,
+    with_dynamic_parameters,
 )
 from artix.dynamics.second_derivatives import InverseDynamicsSecondDerivatives, inverse_dynamics_second_derivatives
-from artix.dynamics.solve import mass_matrix_cholesky, mass_matrix_inverse, mass_matrix_solve
 from artix.dynamics.spatial_inertia import (
+    articulated_body_inertias,
     centroidal_inertia,
     composite_spatial_inertias,
     link_spatial_inertias,
@@ -65,6 +66,7 @@ from artix.dynamics.subtree import (
     subtree_centers_of_mass,
     subtree_masses,
 )
+from artix.math.deprecated import old_names
 
 __all__ = [
     "CentroidalDerivatives",
@@ -105,7 +107,6 @@ __all__ = [
     "kinetic_energy",
     "kinetic_energy_regressor",
     "linearize",
-    "link_body_regressors",
     "link_momenta",
     "link_spatial_inertias",
     "mass_matrix",
@@ -127,3 +128,6 @@ __all__ = [
     "velocity_product_matrices",
     "with_dynamic_parameters",
 ]
+
+if not TYPE_CHECKING:  # Old names, for one release.
+    __getattr__ = old_names(__name__)

@@ -11,13 +11,14 @@ from artix.compiler import quantity
 from artix.dynamics.force_derivatives import coriolis_columns
 from artix.dynamics.inertia import link_reference_inertias, momentum_of_motion, spatial_inertias
 from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics.axes import inertias_in_axes, motion_in_axes
+from artix.dynamics.spatial_inertia import inertias_in_axes
 from artix.kinematics.displacements import generalized_columns
-from artix.kinematics.links import link_frames
-from artix.kinematics.solve import Motion, kinematics, state_velocities
+from artix.kinematics.forward import kinematics, state_velocities
+from artix.kinematics.frames import link_frames, motion_in_axes
 from artix.kinematics.tree import link_subtree_sums
 from artix.math import spatial
 from artix.math.arrays import block_matrix
+from artix.math.spatial import Motion
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
@@ -31,17 +32,9 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
     Christoffel symbols for rigid-body systems*, 2021. ``C = sum_b J_b^T (I_b dJ_b/dt + B_b J_b)`` over the bodies, as
     outer products of the DOFs' motions and composite bodies.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Shape [nv, nv] [kg/s, kg m/s or kg m^2/s]; rows and columns follow the generalised velocity. It is linear in the
       velocities and does not depend on the root's linear velocity.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``C + C.T`` is the rate of change of ``mass_matrix(a, s)``.
 
@@ -84,16 +77,8 @@ class VelocityProducts(NamedTuple):
 def velocity_product_matrices(articulation: Articulation, state: State) -> VelocityProducts:
     """Products of the links' inertias and velocities, about the world's origin and in its axes.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       For each link the sums over itself and all links below it, linear part first, in world axes, shape [L, 6, 6] each.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``right - left`` is :func:`composite_spatial_inertia_rates`, and ``right == -left.T``.
 
@@ -110,7 +95,8 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
     frames = link_frames(tree, kin)
     velocity = motion_in_axes(kin, frames, state_velocities(tree, kin, state).take(tree.link_body), "world")
     inertias = inertias_in_axes(kin, frames, link_reference_inertias(articulation, kin), "world")
-    matrix, momenta = spatial_inertias(inertias), momentum_of_motion(inertias, Motion.from_rows(velocity))
+    matrix = spatial_inertias(inertias)
+    momenta = momentum_of_motion(inertias, Motion.from_rows(velocity))
     left = spatial.multiply(matrix, _motion_cross_matrix(velocity))
     right = -jnp.swapaxes(left, 0, 1)  # v x* = -(v x)^T, and inertias are symmetric
     coriolis = 0.5 * (right - left + _momentum_cross_matrix(momenta))
@@ -122,16 +108,8 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
 def composite_spatial_inertia_rates(articulation: Articulation, state: State) -> Array:
     """Rates of change of :func:`artix.composite_spatial_inertias` in ``"world"`` axes, Pinocchio's ``doYcrb``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Symmetric matrices, linear part first, shape [L, 6, 6] [kg m/s, kg m^2/s]; the block of masses is zero.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")

@@ -16,13 +16,12 @@ import jax.numpy as jnp
 
 from artix.compiler import quantity
 from artix.dynamics.force_derivatives import force_derivatives
-from artix.dynamics.forward import solve_acceleration
+from artix.dynamics.forward import factorize, inverse_matrix, linear_solve, solve_acceleration
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import newton_euler
-from artix.dynamics.solve import factorize, inverse_matrix, linear_solve
 from artix.kinematics.configuration_derivatives import integrate_derivatives
 from artix.kinematics.displacements import generalized_columns
-from artix.kinematics.solve import Kinematics, kinematics
+from artix.kinematics.forward import Kinematics, kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
@@ -36,8 +35,8 @@ class InverseDynamicsDerivatives(NamedTuple):
     """Derivatives of the generalised forces [N or N m] of inverse dynamics, [nv, nv] each.
 
     Attributes:
-      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
-      velocity: by the generalised velocity, per m/s or rad/s.
+      configuration: with respect to the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: with respect to the generalised velocity, per m/s or rad/s.
       acceleration: the mass matrix, with armature [kg, kg m or kg m^2].
 
     Examples:
@@ -57,8 +56,8 @@ class ForwardDynamicsDerivatives(NamedTuple):
     """Derivatives of the generalised acceleration [m/s^2 or rad/s^2] of forward dynamics, [nv, nv] each.
 
     Attributes:
-      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
-      velocity: by the generalised velocity, per m/s or rad/s.
+      configuration: with respect to the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: with respect to the generalised velocity, per m/s or rad/s.
       force: the inverse of the mass matrix with armature [1/kg, 1/(kg m) or 1/(kg m^2)].
 
     Examples:
@@ -84,19 +83,13 @@ def inverse_dynamics_derivatives(
     Wensing, *Efficient analytical derivatives of rigid-body dynamics using spatial vector algebra*, RA-L 2022.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
         6]; held in world axes while the configuration moves.
 
     Returns:
-      The derivatives by the configuration, the velocity and the acceleration, shape [nv, nv] each. Those by the
-      root's position and linear velocity are zero: dynamics do not depend on them.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
+      The derivatives with respect to the configuration, the velocity and the acceleration, shape [nv, nv] each.
+      Columns of the root's position and linear velocity are zero: dynamics do not depend on them.
 
     Identity: ``.acceleration == mass_matrix(a, s, armature=True)``.
 
@@ -120,20 +113,14 @@ def forward_dynamics_derivatives(
 ) -> ForwardDynamicsDerivatives:
     """Derivatives of :func:`artix.forward_dynamics`, Pinocchio's ``computeABADerivatives``.
 
-    They are ``-M^-1`` times those of inverse dynamics at the acceleration that the forces cause.
+    They are ``-M^-1`` times the derivatives of inverse dynamics at the acceleration that the forces cause.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       force: generalised forces, shape [nv] [N or N m].
       external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape [L, 6].
 
     Returns:
-      The derivatives by the configuration, the velocity and the forces, shape [nv, nv] each.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
+      The derivatives with respect to the configuration, the velocity and the forces, shape [nv, nv] each.
 
     Identity: ``.force == mass_matrix_inverse(a, s)``.
 
@@ -160,20 +147,12 @@ def forward_dynamics_derivatives(
 
 @quantity
 def gravity_derivatives(articulation: Articulation, state: State) -> Array:
-    """Derivative of :func:`artix.gravity_compensation` by the configuration.
+    """Derivative of :func:`artix.gravity_compensation` with respect to the configuration.
 
     Pinocchio's ``computeGeneralizedGravityDerivatives``.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       Shape [nv, nv] [N m/rad, N/m]; for revolute and prismatic joints the Hessian of the potential energy.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -191,7 +170,7 @@ def gravity_derivatives(articulation: Articulation, state: State) -> Array:
 def _force_derivatives(
     articulation: Articulation, state: State, acceleration: Array, external_force: Array | None
 ) -> tuple[Kinematics, Array, Array]:
-    """Solved kinematics, and the derivatives of inverse dynamics by configuration and velocity, [nv, nv] each."""
+    """Solved kinematics, and the derivatives of inverse dynamics, [nv, nv] each."""
     check_state(articulation, state)
     check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
@@ -233,7 +212,6 @@ def linearize(
     The deviation of a configuration is its :func:`artix.difference` from the nominal one.
 
     Args:
-      articulation: the articulation.
       state: the nominal state.
       force: the nominal generalised forces, shape [nv] [N or N m].
       dt: length of the step [s].
@@ -243,8 +221,8 @@ def linearize(
       A, shape [2 nv, 2 nv], and B, shape [2 nv, nv]; deviations in m and rad, then in m/s and rad/s.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``dt`` is not finite.
-      TypeError: an array has another dtype than the articulation, or ``dt`` is no number.
+      ValueError: ``dt`` is not finite.
+      TypeError: ``dt`` is no number.
 
     Identity: the lower halves are ``[dt configuration, 1 + dt velocity]`` and ``dt force`` with the matrices of
     :func:`forward_dynamics_derivatives`.
@@ -257,7 +235,8 @@ def linearize(
       >>> print(growth > 1)  # upright, the pole falls
       True
     """
-    dt, nv = as_time(articulation, dt, backward=True), articulation.topology.nv
+    dt = as_time(articulation, dt, backward=True)
+    nv = articulation.topology.nv
     acceleration = solve_acceleration(articulation, state, force, external_force, many=True)
     velocity = generalized_velocity(articulation, state) + dt * acceleration
     by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)

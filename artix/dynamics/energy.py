@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from artix.compiler import quantity
 from artix.dynamics.inertia import gravity_moments, momentum_of_motion, reference_inertias
-from artix.kinematics.solve import kinematics, state_velocities
+from artix.kinematics.forward import kinematics, state_velocities
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
@@ -18,16 +18,10 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
     """Kinetic energy of all links.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       armature: whether to include the joints' armature, as Pinocchio does.
 
     Returns:
       The energy [J], a scalar.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2``.
 
@@ -52,14 +46,9 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
 
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.
-      state: its state; only the configuration matters.
 
     Returns:
       The energy [J], a scalar.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its gradient along ``integrate`` is ``gravity_compensation``.
 
@@ -79,16 +68,10 @@ def mechanical_energy(articulation: Articulation, state: State, *, armature: boo
     """Sum of kinetic and potential energy, Pinocchio's ``computeMechanicalEnergy`` (which includes the armature).
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       armature: whether to include the kinetic energy of the joints' armature.
 
     Returns:
       The energy [J], shape [].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: constant along motions without applied forces.
 

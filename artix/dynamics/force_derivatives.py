@@ -15,9 +15,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import gravity_free_moments, momentum_of_motion
+from artix.dynamics.inertia import Inertias, gravity_free_moments, momentum_of_motion
 from artix.dynamics.newton_euler import NewtonEuler, link_sums
-from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import (
     NUM_ROOT,
     changes_by_displacement,
@@ -25,10 +24,11 @@ from artix.kinematics.displacements import (
     displacement_motions,
     displacements,
 )
-from artix.kinematics.solve import Kinematics, Motion, link_centers, motion_rates
+from artix.kinematics.forward import Kinematics, link_centers, motion_rates
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul, take
+from artix.math.spatial import Motion
 from artix.model.articulation import Articulation
 from artix.model.topology import Topology
 
@@ -116,7 +116,8 @@ def force_derivatives(
     dofs = jax.tree.map(lambda x: x[..., NUM_ROOT:count], rates.sums)
     momenta = jnp.concatenate(momentum_of_motion(dofs.inertias, rnea.motions))
     coriolis = twice_coriolis_transposed(dofs, rnea.motions)
-    rows, columns = [momenta, coriolis], [*rates.second, rates.first.angular]
+    rows = [momenta, coriolis]
+    columns = [*rates.second, rates.first.angular]
     if dofs.world is not None:
         rows.append(world_force_changes_transposed(dofs.world, rnea.motions))
         columns.append(rates.motions.angular)
@@ -148,9 +149,11 @@ def coriolis_columns(articulation: Articulation, kin: Kinematics, rnea: NewtonEu
 def _assemble(articulation: Articulation, motions: Motion, forces: Array, rows: list, columns: list) -> Array:
     """The matrix [nv, c]: the power of the force changes for DOFs above a displacement, rows times columns below it."""
     tree = articulation.topology
-    masks, count = displacements(tree), forces.shape[1]
+    masks = displacements(tree)
+    count = forces.shape[1]
     above, below = (jnp.asarray(mask, forces.dtype)[:, :count] for mask in (masks.dof_is_above, masks.carries_dof))
-    upper, lower = matmul(jnp.concatenate(motions).T, forces), matmul(jnp.concatenate(rows).T, jnp.concatenate(columns))
+    upper = matmul(jnp.concatenate(motions).T, forces)
+    lower = matmul(jnp.concatenate(rows).T, jnp.concatenate(columns))
     joints = above * upper + below * lower
     if tree.num_base_dofs == 0:
         return joints
@@ -188,7 +191,8 @@ def _sums(tree: Topology, rows: Array) -> Array:
 def _gravity_corrections(articulation: Articulation, kin: Kinematics) -> WorldForces:
     """The forces that cancel gravity on links with a ``gravity_scale`` of their own."""
     mass, moment = gravity_free_moments(articulation, kin)
-    mass, moment = _sums(articulation.topology, mass[None]), _sums(articulation.topology, moment)
+    mass = _sums(articulation.topology, mass[None])
+    moment = _sums(articulation.topology, moment)
     gravity = articulation.gravity[:, None]
     return WorldForces(gravity * mass, gravity[:, None] * moment[None], jnp.zeros_like(moment))
 

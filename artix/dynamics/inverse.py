@@ -22,7 +22,7 @@ from artix.dynamics.newton_euler import (
     newton_euler,
 )
 from artix.kinematics.displacements import displacement_from_tangents
-from artix.kinematics.solve import Kinematics, dof_motions, kinematics, root_motion
+from artix.kinematics.forward import Kinematics, dof_motions, kinematics, root_motion
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul
@@ -48,8 +48,6 @@ def inverse_dynamics(
     sums. Mirrors Pinocchio's ``rnea``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv]: for a floating base the classical acceleration of the root's
         centre of mass [m/s^2] and the angular acceleration [rad/s^2] in world axes, then the joints'.
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
@@ -59,10 +57,6 @@ def inverse_dynamics(
     Returns:
       Generalised forces, shape [nv]: root force [N] and torque about the root's centre of mass [N m] in world axes
       for a floating base, then the joint forces [N m or N].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``inverse_dynamics(a, s, acc) == mass_matrix(a, s, armature=True) @ acc + bias_force(a, s)``.
 
@@ -88,16 +82,8 @@ def bias_force(articulation: Articulation, state: State) -> Array:
 
     Pinocchio's ``nonLinearEffects``, MuJoCo's ``qfrc_bias``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``bias_force(a, s) == inverse_dynamics(a, s, 0)``.
 
@@ -115,17 +101,9 @@ def bias_force(articulation: Articulation, state: State) -> Array:
 def coriolis_compensation(articulation: Articulation, state: State) -> Array:
     """Forces to apply so that velocities alone cause no acceleration, PhysX's ``computeCoriolisCompensation``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`. Unlike PhysX's, they
       are not computed with joint velocities clipped to ``max_joint_velocity``.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: quadratic in the velocities, and independent of the root's linear velocity.
 
@@ -147,14 +125,9 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
 
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured (PhysX's function ignores ``eDISABLE_GRAVITY``).
-      state: its state; only the configuration matters.
 
     Returns:
       Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: the gradient of ``potential_energy`` along ``integrate``.
 
@@ -183,16 +156,11 @@ def static_torque(articulation: Articulation, state: State, external_force: Arra
 
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.
-      state: its state; only the configuration matters.
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
         6].
 
     Returns:
       Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``gravity_compensation(a, s) - generalized_external_force(a, s, external_force)``.
 
@@ -214,19 +182,13 @@ def generalized_external_force(articulation: Articulation, state: State, externa
     PhysX's ``computeGeneralizedExternalForce`` returns the negative, the joint force that counteracts the wrenches.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
         6].
 
     Returns:
       Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
 
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
-
-    Identity: ``dense_jacobian(a, s).T @ external_force.ravel()`` (without the root's wrench for a fixed base).
+    Identity: the sum of ``J_l^T w_l`` with J_l of ``frame_jacobian(a, s, offset="com")``.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")

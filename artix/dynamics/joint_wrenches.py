@@ -8,15 +8,17 @@ import jax.numpy as jnp
 from artix.compiler import quantity
 from artix.dynamics.inertia import link_reference_inertias, momentum_of_motion
 from artix.dynamics.newton_euler import forces_of_motion, gravity_wrenches, link_wrenches
-from artix.kinematics.axes import Axes, check_axes, force_in_axes
-from artix.kinematics.frames import link_of_frame, locate_frame
-from artix.kinematics.links import link_frames
-from artix.kinematics.solve import (
-    Kinematics,
-    body_accelerations,
-    dof_motions,
-    kinematics,
-    state_velocities,
+from artix.kinematics.forward import Kinematics, body_accelerations, dof_motions, kinematics, state_velocities
+from artix.kinematics.frames import (
+    Axes,
+    Frame,
+    Offset,
+    check_axes,
+    check_single,
+    force_in_axes,
+    link_frames,
+    link_of_frame,
+    locate_frame,
 )
 from artix.kinematics.tree import link_subtree_sums
 from artix.math.arrays import take
@@ -41,8 +43,6 @@ def joint_wrenches(
     wrenches on them. Fixed joints are included.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
         6].
@@ -53,8 +53,7 @@ def joint_wrenches(
       Force [N], then torque [N m], shape [L, 6]; the world exerts the root's, which is zero in free fall.
 
     Raises:
-      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: ``axes`` is not one of the three.
 
     Identity: the components along a joint's axes are ``inverse_dynamics(a, s, acceleration, armature=False)``.
 
@@ -66,7 +65,7 @@ def joint_wrenches(
       >>> print(carried, arm.link_mass[6:].sum())
       1.8 1.8
     """
-    check_axes(axes)
+    axes = check_axes(axes)
     tree = articulation.topology
     kin = kinematics(articulation, state)
     forces = _transmitted(articulation, kin, state, acceleration, external_force)
@@ -78,15 +77,13 @@ def supported_force(
     articulation: Articulation,
     state: State,
     acceleration: Array,
-    frame: str | int | Array,
-    offset: Array | None = None,
+    frame: Frame,
+    offset: Offset = None,
     external_force: Array | None = None,
 ) -> Array:
     """Wrench that a joint transmits to its link, in a frame of the link: Pinocchio's ``computeSupportedForceByFrame``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
       offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
@@ -97,8 +94,7 @@ def supported_force(
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
+      TypeError: these are several frames.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")
@@ -110,6 +106,7 @@ def supported_force(
       >>> print(held[2] / 9.81)  # of the shank and the foot [kg]
       0.26
     """
+    check_single(frame)
     kin = kinematics(articulation, state)
     _, placement = locate_frame(articulation, kin, frame, offset)
     forces = _transmitted(articulation, kin, state, acceleration, external_force)
@@ -123,8 +120,6 @@ def link_momenta(
     """Spatial momenta of the links, Pinocchio's ``h`` (``"local"``) and ``oh`` (``"world"``).
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       axes: as in :func:`joint_wrenches`.
       subtree: whether to include all links below each link.
 
@@ -132,10 +127,9 @@ def link_momenta(
       Linear [kg m/s], then angular momentum [kg m^2/s], shape [L, 6].
 
     Raises:
-      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array of the state has another dtype than the articulation.
+      ValueError: ``axes`` is not one of the three.
 
-    Identity: ``link_spatial_inertias(a, s) @ link_frame_velocities(a, s)`` link by link, in any axes.
+    Identity: ``link_spatial_inertias(a, s) @ frame_velocity(a, s)`` link by link, in any axes.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -144,7 +138,7 @@ def link_momenta(
       >>> print(momenta[1:, 0])  # along x, of the upper and the lower rod [kg m/s]
       [-0.5 -1.5]
     """
-    check_axes(axes)
+    axes = check_axes(axes)
     tree = articulation.topology
     kin = kinematics(articulation, state)
     velocity = state_velocities(tree, kin, state).take(tree.link_body)

@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.dynamics.inertia import composite_inertias, inertia_rates, momentum_of_motion, reference_inertias
-from artix.kinematics.bodies import Inertias
+from artix.dynamics.inertia import Inertias, composite_inertias, inertia_rates, momentum_of_motion, reference_inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents
-from artix.kinematics.solve import Kinematics, Motion, generalized_motions, kinematics, motion_rates
+from artix.kinematics.forward import Kinematics, generalized_motions, kinematics, motion_rates
 from artix.math.arrays import matmul
+from artix.math.spatial import Motion
 from artix.math.tangents import add, directional_derivative
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
@@ -39,17 +39,11 @@ def mass_matrix(articulation: Articulation, state: State, *, armature: bool = Fa
     ``armature=True``, Pinocchio's ``crba``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       armature: whether to add the joints' armature to the diagonal; PhysX does not.
 
     Returns:
       The symmetric, positive definite matrix, shape [nv, nv] [kg, kg m or kg m^2]; rows and columns follow the
       generalised velocity (root linear, root angular, joints; world axes at the root's centre of mass).
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
 
@@ -101,7 +95,7 @@ def _momenta(tree: Topology, inertias: Inertias, motions: Array) -> Array:
 
 
 def _from_upper_half(tree: Topology, matrix: Array) -> Array:
-    """The symmetric matrix with the tree's pattern whose upper half is that of ``matrix``."""
+    """The symmetric matrix with the tree's pattern whose upper half ``matrix`` has."""
     upper, lower = (jnp.asarray(half, matrix.dtype) for half in tree.mass_matrix_halves)
     return upper * matrix + lower * matrix.T
 
@@ -124,7 +118,8 @@ def _mass_matrix_with_jvp(articulation: Articulation, state: State) -> Array:
 def _mass_matrix_jvp(primals, tangents):
     """The inertias of the bodies and the motions of the DOFs move with the bodies, by path sums of displacements."""
     (articulation, state), (d_articulation, d_state) = primals, tangents
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    tree = articulation.topology
+    base = articulation.topology.num_base_dofs
     kin = kinematics(articulation, state)
     motions, momenta = generalized_momenta(articulation, kin)
     matrix = _from_upper_half(tree, matmul(motions.T, momenta))

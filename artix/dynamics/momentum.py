@@ -17,10 +17,10 @@ from artix.dynamics.force_derivatives import (
 from artix.dynamics.inertia import first_moments, momentum_of_motion, reference_inertias
 from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
 from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics.bodies import Placement
 from artix.kinematics.displacements import changes_by_velocity, generalized_columns
-from artix.kinematics.solve import Kinematics, kinematics, motion_rates, state_velocities
+from artix.kinematics.forward import Kinematics, kinematics, motion_rates, state_velocities
 from artix.math import spatial
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -32,8 +32,6 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
     """Centre of mass of the whole articulation, PhysX's ``computeArticulationCOM``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       frame: ``"world"``, or ``"root"`` for the root's mass frame (origin at its centre of mass, axes of its
         ``link_com_pose``), which is what PhysX's ``rootFrame`` means.
 
@@ -41,8 +39,7 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
       The position [m], shape [3].
 
     Raises:
-      ValueError: an array has the wrong shape, or ``frame`` is neither of the two.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: ``frame`` is neither of the two.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -58,7 +55,7 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
     center = mass_center(articulation, kin)
     if frame == "world":
         return kin.reference + center[:, 0]
-    axes = Placement.from_poses(articulation.link_com_pose[:1]).rotation
+    axes = Transforms.from_poses(articulation.link_com_pose[:1]).rotation
     return spatial.rotate_inverse(spatial.quaternion_product(kin.quaternion[:, :1], axes), center)[:, 0]
 
 
@@ -66,16 +63,8 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
 def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
     """Jacobian of the centre of mass's velocity in world axes, Pinocchio's ``Jcom``.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       Shape [3, nv] [m or 1].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``center_of_mass_jacobian(a, s) * total_mass`` is the linear part of the centroidal momentum matrix.
 
@@ -96,17 +85,9 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
     Orin, Goswami and Lee, *Centroidal dynamics of a humanoid robot*, Autonomous Robots 2013; Wensing and Orin 2016.
     Mirrors PhysX's ``computeCentroidalMomentumMatrix``, for fixed bases too.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       A, shape [6, nv], and the bias, shape [6]: linear [kg m/s, N], then angular about the centre of mass
       [kg m^2/s, N m], in world axes.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``A @ nu == centroidal_momentum(a, s)``.
 
@@ -129,16 +110,8 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
 def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     """Momentum about the centre of mass, Pinocchio's ``hg``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Linear [kg m/s], then angular momentum about the centre of mass [kg m^2/s], world axes, shape [6].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``centroidal_momentum_matrix(a, s)[0] @ nu``.
 
@@ -162,16 +135,10 @@ def centroidal_momentum_rate(articulation: Articulation, state: State, accelerat
     """Rate of change of :func:`centroidal_momentum` for a given acceleration, Pinocchio's ``dhg``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Force [N], then torque about the centre of mass [N m], world axes, shape [6].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``A nu' + bias`` of :func:`centroidal_momentum_matrix`.
 
@@ -196,16 +163,8 @@ def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) ->
     Wensing and Orin, *Improved computation of the humanoid centroidal dynamics and application for whole-body control*,
     International Journal of Humanoid Robotics 2016.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Shape [6, nv], linear rows first, in world axes [kg/s, kg m/s, kg m^2/s].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its product with nu is the bias of :func:`centroidal_momentum_matrix`.
 
@@ -273,16 +232,10 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     """Derivatives of the centroidal momentum and of its rate, Pinocchio's ``computeCentroidalDynamicsDerivatives``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       The derivatives of h and of ``dh/dt = A nu' + bias``, linear part first, in world axes, shape [6, nv] each.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``.momentum_by_velocity == centroidal_momentum_matrix(a, s)[0]``.
 
@@ -307,9 +260,11 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     forces = forces_by_configuration(rates)
     by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first))
     # Momenta and forces are about the centre of mass, which moves as well.
-    center, mass = mass_center(articulation, kin), jnp.sum(articulation.link_mass)
+    center = mass_center(articulation, kin)
+    mass = jnp.sum(articulation.link_mass)
     center_changes = momentum_of_motion(sums.inertias, motions).linear / mass
-    momentum, force = momenta[:3, :1], jnp.sum(rnea.force, axis=1, keepdims=True)[:3]
+    momentum = momenta[:3, :1]
+    force = jnp.sum(rnea.force, axis=1, keepdims=True)[:3]
     rows = [
         about(center, by_configuration) - _moment(center_changes, momentum),
         about(center, forces) - _moment(center_changes, force),

@@ -7,7 +7,7 @@ Let S_d be the motion that a unit velocity of DOF d gives to the bodies below it
     force on body b          f_b = I_b a_b + v_b x* I_b v_b, minus external wrenches
     force of DOF d           tau_d = S_d . (sum of f_b over the bodies below d)                subtree sum
 
-The first two are :func:`artix.kinematics.solve.body_accelerations`, the third :func:`forces_of_motion`, the last
+The first two are :func:`artix.kinematics.forward.body_accelerations`, the third :func:`forces_of_motion`, the last
 :func:`generalized_forces`. Featherstone, *Rigid Body Dynamics Algorithms* (2008), section 5.3.
 """
 
@@ -18,12 +18,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import first_moments, reference_inertias
-from artix.kinematics.bodies import Inertias
-from artix.kinematics.solve import Kinematics, Motion, body_accelerations, dof_motions, link_centers
+from artix.dynamics.inertia import Inertias, first_moments, reference_inertias
+from artix.kinematics.forward import Kinematics, body_accelerations, dof_motions, link_centers
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
+from artix.math.spatial import Motion
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.topology import Topology

@@ -1,8 +1,10 @@
-"""Regressors: the dynamics as linear functions of the links' dynamic parameters.
+"""The ten dynamic parameters of each link, and regressors: the dynamics as linear functions of them.
 
-Atkeson, An and Hollerbach, *Estimation of inertial parameters of manipulator loads and links*, 1986; Khalil and Dombre,
-*Modeling, Identification and Control of Robots*, 2002. The parameters are those of :func:`artix.dynamic_parameters`,
-ten per link, the root first: ``(m, m c, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)`` about the origin of the link's frame.
+The parameters are ``(m, m c_x, m c_y, m c_z, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)``, the root first, with the first
+moments and the rotational inertia about the origin of the link's frame, in its axes: Pinocchio's
+``toDynamicParameters`` in the same order. Not every set of values belongs to a physical body; with the parameters of
+:mod:`artix.model.inertial_parameters` it does. Atkeson, An and Hollerbach, *Estimation of inertial parameters of
+manipulator loads and links*, 1986; Khalil and Dombre, *Modeling, Identification and Control of Robots*, 2002.
 """
 
 from __future__ import annotations
@@ -11,16 +13,100 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.kinematics.frames import frame_acceleration, frame_velocity, link_of_frame, locate_frame
-from artix.kinematics.link_frame_motion import link_frame_accelerations, link_frame_velocities
-from artix.kinematics.links import link_frames
-from artix.kinematics.solve import Kinematics, generalized_motions, kinematics
+from artix.kinematics.forward import Kinematics, generalized_motions, kinematics
+from artix.kinematics.frames import (
+    Frames,
+    Offset,
+    frame_acceleration,
+    frame_velocity,
+    is_single,
+    link_frames,
+    link_of_frame,
+    locate_frame,
+)
 from artix.math import spatial
-from artix.math.arrays import matmul, take
+from artix.math.arrays import compiled, matmul, take
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
 Array = jax.Array
+NUM_PARAMETERS = 10
+_ROWS, _COLUMNS = (0, 0, 1, 0, 1, 2), (0, 1, 1, 2, 2, 2)
+
+
+@quantity
+def dynamic_parameters(articulation: Articulation) -> Array:
+    """Dynamic parameters of all links, Pinocchio's ``toDynamicParameters`` of each inertia.
+
+    Returns:
+      ``(m, m c, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)`` [kg, kg m, kg m^2] about the origins of the link frames, shape
+      [L, 10].
+
+    Identity: ``joint_torque_regressor(a, s, acc) @ dynamic_parameters(a).ravel()`` is the inverse dynamics.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> print(artix.dynamic_parameters(pendulum)[1, :4])  # 1 kg, its centre half a metre below the joint
+      [ 1.   0.   0.  -0.5]
+    """
+    frames = Transforms.from_poses(articulation.link_com_pose)
+    mass, center = articulation.link_mass, frames.position
+    rotation = spatial.rotation_matrix(frames.rotation)
+    inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
+    inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
+    inertia = spatial.multiply_transposed(spatial.multiply(rotation, inertia), rotation)
+    inertia = inertia + mass[None, None] * _point_inertia(center)
+    entries = [inertia[i, j] for i, j in zip(_ROWS, _COLUMNS, strict=True)]
+    return jnp.stack([mass, *(mass[None] * center), *entries], axis=1)
+
+
+def with_dynamic_parameters(articulation: Articulation, parameters: Array) -> Articulation:
+    """The articulation with these dynamic parameters, Pinocchio's ``FromDynamicParameters``.
+
+    Args:
+      parameters: as :func:`dynamic_parameters` returns them, shape [L, 10]. They are not checked for physical
+        consistency, which unconstrained least squares does not guarantee.
+
+    Returns:
+      The articulation with ``link_mass``, ``link_com_pose`` (in the links' axes) and ``link_inertia`` replaced. The
+      centre of mass of a massless link is at the origin of its frame.
+
+    Identity: ``dynamic_parameters`` of the result are the parameters.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> parameters = artix.dynamic_parameters(pendulum)
+      >>> heavier = artix.with_dynamic_parameters(pendulum, 2 * parameters)
+      >>> print(heavier.link_mass, heavier.link_com_pose[1, :3])
+      [0. 2. 2.] [ 0.   0.  -0.5]
+    """
+    shape = (articulation.topology.num_links, NUM_PARAMETERS)
+    check_vector("parameters", parameters, shape, articulation.dtype, "ten per link")
+    mass, pose, inertia = _moments(parameters)
+    return articulation.replace(link_mass=mass, link_com_pose=pose, link_inertia=inertia)
+
+
+@compiled
+def _moments(parameters: Array) -> tuple[Array, Array, Array]:
+    """Mass [L], pose of the centre of mass [L, 7] and inertia about it [L, 3, 3]."""
+    mass = parameters[:, 0]
+    moment = parameters[:, 1:4].T
+    massless = mass[None] == 0
+    divisor = jnp.where(massless, jnp.ones_like(mass)[None], mass[None])
+    center = jnp.where(massless, jnp.zeros_like(moment), moment / divisor)
+    xx, xy, yy, xz, yz, zz = parameters[:, 4:].T
+    inertia = jnp.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz]).reshape(3, 3, -1) - mass[None, None] * _point_inertia(
+        center
+    )
+    axes = jnp.zeros_like(parameters[:, :4]).at[:, 3].set(1)
+    return mass, jnp.concatenate([center.T, axes], axis=1), jnp.moveaxis(inertia, -1, 0)
+
+
+def _point_inertia(center: Array) -> Array:
+    """Rotational inertia of unit point masses at [3, k] about the origin, [3, 3, k]."""
+    square = spatial.dot(center, center)[None, None]
+    return square * spatial.identity_like(center) - center[:, None] * center[None]
 
 
 @quantity
@@ -36,10 +122,6 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
       Shape [6, 10]: its product with the dynamic parameters is the force [N], then the torque [N m], at the frame's
       origin and in its axes.
 
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: the arrays have different dtypes.
-
     Examples:
       >>> acceleration = jnp.array([0.0, 0.0, 9.81, 0.0, 0.0, 0.0])  # held still: zero minus gravity
       >>> regressor = artix.dynamics.body_regressor(jnp.zeros(6), acceleration)
@@ -54,54 +136,24 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
 
 
 @quantity
-def link_body_regressors(articulation: Articulation, state: State, acceleration: Array) -> Array:
-    """:func:`body_regressor` of all links, in their frames; Pinocchio's ``jointBodyRegressor``.
-
-    Args:
-      articulation: the articulation; ``gravity_scale`` is honoured.
-      state: its configuration and velocity.
-      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
-
-    Returns:
-      Shape [L, 6, 10], force rows [N] before torque rows [N m], in the axes of each link.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
-
-    Examples:
-      >>> arm = artix.robots.load("arm7")
-      >>> state = artix.random_state(arm, jax.random.key(0))
-      >>> regressors = artix.dynamics.link_body_regressors(arm, state, jnp.zeros(7))
-      >>> wrenches = jnp.einsum("lij,lj->li", regressors, artix.dynamic_parameters(arm))  # on each link by itself
-      >>> print(regressors.shape, wrenches.shape)
-      (9, 6, 10) (9, 6)
-    """
-    regressors = _link_regressors(articulation, kinematics(articulation, state), state, acceleration)
-    return jnp.moveaxis(regressors, -1, 0)
-
-
-@quantity
 def frame_body_regressor(
-    articulation: Articulation, state: State, acceleration: Array, frame: str | int | Array, offset: Array | None = None
+    articulation: Articulation, state: State, acceleration: Array, frame: Frames = None, offset: Offset = None
 ) -> Array:
-    """:func:`body_regressor` of a body fixed to a frame, Pinocchio's ``frameBodyRegressor``.
+    """:func:`body_regressor` of bodies fixed to frames: Pinocchio's ``frameBodyRegressor``, ``jointBodyRegressor``.
+
+    ``gravity_scale`` of the frame's link is honoured.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
-      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
+      frame: which frame, every link by default; see :func:`artix.frame_velocity`.
+      offset: a pose in it; see :func:`artix.frame_velocity`.
 
     Returns:
-      Shape [6, 10], for dynamic parameters about the frame's origin in its axes. As for :func:`body_regressor`, its
-      product with them is the force [N], then the torque [N m].
+      Shape [6, 10], for dynamic parameters about the frame's origin in its axes; [L, 6, 10] for every link, [k, 6, 10]
+      for several frames. As for :func:`body_regressor`, its product with them is the force [N], then the torque [N m].
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -109,13 +161,22 @@ def frame_body_regressor(
       >>> regressor = artix.dynamics.frame_body_regressor(arm, state, jnp.zeros(7), "tool")
       >>> print(regressor.shape, regressor[2, 0])  # the force on each kilogram that the tool carries
       (6, 10) 9.81
+      >>> regressors = artix.dynamics.frame_body_regressor(arm, state, jnp.zeros(7))
+      >>> wrenches = jnp.einsum("lij,lj->li", regressors, artix.dynamic_parameters(arm))  # on each link by itself
+      >>> print(regressors.shape, wrenches.shape)
+      (9, 6, 10) (9, 6)
     """
+    kin = kinematics(articulation, state)
     velocity = frame_velocity(articulation, state, frame, offset, axes="local")
     rate = frame_acceleration(articulation, state, acceleration, frame, offset, axes="local")
-    _, placement = locate_frame(articulation, kinematics(articulation, state), frame, offset)
-    scale = take(articulation.gravity_scale, link_of_frame(articulation, frame)[0])
+    _, placement = locate_frame(articulation, kin, frame, offset)
+    scale = articulation.gravity_scale
+    if frame is not None:
+        scale = take(scale, link_of_frame(articulation, frame)[0])
     gravity = spatial.rotate_inverse(placement.rotation, scale[None] * articulation.gravity[:, None])
-    return _body_regressors(velocity[:, None], rate[:, None] - jnp.pad(gravity, ((0, 3), (0, 0))))[..., 0]
+    felt = rate.reshape(-1, 6).T - jnp.pad(gravity, ((0, 3), (0, 0)))
+    regressors = _body_regressors(velocity.reshape(-1, 6).T, felt)
+    return regressors[..., 0] if is_single(frame) else jnp.moveaxis(regressors, -1, 0)
 
 
 @quantity
@@ -124,15 +185,10 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
 
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Shape [nv, 10 L]; its product with the parameters is in N m or N. The ten columns of a fixed root are zero.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: its product with ``dynamic_parameters(a).ravel()`` is ``inverse_dynamics(..., armature=False)``.
 
@@ -149,7 +205,7 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
-    local = _link_regressors(articulation, kin, state, acceleration)
+    local = jnp.moveaxis(frame_body_regressor(articulation, state, acceleration), 0, -1)
     frames = link_frames(tree, kin)
     rotation = spatial.rotation_matrix(frames.rotation)
     force = spatial.multiply(rotation, local[:3])
@@ -168,14 +224,9 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
 
     Args:
       articulation: the articulation; its total mass, including a fixed root's, is taken as known.
-      state: its state; only the configuration matters.
 
     Returns:
       Shape [3, 4 L], in world axes; its product with masses [kg] and first moments [kg m] is a position [m].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its product with ``dynamic_parameters(a)[:, :4].ravel()`` is ``center_of_mass(a, s)``.
 
@@ -195,16 +246,8 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
 def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
     """Regressor of the kinetic energy without armature, Pinocchio's ``computeKineticEnergyRegressor``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Shape [10 L]; its product with the parameters is in J.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its product with ``dynamic_parameters(a).ravel()`` is ``kinetic_energy(a, s)``.
 
@@ -215,7 +258,7 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
       >>> print(jnp.allclose(energy, artix.kinetic_energy(arm, state), rtol=1e-4))
       True
     """
-    velocity = link_frame_velocities(articulation, state, axes="local").T
+    velocity = frame_velocity(articulation, state, axes="local").T
     v, (x, y, z) = velocity[:3], velocity[3:]
     moments = spatial.cross(v, velocity[3:])
     rows = [0.5 * spatial.dot(v, v), *moments, 0.5 * x * x, x * y, 0.5 * y * y, x * z, y * z, 0.5 * z * z]
@@ -228,14 +271,9 @@ def potential_energy_regressor(articulation: Articulation, state: State) -> Arra
 
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.
-      state: its state; only the configuration matters.
 
     Returns:
       Shape [10 L]; its product with the parameters is in J.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its product with ``dynamic_parameters(a).ravel()`` is ``potential_energy(a, s)``.
 
@@ -260,15 +298,6 @@ def _first_moment_regressor(articulation: Articulation, kin: Kinematics) -> Arra
     return jnp.moveaxis(rows, -1, 1)
 
 
-def _link_regressors(articulation: Articulation, kin: Kinematics, state: State, acceleration: Array) -> Array:
-    """Body regressors of the links in their frames, [6, 10, L]."""
-    velocity = link_frame_velocities(articulation, state, axes="local").T
-    rate = link_frame_accelerations(articulation, state, acceleration, axes="local").T
-    gravity = articulation.gravity[:, None] * articulation.gravity_scale[None]
-    gravity = spatial.rotate_inverse(link_frames(articulation.topology, kin).rotation, gravity)
-    return _body_regressors(velocity, jnp.concatenate([rate[:3] - gravity, rate[3:]]))
-
-
 def _body_regressors(velocity: Array, acceleration: Array) -> Array:
     """Body regressors [6, 10, k] of velocities and spatial accelerations [6, k]."""
     omega, alpha = velocity[3:], acceleration[3:]
@@ -285,6 +314,7 @@ def _body_regressors(velocity: Array, acceleration: Array) -> Array:
 
 def _inertia_columns(w: Array) -> Array:
     """The matrices [3, 6, k] that map (I_xx, I_xy, I_yy, I_xz, I_yz, I_zz) to ``I w``."""
-    (x, y, z), zero = w, jnp.zeros_like(w[0])
+    x, y, z = w
+    zero = jnp.zeros_like(w[0])
     rows = [x, y, zero, z, zero, zero, zero, x, y, zero, z, zero, zero, zero, zero, x, y, z]
     return jnp.stack(rows).reshape(3, 6, *w.shape[1:])

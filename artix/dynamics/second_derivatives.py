@@ -1,11 +1,11 @@
 """Second derivatives of inverse dynamics: four tensors in closed form.
 
 Take displacements j and k, where k moves j, and a DOF i. The material derivatives along k of the terms in the first
-derivative by j are again products of the motions of j and k: ``D_k first_j = first_k x S_j`` and
+derivative with respect to j are again products of the motions of j and k: ``D_k first_j = first_k x S_j`` and
 ``D_k second_j = second_k x S_j + 2 first_k x first_j``. The rest depends on i only through its composite body, or not
 at all if i lies above j. So every tensor is a product of a few rows per DOF and a few vectors per pair, under the
 ancestor masks. Pairs in the opposite order follow by symmetry, since displacements of different joints commute. The
-tensors are those of Singh, Russell and Wensing, *On second-order derivatives of rigid-body dynamics*, 2023.
+tensors follow Singh, Russell and Wensing, *On second-order derivatives of rigid-body dynamics*, 2023.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from artix.dynamics.force_derivatives import (
     world_force_changes,
     world_force_changes_transposed,
 )
-from artix.dynamics.inertia import momentum_of_motion
+from artix.dynamics.inertia import Inertias, momentum_of_motion
 from artix.dynamics.mass_matrix import generalized_momenta
 from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
-from artix.kinematics.solve import Motion, generalized_motions, kinematics, motion_cross
+from artix.kinematics.forward import generalized_motions, kinematics, motion_cross
 from artix.math import spatial
+from artix.math.spatial import Motion
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 from artix.model.topology import Topology
@@ -50,10 +50,10 @@ class InverseDynamicsSecondDerivatives(NamedTuple):
     """Second derivatives of the generalised forces [N or N m]; entry [i, j, k] belongs to force i, [nv, nv, nv] each.
 
     Attributes:
-      configuration_configuration: by the configuration along j, then along k; not symmetric within a floating root and
-        spherical joints.
-      velocity_velocity: by the velocities j and k.
-      configuration_velocity: by the configuration along j and velocity k.
+      configuration_configuration: with respect to the configuration along j, then along k; not
+        symmetric within a floating root and spherical joints.
+      velocity_velocity: with respect to the velocities j and k.
+      configuration_velocity: with respect to the configuration along j and velocity k.
       acceleration_configuration: by acceleration j and the configuration along k: the derivative of the mass matrix.
 
     Examples:
@@ -78,9 +78,9 @@ class _Masks(NamedTuple):
     above: Array
     """``[i, j]``: entry i lies strictly above displacement j, [nv, c]."""
     strictly: Array
-    """``[j, k]``: k lies on a body strictly above that of j, [c, c]."""
+    """``[j, k]``: k lies on a body strictly above the body of j, [c, c]."""
     at_or_above: Array
-    """``[j, k]``: k lies on a body above that of j, or on the same one, [c, c]."""
+    """``[j, k]``: k lies on the body of j or one above it, [c, c]."""
     roots: Array
     """``[j, k]``: both rotate the root, [c, c]."""
 
@@ -107,8 +107,6 @@ def inverse_dynamics_second_derivatives(
     """Second derivatives of :func:`artix.inverse_dynamics`, Pinocchio's ``ComputeRNEASecondOrderDerivatives``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
       external_force: wrench on each link at its centre of mass, force [N] then torque [N m], constant in world axes,
         shape [L, 6].
@@ -116,10 +114,6 @@ def inverse_dynamics_second_derivatives(
     Returns:
       The four tensors, shape [nv, nv, nv] each; all others are zero. Configurations move along
       :func:`artix.integrate`; a joint with two free axes is taken to rotate about exactly these.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``.velocity_velocity @ nu @ nu / 2`` is ``coriolis_compensation``, which does not depend on the root's
     linear velocity.
@@ -164,7 +158,9 @@ def inverse_dynamics_second_derivatives(
 
 def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
     """By j, then k, [nv, c, c]; ``forces`` and ``first`` are the first derivatives."""
-    lower, upper, sums = pairs.lower, pairs.upper, pairs.lower.sums
+    lower = pairs.lower
+    upper = pairs.upper
+    sums = pairs.lower.sums
     d_first = motion_cross(upper.first, lower.motions)
     d_second = _sum_with_twice(motion_cross(upper.second, lower.motions), motion_cross(upper.first, lower.first))
     below = jnp.concatenate(momentum_of_motion(sums.inertias, upper.second))
@@ -208,7 +204,7 @@ def _by_velocities(pairs: _Pairs) -> Array:
 
 
 def _by_configuration_and_velocity(pairs: _Pairs, forces: Array) -> Array:
-    """By configuration j and velocity k, [nv, c, c]; ``forces`` are the first derivatives by velocity k."""
+    """With respect to configuration j and velocity k, [nv, c, c]; ``forces`` are derivatives by velocity k alone."""
     lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
     carried, above = masks.carried, masks.above
     # For the root's own rotations, velocities count as lying above displacements: no displacement rotates them.
@@ -257,7 +253,8 @@ def _sum_with_twice(a: Motion, b: Motion) -> Motion:
 
 def _masks(tree: Topology, dtype) -> _Masks:
     relations = displacements(tree)
-    count, base = NUM_ROOT + tree.num_dofs, tree.num_base_dofs
+    count = NUM_ROOT + tree.num_dofs
+    base = tree.num_base_dofs
     carried, above = (jnp.asarray(mask)[:, :count] for mask in (relations.carries_dof, relations.dof_is_above))
     root = jnp.zeros((NUM_ROOT, count), bool).at[:, NUM_ROOT:].set(True)
     roots = jnp.pad(jnp.ones((NUM_ROOT, NUM_ROOT), bool), ((0, tree.num_dofs), (0, tree.num_dofs)))
@@ -299,7 +296,8 @@ def _coriolis(pairs: _Pairs) -> Array:
 
 def _coriolis_by_motions(pairs: _Pairs) -> Array:
     """The same for composites that move with each of six unit motions, [18, n]: by angular part, then by motion."""
-    dofs, unit = pairs.dofs, jnp.eye(6, dtype=pairs.rows.dtype)[..., None]
+    dofs = pairs.dofs
+    unit = jnp.eye(6, dtype=pairs.rows.dtype)[..., None]
     inertias = jax.tree.map(lambda x: x[..., None, :], dofs.inertias)
     moving = _moving(dofs._replace(inertias=Inertias(*inertias)), Motion.from_rows(unit))
     motions = Motion(*(part[:, None] for part in pairs.dof_motions))

@@ -1,19 +1,41 @@
-"""Spatial inertias of links and subtrees, 6 x 6 matrices that map motions to momenta."""
+"""Spatial inertias, 6 x 6 matrices from motions to momenta: of links, of rigid subtrees, of articulated bodies."""
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.compiler import quantity
-from artix.dynamics.inertia import link_reference_inertias, spatial_inertias, subtree_inertias
-from artix.kinematics.axes import Axes, check_axes, inertias_in_axes
-from artix.kinematics.bodies import Inertias, Placement
-from artix.kinematics.frames import link_of_frame, locate_frame
-from artix.kinematics.links import link_frames
-from artix.kinematics.solve import Kinematics, kinematics
-from artix.math.arrays import masked_sum
+from artix.dynamics.factorization import projected_inertias
+from artix.dynamics.inertia import (
+    Inertias,
+    link_reference_inertias,
+    reference_inertias,
+    spatial_inertias,
+    subtree_inertias,
+)
+from artix.dynamics.mass_matrix import generalized_armature
+from artix.kinematics.forward import Kinematics, generalized_motions, kinematics
+from artix.kinematics.frames import (
+    Axes,
+    Frame,
+    Offset,
+    check_axes,
+    check_single,
+    force_in_axes,
+    link_frames,
+    link_of_frame,
+    locate_frame,
+    origin,
+)
+from artix.math import spatial
+from artix.math.arrays import masked_sum, take
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -23,7 +45,6 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
     """Spatial inertias of the links, Pinocchio's ``oinertias`` in ``"world"`` axes.
 
     Args:
-      articulation: the articulation.
       state: its state; only the configuration matters, and not even that in ``"local"`` axes.
       axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's axes, ``"world"`` for
         the world's origin and axes (in float32 ill-conditioned far away).
@@ -32,8 +53,7 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
       Symmetric matrices, linear part first [kg, kg m, kg m^2], shape [L, 6, 6].
 
     Raises:
-      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array of the state has another dtype than the articulation.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -41,7 +61,7 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
       >>> print(inertias[1, 4, 4])  # of a rod about its end: m l^2 / 3
       0.334
     """
-    check_axes(axes)
+    axes = check_axes(axes)
     kin = kinematics(articulation, state)
     return _matrices(articulation, kin, link_reference_inertias(articulation, kin), axes)
 
@@ -53,16 +73,13 @@ def composite_spatial_inertias(articulation: Articulation, state: State, *, axes
     Pinocchio's ``Ycrb`` (``"local"``) and ``oYcrb`` (``"world"``); Featherstone 2008, section 6.2.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       axes: as in :func:`link_spatial_inertias`.
 
     Returns:
       Symmetric matrices, linear part first [kg, kg m, kg m^2], shape [L, 6, 6].
 
     Raises:
-      ValueError: an array of the state has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array of the state has another dtype than the articulation.
+      ValueError: ``axes`` is not one of the three.
 
     Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`, ``S_i . I^c_j S_j`` for i above
     j is the mass matrix.
@@ -73,7 +90,7 @@ def composite_spatial_inertias(articulation: Articulation, state: State, *, axes
       >>> print(inertias[:, 0, 0])  # masses of each link and of all below it
       [2. 2. 1.]
     """
-    check_axes(axes)
+    axes = check_axes(axes)
     kin = kinematics(articulation, state)
     composite = subtree_inertias(articulation.topology, link_reference_inertias(articulation, kin))
     return _matrices(articulation, kin, composite, axes)
@@ -85,16 +102,8 @@ def centroidal_inertia(articulation: Articulation, state: State) -> Array:
 
     Orin, Goswami and Lee, Autonomous Robots 2013.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       ``diag(m 1, I)``, shape [6, 6] [kg, kg m^2].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its inverse times the centroidal momentum is the articulation's average velocity.
 
@@ -116,16 +125,14 @@ def centroidal_inertia(articulation: Articulation, state: State) -> Array:
 def supported_inertia(
     articulation: Articulation,
     state: State,
-    frame: str | int | Array,
-    offset: Array | None = None,
+    frame: Frame,
+    offset: Offset = None,
     *,
     with_subtree: bool = True,
 ) -> Array:
     """Spatial inertia that a frame's link supports, in the frame: Pinocchio's ``computeSupportedInertiaByFrame``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
       offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       with_subtree: whether to include everything below the link, or only the links attached to it by fixed joints.
@@ -136,8 +143,7 @@ def supported_inertia(
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
+      TypeError: these are several frames.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -146,6 +152,7 @@ def supported_inertia(
       >>> print(inertia[0, 0], arm.link_mass[6:].sum())
       1.8 1.8
     """
+    check_single(frame)
     tree = articulation.topology
     kin = kinematics(articulation, state)
     _, placement = locate_frame(articulation, kin, frame, offset)
@@ -162,6 +169,97 @@ def supported_inertia(
 def _matrices(articulation: Articulation, kin: Kinematics, inertias: Inertias, axes: Axes) -> Array:
     """Spatial inertias of L links in ``axes``, from their mass moments, [L, 6, 6]."""
     tree = articulation.topology
-    frames: Placement = link_frames(tree, kin)
+    frames: Transforms = link_frames(tree, kin)
     matrices = spatial_inertias(inertias_in_axes(kin, frames, inertias, axes))
     return jnp.moveaxis(matrices, -1, 0)
+
+
+@quantity
+def articulated_body_inertias(
+    articulation: Articulation,
+    state: State,
+    *,
+    axes: Axes = "world_aligned",
+    armature: bool = True,
+    projected: bool = False,
+) -> Array:
+    """Articulated-body inertias of all links, Pinocchio's ``Yaba`` (``"local"``) and ``oYaba`` (``"world"``).
+
+    Featherstone 2008, section 7.2: ``f = I^A a + p`` for a force f on the link with its own joint cut.
+
+    Args:
+      axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's axes, ``"world"`` for
+        the world's origin and axes (in float32 ill-conditioned far away).
+      armature: whether to include the joints' armature, as forward dynamics does.
+      projected: whether to return the inertia that the joint passes on to its parent, ``I^A - F D^-1 F^T``, which is
+        what Pinocchio stores for all joints except those on the root.
+
+    Returns:
+      Symmetric matrices, linear part first [kg, kg m, kg m^2], shape [L, 6, 6]. The root's is never projected, as it
+      has no parent.
+
+    Raises:
+      ValueError: ``axes`` is not one of the three.
+      TypeError: the articulation belongs to a mixed fleet, whose tree is not known while JAX traces.
+
+    Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`, ``S_j . I^A_j S_j`` is D_j of
+    :func:`artix.mass_matrix_cholesky` for joints of one DOF.
+
+    Examples:
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> state = artix.neutral_state(pendulum)
+      >>> lower = artix.dynamics.articulated_body_inertias(pendulum, state)[2]
+      >>> upper = artix.dynamics.articulated_body_inertias(pendulum, state)[1]
+      >>> print(lower[2, 2], upper[2, 2])  # to lift the upper rod is to lift both
+      1.0 2.0
+      >>> print(upper[0, 0])  # but the lower one gives way to what pushes it sideways
+      1.251
+    """
+    axes = check_axes(axes)
+    tree = articulation.topology
+    kin = kinematics(articulation, state)
+    added = generalized_armature(articulation)
+    motions = generalized_motions(articulation, kin)
+    inertias = reference_inertias(articulation, kin)
+    passed = projected_inertias(tree, motions, inertias, added if armature else jnp.zeros_like(added))
+    rigid = spatial_inertias(link_reference_inertias(articulation, kin))
+    within, attached, first = _attachments(tree)
+    below = take(passed, first)
+    matrices = masked_sum(rigid, within) + masked_sum(below, attached)
+    if projected:
+        places = np.arange(tree.num_links)
+        places[tree.body_link[1:]] = tree.num_links + np.arange(tree.num_bodies - 1)
+        matrices = take(jnp.concatenate([matrices, below], axis=-1), places)
+    frames = link_frames(tree, kin)
+    for _ in range(2):  # The columns are forces, and by symmetry so are the rows.
+        columns = jax.vmap(lambda force: force_in_axes(kin, frames, force, axes), 1, 1)(matrices)
+        matrices = jnp.swapaxes(columns, 0, 1)
+    return jnp.moveaxis(matrices, -1, 0)
+
+
+@functools.lru_cache(maxsize=256)
+def _attachments(tree: Topology) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The links and bodies that each link carries: itself, links on fixed joints, and the bodies jointed to those.
+
+    Returns:
+      ``[m, l]``: whether link m is link l or rigidly attached below it, [L, L]; ``[b, l]``: whether the parent link of
+      body b + 1 is one of those, [B - 1, L]; the first entry of the generalised velocity that moves body b + 1,
+      [B - 1].
+    """
+    within = tree.link_ancestors.T & (tree.link_body[:, None] == tree.link_body[None])
+    attached = within[tree.body_parent_link[1:]]
+    first = tree.num_base_dofs + np.searchsorted(tree.dof_body, np.arange(1, tree.num_bodies))
+    return within, attached, first
+
+
+def inertias_in_axes(kin: Kinematics, frames: Transforms, inertias: Inertias, axes: Axes) -> Inertias:
+    """Converts mass moments about the reference point to ``axes``."""
+    mass, first, second = inertias
+    point = jnp.broadcast_to(origin(kin, frames, axes), first.shape)
+    shifted = first - mass[None] * point
+    second = second - first[:, None] * point[None] - point[:, None] * shifted[None]
+    if axes != "local":
+        return Inertias(mass, shifted, second)
+    rotation = spatial.rotation_matrix(frames.rotation).swapaxes(0, 1)
+    half = spatial.multiply(rotation, second)
+    return Inertias(mass, spatial.apply(rotation, shifted), spatial.multiply_transposed(half, rotation))

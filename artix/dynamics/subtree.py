@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.kinematics.frames import link_of_frame
-from artix.kinematics.solve import (
-    body_accelerations,
-    dof_motions,
+from artix.kinematics.forward import (
     generalized_motions,
     kinematics,
     link_centers,
     root_motion,
 )
+from artix.kinematics.frames import Frame, check_single, frame_acceleration, frame_velocity, link_of_frame
 from artix.kinematics.tree import link_subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_vector
 
 Array = jax.Array
 
@@ -32,11 +27,8 @@ def subtree_masses(articulation: Articulation) -> Array:
 
     Unlike Pinocchio's, they include a fixed root's own mass.
 
-    Args:
-      articulation: the articulation.
-
     Returns:
-      Masses [kg], shape [L]; the first is that of the whole articulation.
+      Masses [kg], shape [L]; the first is the whole articulation's.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")
@@ -51,16 +43,8 @@ def subtree_masses(articulation: Articulation) -> Array:
 def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
     """Centres of mass of each link together with all links below it, Pinocchio's ``com``.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       World positions [m], shape [L, 3]; for a massless subtree, the origin of its link's mass frame.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: the root's is ``center_of_mass(a, s)``.
 
@@ -78,16 +62,8 @@ def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
 def subtree_center_of_mass_velocities(articulation: Articulation, state: State) -> Array:
     """Velocities of :func:`subtree_centers_of_mass` in world axes, Pinocchio's ``vcom``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       The velocities [m/s], shape [L, 3].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``subtree_center_of_mass_jacobian(a, s, link) @ nu``.
 
@@ -99,8 +75,7 @@ def subtree_center_of_mass_velocities(articulation: Articulation, state: State) 
       [-1.  -1.5]
     """
     root = root_motion(articulation.topology, state.root_velocity).linear
-    centers = _center_motions(articulation, state, None)
-    return (root + _mean(articulation, centers.velocity)).T
+    return (root + _mean(articulation, _center_velocities(articulation, state))).T
 
 
 @quantity
@@ -108,16 +83,10 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
     """Accelerations of :func:`subtree_centers_of_mass` in world axes, without gravity; Pinocchio's ``acom``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Classical accelerations [m/s^2], shape [L, 3].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -126,17 +95,14 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
       >>> print(accelerations[1:, 2])  # centripetal, of both rods and of the lower one [m/s^2]
       [1.  1.5]
     """
-    centers = _center_motions(articulation, state, acceleration)
-    return _mean(articulation, centers.acceleration).T
+    return _mean(articulation, _center_accelerations(articulation, state, acceleration)).T
 
 
 @quantity
-def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, link: str | int | Array) -> Array:
+def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, link: Frame) -> Array:
     """Jacobian of one subtree's centre of mass, Pinocchio's ``jacobianSubtreeCenterOfMass``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       link: the link at the top of the subtree, by name or by index, which may be traced.
 
     Returns:
@@ -144,8 +110,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
+      TypeError: these are several frames.
 
     Identity: the root's is ``center_of_mass_jacobian(a, s)``.
 
@@ -159,6 +124,7 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
       >>> print(leg.shape)
       (3, 18)
     """
+    check_single(link, "link")
     tree = articulation.topology
     kin = kinematics(articulation, state)
     motions = generalized_motions(articulation, kin)
@@ -177,16 +143,8 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
 def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
     """Velocity of the whole articulation's centre of mass in world axes, Pinocchio's ``vcom[0]``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       The velocity [m/s], shape [3].
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``center_of_mass_jacobian(a, s) @ nu``.
 
@@ -196,9 +154,8 @@ def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
       >>> print(artix.center_of_mass_velocity(pendulum, swinging)[0])
       -1.0
     """
-    centers = _center_motions(articulation, state, None)
     root = root_motion(articulation.topology, state.root_velocity).linear[:, 0]
-    return root + _total_mean(articulation, centers.velocity)
+    return root + _total_mean(articulation, _center_velocities(articulation, state))
 
 
 @quantity
@@ -206,16 +163,10 @@ def center_of_mass_acceleration(articulation: Articulation, state: State, accele
     """Acceleration of the articulation's centre of mass in world axes, without gravity; Pinocchio's ``acom[0]``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Classical acceleration [m/s^2], shape [3].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")
@@ -224,26 +175,18 @@ def center_of_mass_acceleration(articulation: Articulation, state: State, accele
       >>> print(artix.dynamics.center_of_mass_acceleration(quadruped, state, free)[2])
       -9.81
     """
-    return _total_mean(articulation, _center_motions(articulation, state, acceleration).acceleration)
+    return _total_mean(articulation, _center_accelerations(articulation, state, acceleration))
 
 
-class _CenterMotions(NamedTuple):
-    """Motion of the links' centres of mass in the inertial frame that moves with the root's, [3, L] each."""
+def _center_velocities(articulation: Articulation, state: State) -> Array:
+    """Velocities of the links' centres of mass relative to the root's, [3, L]."""
+    still = state.replace(root_velocity=state.root_velocity.at[:3].set(0))
+    return frame_velocity(articulation, still, offset="com")[:, :3].T
 
-    velocity: Array
-    acceleration: Array
 
-
-def _center_motions(articulation: Articulation, state: State, acceleration: Array | None) -> _CenterMotions:
-    tree = articulation.topology
-    if acceleration is not None:
-        check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
-    kin = kinematics(articulation, state)
-    bodies = body_accelerations(tree, dof_motions(tree, kin), state, acceleration)
-    (v, omega), (a, alpha) = (motion.take(tree.link_body) for motion in bodies)
-    center = link_centers(articulation, kin)
-    velocity = v + spatial.cross(omega, center)
-    return _CenterMotions(velocity, a + spatial.cross(alpha, center) + spatial.cross(omega, velocity))
+def _center_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
+    """Accelerations of the links' centres of mass, [3, L]."""
+    return frame_acceleration(articulation, state, acceleration, offset="com", classical=True)[:, :3].T
 
 
 def _mean(articulation: Articulation, of_links: Array) -> Array:

@@ -1,8 +1,13 @@
 """Makes articulations from others, and builders from articulations."""
 
 from artix.editing.mimic_map import MimicMap, mimic_map
-from artix.editing.select_geometry import possible_geometry_pairs, select_geometry, select_geometry_pairs
-from artix.editing.surgery import attach_articulation, lock_joints
+from artix.editing.surgery import (
+    attach_articulation,
+    lock_joints,
+    possible_geometry_pairs,
+    select_geometry,
+    select_geometry_pairs,
+)
 from artix.editing.to_builder import builder_from_articulation
 
 __all__ = [

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import struct
-from artix.math.arrays import matmul
-from artix.math.compiled import compiled
+from artix.math.arrays import compiled, matmul
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 
@@ -90,7 +89,9 @@ def mimic_map(articulation: Articulation) -> MimicMap:
 def _map(articulation: Articulation) -> tuple[Array, Array]:
     """G and the constant part of the positions. Raises as :func:`mimic_map`."""
     topology, mimic, dtype = articulation.topology, articulation.mimic, articulation.dtype
-    n, base, above = topology.num_dofs, topology.num_base_dofs, dict(topology.mimic_dofs)
+    n = topology.num_dofs
+    base = topology.num_base_dofs
+    above = dict(topology.mimic_dofs)
     followers, references = (np.array([pair[side] for pair in topology.mimic_dofs], int) for side in (0, 1))
     follow = jnp.zeros((n, n), dtype).at[followers, references].set(-mimic.gear_ratio)
     shift = jnp.zeros(n, dtype).at[followers].set(-mimic.offset)

@@ -1,27 +1,29 @@
-"""Makes articulations from others: locks joints at a configuration, or attaches one articulation to a link of another.
+"""Makes articulations from others: locks joints, attaches one articulation to a link of another, selects shapes.
 
-Both operate on arrays that may be traced: gradients flow through the pose of a locked joint and through every parameter
-of the parts.
+The first two operate on arrays that may be traced: gradients flow through the pose of a locked joint and through every
+parameter of the parts.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.bodies import Placement, screw_pitches
+from artix.editing.to_builder import geometry_at
+from artix.kinematics.forward import screw_pitches
 from artix.math import spatial
-from artix.math.arrays import concatenate, entries, masked_sum, with_entries
-from artix.math.compiled import compiled
+from artix.math.arrays import compiled, concatenate, entries, masked_sum, with_entries
+from artix.math.spatial import Transforms
 from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
 from artix.model.builder import ArticulationBuilder
 from artix.model.checks import check_state
-from artix.model.geometry_pairs import moving_pairs
+from artix.model.geometry import Geometry
+from artix.model.geometry_pairs import candidate_pairs, checked_pairs, moving_pairs
 from artix.model.joints import Joint, JointType
 from artix.model.topology import Topology
 
@@ -39,7 +41,6 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
     joints and fixed tendons between locked joints. Spatial tendons and loop joints stay.
 
     Args:
-      articulation: the articulation.
       state: its state; only the positions of the locked joints matter.
       joints: names of the joints to lock.
 
@@ -48,9 +49,8 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
 
     Raises:
       KeyError: there is no joint with one of the names.
-      ValueError: a mimic joint or fixed tendon couples a locked joint to one that is not, or an array has the wrong
-        shape.
-      TypeError: an array has another dtype.
+      ValueError: a mimic joint or fixed tendon couples a locked joint to one that is not.
+      TypeError: ``joints`` is one string.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -115,7 +115,8 @@ def attach_articulation(
       >>> print(both.topology.num_dofs, both.topology.dof_names[-2:])
       9 ('load_shoulder', 'load_elbow')
     """
-    above, below = parent.topology, _prefixed(child.topology, prefix)
+    above = parent.topology
+    below = _prefixed(child.topology, prefix)
     if parent.dtype != child.dtype:
         raise TypeError(
             f"parent and child must have one dtype; found {parent.dtype} and {child.dtype}; convert with astype(...)"
@@ -149,11 +150,11 @@ def _take(group: Any, index: np.ndarray) -> Any:
 def _locked_poses(articulation: Articulation, locked: np.ndarray, q: Array) -> Array:
     """The parent poses of all joints, [L, 7], displaced where a joint is ``locked`` [L] at its position in ``q``."""
     parent = articulation.joint_parent_pose
-    displaced = Placement.from_poses(parent) @ _joint_placements(articulation, q)
+    displaced = Transforms.from_poses(parent) @ _joint_placements(articulation, q)
     return jnp.where(locked[:, None], displaced.poses(), parent)
 
 
-def _joint_placements(articulation: Articulation, q: Array) -> Placement:
+def _joint_placements(articulation: Articulation, q: Array) -> Transforms:
     """The displacement J(q) of every joint (L items)."""
     topology = articulation.topology
     dofs = np.arange(topology.num_dofs)
@@ -165,7 +166,7 @@ def _joint_placements(articulation: Articulation, q: Array) -> Placement:
     linear = topology.dof_is_linear
     slide = jnp.where(linear, q, screw_pitches(articulation) * q)
     turn = jnp.where(linear, jnp.zeros_like(q), q)
-    return Placement(spatial.quaternion_exp(by_axis(turn)), by_axis(slide))
+    return Transforms(spatial.quaternion_exp(by_axis(turn)), by_axis(slide))
 
 
 def _kept_couplings(articulation: Articulation, topology: Topology, number: np.ndarray) -> tuple[dict, dict]:
@@ -246,7 +247,8 @@ def _concatenate(above: Topology, bridge: Topology, below: Topology, at: int) ->
 
     The joint of the two-link ``bridge`` attaches the child's root to link ``at`` of the parent.
     """
-    count, first = above.num_links, above.num_dofs + bridge.num_dofs
+    count = above.num_links
+    first = above.num_dofs + bridge.num_dofs
     for joint in below.loop_joints:
         if joint.link_a < 0:
             raise ValueError(
@@ -338,3 +340,108 @@ def _join_arrays(name: str, parts: Sequence[Articulation], order: np.ndarray | N
     """Concatenates the arrays called ``name`` of all parts and permutes them by ``order``, if any."""
     joined = jax.tree.map(lambda *leaves: concatenate(leaves), *(getattr(part, name) for part in parts))
     return joined if order is None else _take(joined, order)
+
+
+def select_geometry(
+    articulation: Articulation, touching: Collection[str], *, sensors: Collection[str] = ()
+) -> Articulation:
+    """The articulation with only some of its shapes.
+
+    Every candidate of every shape is a contact in each step, near the ground or not. If a description has shapes all
+    over a robot, keep the feet, and as sensors for terminations those that touch the ground when it falls.
+
+    Args:
+      articulation: the articulation; its arrays may be traced or have leading batch axes.
+      touching: names of the shapes that exert forces.
+      sensors: names of the shapes that only measure their distance.
+
+    Returns:
+      The articulation with these shapes, in the previous order, and the previous pairs among them. A viewer still draws
+      all the shapes that it had.
+
+    Raises:
+      KeyError: there is no shape with one of the names; the message lists the shapes.
+      ValueError: a name is in both collections.
+      TypeError: a single string is passed for names.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> front = artix.select_geometry(robot, ["front_left_foot", "front_right_foot"], sensors=["rear_left_foot"])
+      >>> print([(shape.name, shape.sensor) for shape in front.topology.geometries])
+      [('front_left_foot', False), ('front_right_foot', False), ('rear_left_foot', True)]
+    """
+    topology = articulation.topology
+    for names in (touching, sensors):
+        if isinstance(names, str):
+            raise TypeError(f"names of shapes must be a sequence; found the one string {names!r}")
+    twice = sorted(set(touching) & set(sensors))
+    if twice:
+        raise ValueError(f"{', '.join(twice)}: a shape is either touching or a sensor")
+    kept = np.array(sorted({topology.geometry_index(name) for name in (*touching, *sensors)}), int)
+    structures = [topology.geometries[k] for k in kept]
+    arrays = articulation.geometry.select(topology.geometries, kept, axis=articulation.link_mass.ndim - 1)
+    selected = tuple(dataclasses.replace(shape, sensor=shape.name in sensors) for shape in structures)
+    names = {shape.name for shape in selected}
+    pairs = tuple((a, b) for a, b in topology.geometry_pairs if a in names and b in names)
+    drawn = topology.drawn_shapes or _shapes(articulation, topology)
+    kept_topology = dataclasses.replace(topology, geometries=selected, geometry_pairs=pairs, drawn_shapes=drawn)
+    return articulation.replace(topology=kept_topology, geometry=arrays)
+
+
+def _shapes(articulation: Articulation, topology: Topology) -> tuple[tuple[str, Geometry], ...]:
+    """All shapes with the names of their links, of the first robot of a batch; none if their numbers are traced."""
+    arrays = articulation.geometry
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arrays)):
+        return ()
+    arrays = jax.tree.map(lambda leaf: np.asarray(leaf)[(0,) * (articulation.link_mass.ndim - 1)], arrays)
+    shapes = [geometry_at(topology.geometries, arrays, k) for k in range(len(topology.geometries))]
+    return tuple((topology.link_names[one.link], shape) for one, shape in zip(topology.geometries, shapes, strict=True))
+
+
+def select_geometry_pairs(articulation: Articulation, pairs: Sequence[tuple[str, str]]) -> Articulation:
+    """The articulation with exactly these pairs of shapes colliding with each other.
+
+    Pairs collide in every step with ``solver="implicit"``, with or without a ground; all other shapes pass through each
+    other. To let a shape collide in its pairs but not with the ground, make it a sensor.
+
+    Args:
+      articulation: the articulation; its arrays may be traced or have leading batch axes.
+      pairs: pairs of names of spheres, capsules or boxes on links that move relative to each other; empty for a robot
+        that passes through itself.
+
+    Returns:
+      The articulation with these pairs.
+
+    Raises:
+      ValueError: a name is unknown, two shapes cannot collide, or a pair is given twice.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> robot = artix.select_geometry_pairs(robot, [("front_left_foot", "front_right_foot")])
+      >>> print(robot.topology.geometry_pairs)
+      (('front_left_foot', 'front_right_foot'),)
+    """
+    topology = articulation.topology
+    return articulation.replace(topology=dataclasses.replace(topology, geometry_pairs=checked_pairs(topology, pairs)))
+
+
+def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str], ...]:
+    """All pairs of shapes that could collide with each other, to choose from.
+
+    Left out are sensors, cylinders and hulls, shapes that do not move relative to each other, and shapes on
+    neighbouring links, which usually overlap at their joint. Links are neighbours if one is the nearest ancestor with
+    shapes of the other. Pinocchio's ``addAllCollisionPairs`` includes neighbours.
+
+    Returns:
+      Pairs of names of shapes.
+
+    Examples:
+      >>> robot = artix.robots.load("quadruped")
+      >>> every = artix.editing.possible_geometry_pairs(robot)
+      >>> print(len(every))  # of four feet
+      6
+      >>> front = [pair for pair in every if all("front" in name for name in pair)]
+      >>> print(artix.select_geometry_pairs(robot, front).topology.geometry_pairs)
+      (('front_left_foot', 'front_right_foot'),)
+    """
+    return candidate_pairs(articulation.topology)

@@ -12,9 +12,8 @@ from artix.model.articulation import Articulation
 from artix.model.builder import ArticulationBuilder
 from artix.model.couplings import LoopJoint, LoopJoints, LoopJointType
 from artix.model.geometry import SIZE_NUMBERS, Geometries, Geometry, GeometryStructure, GeometryType
-from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
-from artix.model.joints import Joint
-from artix.model.link_parameters import LINK_NUMBERS
+from artix.model.joints import Drive, DriveEnvelope, Joint, JointFriction
+from artix.model.parameters import LINK_NUMBERS
 from artix.model.tendons import Attachment, FixedTendon, FixedTendons, SpatialTendon, SpatialTendons, TendonJoint
 from artix.model.topology import Topology
 

@@ -404,7 +404,7 @@ def _with_shapes(articulation: artix.Articulation, legs: Sequence[Leg], self_col
     if self_collision:
         zero = artix.neutral_state(articulation)
         zero = zero.replace(joint_position=jnp.zeros(topology.num_dofs, articulation.dtype))
-        poses = np.asarray(artix.link_poses(articulation, zero), float)
+        poses = np.asarray(artix.frame_pose(articulation, zero), float)
         shanks = []
         for leg in legs:
             link = topology.dof_link[leg.pitch[1] if len(leg.pitch) > 1 else leg.dofs[-1]]
@@ -440,7 +440,7 @@ def _around(articulation: artix.Articulation, legs: Sequence[Leg], height: float
     topology: Any = articulation.topology
     if len(legs) == 2:
         return artix.Geometry.sphere(_NEAR_GROUND * height, sensor=True)
-    poses = np.asarray(artix.link_poses(articulation, artix.neutral_state(articulation)), float)
+    poses = np.asarray(artix.frame_pose(articulation, artix.neutral_state(articulation)), float)
     corners = [np.zeros((0, 3))]
     for k, shape in enumerate(topology.geometries):
         if topology.link_body[shape.link] == 0:

@@ -306,7 +306,7 @@ def _pitch_signs(fixed: artix.Articulation, zero: artix.State, legs: Sequence[Le
 def _at_zero(articulation: artix.Articulation) -> tuple[np.ndarray, np.ndarray]:
     """Poses of the links in the root's axes [L, 7] and lowest points of the shapes [G]; all joints are at zero."""
     state = _zero(articulation)
-    poses = np.asarray(artix.link_poses(articulation, state), float)
+    poses = np.asarray(artix.frame_pose(articulation, state), float)
     root = inverse(poses[0])
     scene = artix.Scene(articulation, ground=artix.Ground.flat(dtype=articulation.dtype))
     lowest = np.asarray(artix.geometry_distances(scene, state), float)

@@ -105,7 +105,7 @@ def foot_heights(robot: artix.Articulation, states: Array) -> Array:
 
     def one(x: Array) -> Array:
         state = dynamics.unpack(x)
-        return jnp.stack([artix.frame_pose(robot, state, foot)[2] for foot in trot.FEET]) - trot.FOOT_RADIUS
+        return artix.frame_pose(robot, state, trot.FEET)[:, 2] - trot.FOOT_RADIUS
 
     return jax.vmap(one)(states)
 

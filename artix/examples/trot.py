@@ -54,7 +54,7 @@ def standing(robot: artix.Articulation) -> artix.State:
     """The quadruped on bent legs with its feet on level ground."""
     bent = jnp.array([0.0] * 4 + [0.8] * 4 + [-1.5] * 4, robot.dtype)
     state = artix.neutral_state(robot).replace(joint_position=bent)
-    low = jnp.min(jnp.stack([artix.frame_pose(robot, state, foot)[2] for foot in FEET]))
+    low = jnp.min(artix.frame_pose(robot, state, FEET)[:, 2])
     return state.replace(root_pose=state.root_pose.at[2].add(FOOT_RADIUS - low))
 
 
@@ -63,7 +63,7 @@ def running(knot: optimal_control.Knot) -> Array:
     robot, state, nominal = knot.articulation, knot.state, knot.parameters["standing"]
     moved = optimal_control.posture(robot, state, nominal)
     velocity = artix.generalized_velocity(robot, state)
-    height = jnp.stack([artix.frame_pose(robot, state, foot)[2] for foot in FEET])
+    height = artix.frame_pose(robot, state, FEET)[:, 2]
     return jnp.concatenate(
         [
             jnp.array([1.5, 40.0], robot.dtype) * moved[1:3],

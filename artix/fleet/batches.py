@@ -28,7 +28,7 @@ def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Examples:
       >>> fleet = artix.Fleet([artix.robots.load("cart_pole")] * 2)
-      >>> poses = artix.fleet.vmap_in_blocks(artix.link_poses)(fleet.articulation, fleet.neutral_state())
+      >>> poses = artix.fleet.vmap_in_blocks(artix.frame_pose)(fleet.articulation, fleet.neutral_state())
       >>> print(poses.shape)
       (2, 3, 7)
     """

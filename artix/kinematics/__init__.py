@@ -1,5 +1,7 @@
 """Where links are and how they move."""
 
+from typing import TYPE_CHECKING
+
 from artix.kinematics.configuration import (
     difference,
     distance,
@@ -26,7 +28,16 @@ from artix.kinematics.frame_derivatives import (
     frame_kinematic_regressor,
     frame_velocity_derivatives,
 )
-from artix.kinematics.frames import frame_acceleration, frame_jacobian, frame_jacobian_rate, frame_pose, frame_velocity
+from artix.kinematics.frames import (
+    LinkStates,
+    forward_kinematics,
+    frame_acceleration,
+    frame_jacobian,
+    frame_jacobian_rate,
+    frame_pose,
+    frame_velocity,
+    joint_placements,
+)
 from artix.kinematics.joint_jacobians import (
     JointMotionDerivatives,
     joint_jacobians,
@@ -35,27 +46,13 @@ from artix.kinematics.joint_jacobians import (
     joint_kinematic_hessians,
     joint_motion_derivatives,
 )
-from artix.kinematics.link_derivatives import (
-    LinkAccelerationDerivatives,
-    LinkVelocityDerivatives,
-    link_acceleration_derivatives,
-    link_velocity_derivatives,
-)
-from artix.kinematics.link_frame_motion import joint_placements, link_frame_accelerations, link_frame_velocities
-from artix.kinematics.links import (
-    LinkStates,
-    dense_jacobian,
-    forward_kinematics,
-    link_accelerations,
-    link_poses,
-    link_velocities,
-)
 from artix.kinematics.velocities import (
     generalized_velocity,
     joint_rate_from_velocity,
     joint_velocity_from_rate,
     with_generalized_velocity,
 )
+from artix.math.deprecated import old_names
 
 __all__ = [
     "DifferenceDerivatives",
@@ -63,11 +60,8 @@ __all__ = [
     "FrameVelocityDerivatives",
     "IntegrateDerivatives",
     "JointMotionDerivatives",
-    "LinkAccelerationDerivatives",
     "LinkStates",
-    "LinkVelocityDerivatives",
     "configuration_rate_map",
-    "dense_jacobian",
     "difference",
     "difference_derivatives",
     "distance",
@@ -95,15 +89,11 @@ __all__ = [
     "joint_placements",
     "joint_rate_from_velocity",
     "joint_velocity_from_rate",
-    "link_acceleration_derivatives",
-    "link_accelerations",
-    "link_frame_accelerations",
-    "link_frame_velocities",
-    "link_poses",
-    "link_velocities",
-    "link_velocity_derivatives",
     "normalize",
     "squared_distance",
     "transport",
     "with_generalized_velocity",
 ]
+
+if not TYPE_CHECKING:  # Old names, for one release.
+    __getattr__ = old_names(__name__)

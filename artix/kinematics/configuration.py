@@ -32,16 +32,11 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
     ``exp`` of its part in the child joint frame. Mirrors Pinocchio's ``integrate`` in artix's tangent space.
 
     Args:
-      articulation: the articulation.
       state: where to start.
       dnu: displacement, a generalised velocity times time, shape [nv] [m, rad].
 
     Returns:
       The moved state.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t, but for spherical joints of two axes.
 
@@ -62,7 +57,8 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
 def move(articulation: Articulation, state: State, dnu: Array) -> State:
     """The same as :func:`integrate`, but no angle is wrapped: the new positions are near the old ones."""
     check_state(articulation, state)
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    tree = articulation.topology
+    base = articulation.topology.num_base_dofs
     check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
     q = state.joint_position + dnu[base:]
     if tree.has_spherical:
@@ -91,17 +87,12 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     and subtract (see *Angles* in the conventions).
 
     Args:
-      articulation: the articulation.
       start: where to start.
       end: where to arrive.
 
     Returns:
       The displacement, shape [nv] [m, rad]. It is discontinuous at half turns, but its derivatives are finite
       everywhere.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations of less than a half turn, but for spherical
     joints of two axes.
@@ -140,17 +131,12 @@ def interpolate(articulation: Articulation, start: State, end: State, fraction: 
     on a straight line (Pinocchio moves a free-flyer's frame on a screw).
 
     Args:
-      articulation: the articulation.
       start: the configuration at fraction 0.
       end: the configuration at fraction 1.
       fraction: fraction of the way from ``start`` to ``end``, a number or an array of shape [].
 
     Returns:
       The state at that fraction, with the velocities of ``start``.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -177,17 +163,12 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
     """Squared length of each joint's part of :func:`difference`, Pinocchio's ``squaredDistance``.
 
     Args:
-      articulation: the articulation.
       start: one configuration.
       end: the other.
 
     Returns:
       Shape [L]: the root's (squared displacement of its centre of mass [m^2] plus squared angle [rad^2]; zero for a
       fixed base), then that of the inbound joint of each other link [rad^2 or m^2].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -196,7 +177,8 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
       >>> print(artix.kinematics.squared_distance(pendulum, start, end))
       [0.   0.25 1.  ]
     """
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    tree = articulation.topology
+    base = articulation.topology.num_base_dofs
     squares = difference(articulation, start, end) ** 2
     owner = tree.dof_link[:, None] == np.arange(tree.num_links)
     return masked_sum(squares[base:], owner).at[0].add(jnp.sum(squares[:base]))
@@ -209,16 +191,11 @@ def distance(articulation: Articulation, start: State, end: State) -> Array:
     Metres and radians have equal weight; for other weights, sum the parts of :func:`squared_distance` yourself.
 
     Args:
-      articulation: the articulation.
       start: one configuration.
       end: the other.
 
     Returns:
       The distance, shape [], the root of a sum of [m^2] and [rad^2].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -239,15 +216,10 @@ def normalize(articulation: Articulation, state: State) -> State:
     most pi, and angles of wheels, whose turns nothing counts, return to [-2 pi, 2 pi]. Velocities are kept.
 
     Args:
-      articulation: the articulation.
       state: its state; the quaternion may have any non-zero length.
 
     Returns:
       The state in normal form.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -269,16 +241,10 @@ def is_normalized(articulation: Articulation, state: State, tolerance: float = 1
     """Whether :func:`normalize` would change no number by more than ``tolerance``, Pinocchio's ``isNormalized``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       tolerance: largest change [m, rad, or of a quaternion's components].
 
     Returns:
       Shape [], bool.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -301,17 +267,12 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
     apart. The poses of fixed bases are compared too.
 
     Args:
-      articulation: the articulation.
       start: one configuration.
       end: the other.
       tolerance: largest difference [m, rad].
 
     Returns:
       Shape [], bool.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")

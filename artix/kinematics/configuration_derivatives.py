@@ -28,7 +28,7 @@ class IntegrateDerivatives(NamedTuple):
     """Derivatives of the configuration that :func:`artix.integrate` reaches, in its tangent space, [nv, nv] each.
 
     Attributes:
-      start: by the configuration at the start, along tangent vectors there.
+      start: with respect to the configuration at the start, along tangent vectors there.
       displacement: by the displacement.
 
     Examples:
@@ -46,8 +46,8 @@ class DifferenceDerivatives(NamedTuple):
     """Derivatives of :func:`artix.difference` by tangent vectors at its two configurations, [nv, nv] each.
 
     Attributes:
-      start: by the configuration at the start.
-      end: by the configuration at the end.
+      start: with respect to the configuration at the start.
+      end: with respect to the configuration at the end.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -66,7 +66,6 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
     """Derivatives of :func:`artix.integrate`, Pinocchio's ``dIntegrate``.
 
     Args:
-      articulation: the articulation.
       state: where to start.
       dnu: displacement, shape [nv] [m, rad].
 
@@ -74,10 +73,6 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
       The derivatives of the end by the start and by the displacement, each from the tangent space of the start to that
       of the end, shape [nv, nv]. Both are identities except for the blocks of a floating root's rotation and of
       spherical joints.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -90,7 +85,8 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
        [ 0.     0.     1.   ]]
     """
     check_state(articulation, state)
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    tree = articulation.topology
+    base = articulation.topology.num_base_dofs
     check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
     turn = dnu[3:6, None] if base else jnp.zeros_like(dnu, shape=(3, 1))
     roots = (_rotation(turn), spatial.right_jacobian(-turn))
@@ -113,17 +109,12 @@ def difference_derivatives(articulation: Articulation, start: State, end: State)
     """Derivatives of :func:`artix.difference`, Pinocchio's ``dDifference``.
 
     Args:
-      articulation: the articulation.
       start: where to start.
       end: where to arrive.
 
     Returns:
-      The derivatives by the start and by the end, each moving along tangent vectors of its own (see
-      :func:`artix.integrate`), shape [nv, nv] each. At a half turn they are those of the branch taken.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
+      The derivatives with respect to the start and the end, each moving along tangent vectors of its own (see
+      :func:`artix.integrate`), shape [nv, nv] each. At a half turn they belong to the branch taken.
 
     Identity: ``.end`` is the inverse of ``integrate_derivatives(a, start, difference(a, start, end)).displacement``.
 
@@ -158,7 +149,6 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
     """Carries tangent vectors along a displacement to its end, Pinocchio's ``dIntegrateTransport``.
 
     Args:
-      articulation: the articulation.
       state: where to start.
       dnu: the displacement, shape [nv] [m, rad].
       tangents: tangent vectors at the start as columns, shape [nv, k], or one, shape [nv].
@@ -166,10 +156,6 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
     Returns:
       The tangent vectors at ``integrate(articulation, state, dnu)``, in the shape and units of ``tangents``: the first
       matrix of :func:`integrate_derivatives` times them.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -188,17 +174,9 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
 def configuration_rate_map(articulation: Articulation, state: State) -> Array:
     """The matrix T of ``dq/dt = T(q) nu``, Pinocchio's ``tangentMap``.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       Shape [nq, nv] [m or 1]: rows are the rates of ``root_pose`` (7, for a floating base only), then of
-      ``joint_position`` (n). Rows of spherical joints are those of :func:`artix.joint_rate_from_velocity`.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
+      ``joint_position`` (n). Rows of spherical joints are as in :func:`artix.joint_rate_from_velocity`.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")

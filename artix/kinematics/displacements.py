@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.solve import Kinematics, Motion, motion_cross, motion_rates
+from artix.kinematics.forward import Kinematics, motion_cross, motion_rates
 from artix.kinematics.tree import by_body
 from artix.math import spatial
 from artix.math.arrays import masked_sum, take
+from artix.math.spatial import Motion
 from artix.math.tangents import is_zero
 from artix.model.articulation import State
 from artix.model.topology import Topology
@@ -66,9 +67,10 @@ def _two_axes(tree: Topology) -> tuple[np.ndarray, np.ndarray]:
 
 
 def displacement_motions(tree: Topology, kin: Kinematics, motions: Motion) -> Motion:
-    """The motions of the unit displacements, [3, c] each; ``motions`` are those of the DOFs."""
+    """The motions of the unit displacements, [3, c] each; ``motions`` are the motions of the DOFs."""
     unit = jnp.eye(NUM_ROOT, dtype=motions.angular.dtype)
-    linear, angular = [jnp.zeros_like(unit), motions.linear], [unit, motions.angular]
+    linear = [jnp.zeros_like(unit), motions.linear]
+    angular = [unit, motions.angular]
     bodies, locked = _two_axes(tree)
     if bodies.size:
         axis = kin.rotation[:, locked, bodies]
@@ -127,7 +129,8 @@ def displacement_from_tangents(tree: Topology, state: State, root_pose, joint_po
     dtype = state.root_pose.dtype
     root = jnp.zeros(NUM_ROOT, dtype)
     if not is_zero(root_pose):
-        q, rate = state.root_pose[3:, None], root_pose[3:, None]
+        q = state.root_pose[3:, None]
+        rate = root_pose[3:, None]
         root = (2 * spatial.quaternion_product(rate, spatial.conjugate(q))[:3] / spatial.dot(q, q))[:, 0]
     if is_zero(joint_position):
         return jnp.concatenate([root, jnp.zeros(len(displacements(tree).body) - NUM_ROOT, dtype)])
@@ -142,7 +145,7 @@ def displacement_from_tangents(tree: Topology, state: State, root_pose, joint_po
 
 
 def displaced_bodies(tree: Topology, kin: Kinematics, motions: Motion, displacement: Array) -> Motion:
-    """Motions [3, B] of all bodies along a displacement [c]; ``motions`` are those of the DOFs."""
+    """Motions [3, B] of all bodies along a displacement [c]; ``motions`` are the motions of the DOFs."""
     columns = jnp.concatenate(displacement_motions(tree, kin, motions)) * displacement[None]
     return Motion.from_rows(masked_sum(columns, tree.bodies_below[:, displacements(tree).sums].T))
 

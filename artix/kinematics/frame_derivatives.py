@@ -1,4 +1,8 @@
-"""Derivatives of the motion of one frame by the configuration and the velocity, in any axes."""
+"""Closed-form derivatives of the motion of frames with respect to the configuration and the velocity.
+
+The frame, the point and the axes are as in :func:`artix.frame_velocity`. The rows of a matrix are the six numbers
+that the differentiated function returns, so they include the motion of ``"local"`` axes.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +13,47 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
-from artix.kinematics.axes import Axes, check_axes, origin, to_axes
-from artix.kinematics.bodies import Placement
-from artix.kinematics.frames import link_of_frame, locate_frame, mask_column
-from artix.kinematics.joint_jacobians import hessian_columns
-from artix.kinematics.link_derivatives import (
-    PointMotions,
-    acceleration_by_configuration,
-    acceleration_by_velocity,
-    point_jacobians,
-    point_motions,
-    velocity_by_configuration,
+from artix.kinematics.displacements import NUM_ROOT, changes_by_displacement, changes_by_velocity, generalized_columns
+from artix.kinematics.forward import (
+    Kinematics,
+    body_accelerations,
+    dof_motions,
+    generalized_motions,
+    kinematics,
+    root_motion,
 )
-from artix.kinematics.links import link_frames
-from artix.kinematics.solve import Motion, generalized_motions, kinematics, root_motion
+from artix.kinematics.frames import (
+    Axes,
+    Frame,
+    Frames,
+    Offset,
+    check_axes,
+    check_single,
+    cross_rows,
+    link_frames,
+    link_of_frame,
+    locate_frame,
+    mask_column,
+    origin,
+    per_frame,
+    to_axes,
+)
+from artix.kinematics.joint_jacobians import hessian_columns
 from artix.math import spatial
-from artix.math.arrays import block_matrix
+from artix.math.arrays import block_matrix, take
+from artix.math.spatial import Motion, Transforms
 from artix.model.articulation import Articulation, State
+from artix.model.checks import check_vector
 
 Array = jax.Array
 
 
 class FrameVelocityDerivatives(NamedTuple):
-    """Derivatives of the velocity of a frame [m/s, rad/s], [6, nv] each.
+    """Derivatives of the velocity of a frame [m/s, rad/s]: [6, nv] each, or [L, 6, nv] for every link.
 
     Attributes:
-      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
-      velocity: the frame's Jacobian [m or 1].
+      configuration: with respect to the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: with respect to the generalised velocity, the frame's Jacobian [m or 1].
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -50,18 +68,18 @@ class FrameVelocityDerivatives(NamedTuple):
 
 
 class FrameAccelerationDerivatives(NamedTuple):
-    """Derivatives of the acceleration of a frame [m/s^2, rad/s^2], [6, nv] each.
+    """Derivatives of the acceleration of a frame [m/s^2, rad/s^2]: [6, nv] each, or [L, 6, nv] for every link.
 
     Attributes:
-      configuration: by the configuration along :func:`artix.integrate`, per m or rad.
-      velocity: by the generalised velocity, per m/s or rad/s.
-      acceleration: the frame's Jacobian [m or 1].
+      configuration: with respect to the configuration along :func:`artix.integrate`, per m or rad.
+      velocity: with respect to the generalised velocity, per m/s or rad/s.
+      acceleration: with respect to the generalised acceleration, the frame's Jacobian [m or 1].
 
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
       >>> derivatives = artix.kinematics.frame_acceleration_derivatives(arm, state, jnp.zeros(7), "tool")
-      >>> print([array.shape for array in derivatives])  # by configuration, velocity and acceleration
+      >>> print([array.shape for array in derivatives])
       [(6, 7), (6, 7), (6, 7)]
     """
 
@@ -70,46 +88,65 @@ class FrameAccelerationDerivatives(NamedTuple):
     acceleration: Array
 
 
-class _Frame(NamedTuple):
-    """A frame, the motions that the derivatives at its point consist of, and its velocity [3, 1]."""
+class PointMotions(NamedTuple):
+    """Motions of the unit displacements about the reference point, [3, 1 or k, c], and of points they move, [3, k, 1].
 
-    placement: Placement
-    points: PointMotions
-    jacobian: Array
+    All are relative to the inertial frame that moves with the root's centre of mass.
+    """
+
+    motions: Motion
+    first: Motion
+    second: Motion
+    rate: Motion
+    point: Array
     velocity: Array
     angular: Array
+    acceleration: Array
+    """Classical accelerations of the points."""
+    angular_acceleration: Array
+    moved: Array
+    """Which point moves with which displacement, [1, k, c]."""
+
+
+class _Frames(NamedTuple):
+    """k frames, the motions that the derivatives at their points consist of, and the velocities of the points."""
+
+    placement: Transforms
+    points: PointMotions
+    jacobian: Array
+    """[6, k, nv]"""
+    velocity: Array
+    """[3, k, 1]"""
+    angular: Array
+    """[3, k, 1]"""
+    axes: Axes
 
 
 @quantity
 def frame_velocity_derivatives(
     articulation: Articulation,
     state: State,
-    frame: str | int | Array,
-    offset: Array | None = None,
+    frame: Frames = None,
+    offset: Offset = None,
     *,
     axes: Axes = "world_aligned",
 ) -> FrameVelocityDerivatives:
     """Derivatives of :func:`artix.frame_velocity`, Pinocchio's ``getFrameVelocityDerivatives``.
 
-    They differentiate the six numbers that ``frame_velocity`` returns, so they include the motion of ``"local"`` axes.
     The first three rows are ``getPointVelocityDerivatives``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
-      axes: see :func:`artix.frame_jacobian`.
+      frame: which frame, every link by default; see :func:`artix.frame_velocity`.
+      offset: which point; see :func:`artix.frame_velocity`.
+      axes: which axes; see :func:`artix.frame_velocity`.
 
     Returns:
-      The derivatives by the configuration (along :func:`artix.integrate`) and the generalised velocity, [6, nv] each.
+      The derivatives with respect to the configuration (along :func:`artix.integrate`) and the generalised velocity,
+      [6, nv] each; [L, 6, nv] for every link, [k, 6, nv] for several frames.
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array has another dtype than the articulation.
-
-    Identity: ``.velocity == frame_jacobian(...)``.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -118,12 +155,13 @@ def frame_velocity_derivatives(
       >>> print(jnp.allclose(derivatives.velocity, artix.frame_jacobian(arm, state, "tool"), atol=1e-5))
       True
     """
-    located = _locate(articulation, state, None, frame, offset, axes)
-    by_configuration = _velocity_by_configuration(articulation, located, axes)
-    return FrameVelocityDerivatives(
-        _in_axes(located, by_configuration, located.velocity, located.angular, axes),
-        to_axes(located.placement, located.jacobian, axes),
+    frames = _locate(articulation, state, None, frame, offset, axes)
+    change = _velocity_by_configuration(articulation, frames)
+    parts = (
+        _in_axes(frames, change, frames.velocity, frames.angular),
+        to_axes(frames.placement, frames.jacobian, frames.axes),
     )
+    return FrameVelocityDerivatives(*(per_frame(part, frame) for part in parts))
 
 
 @quantity
@@ -131,8 +169,8 @@ def frame_acceleration_derivatives(
     articulation: Articulation,
     state: State,
     acceleration: Array,
-    frame: str | int | Array,
-    offset: Array | None = None,
+    frame: Frames = None,
+    offset: Offset = None,
     *,
     axes: Axes = "world_aligned",
     classical: bool = False,
@@ -142,24 +180,19 @@ def frame_acceleration_derivatives(
     For classical accelerations the first three rows are ``getPointClassicAccelerationDerivatives``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
-      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
-      axes: see :func:`artix.frame_jacobian`.
+      frame: which frame, every link by default; see :func:`artix.frame_velocity`.
+      offset: which point; see :func:`artix.frame_velocity`.
+      axes: which axes; see :func:`artix.frame_velocity`.
       classical: whether to differentiate classical accelerations, see :func:`artix.frame_acceleration`.
 
     Returns:
-      The derivatives by the configuration (along :func:`artix.integrate`), the generalised velocity and the generalised
-      acceleration, shape [6, nv] each.
+      The derivatives with respect to the configuration (along :func:`artix.integrate`), the generalised velocity and
+      the generalised acceleration, [6, nv] each; [L, 6, nv] for every link, [k, 6, nv] for several frames.
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array has another dtype than the articulation.
-
-    Identity: ``.acceleration == frame_jacobian(...)``.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -168,56 +201,55 @@ def frame_acceleration_derivatives(
       >>> print(jnp.allclose(derivatives.acceleration, artix.frame_jacobian(arm, state, "tool"), atol=1e-5))
       True
     """
-    located = _locate(articulation, state, acceleration, frame, offset, axes)
-    points, jacobian, v, omega = located.points, located.jacobian, located.velocity, located.angular
-    linear, alpha = points.acceleration[..., 0], points.angular_acceleration[..., 0]
-    by_configuration = acceleration_by_configuration(articulation, points)[0]
-    by_velocity = acceleration_by_velocity(articulation, points)[0]
-    if axes == "world":  # The point does not move with the frame.
-        of_point = spatial.cross(alpha, jacobian[:3]) + spatial.cross(omega, spatial.cross(omega, jacobian[:3]))
+    frames = _locate(articulation, state, acceleration, frame, offset, axes)
+    points, jacobian, v, omega = frames.points, frames.jacobian, frames.velocity, frames.angular
+    linear, alpha = points.acceleration, points.angular_acceleration
+    by_configuration = _columns(articulation, points, acceleration_changes(points))
+    by_velocity = _columns(articulation, points, acceleration_changes_by_velocity(points))
+    if frames.axes == "world":  # The point does not move with the frame.
+        moved = jacobian[:3]
+        of_point = spatial.cross(alpha, moved) + spatial.cross(omega, spatial.cross(omega, moved))
         by_configuration = by_configuration.at[:3].add(-of_point)
     if not classical:
         linear = linear - spatial.cross(omega, v)
-        velocity_change = _velocity_by_configuration(articulation, located, axes)
-        by_configuration = by_configuration.at[:3].add(-_cross_change(velocity_change, v, omega))
+        change = _velocity_by_configuration(articulation, frames)
+        by_configuration = by_configuration.at[:3].add(-_cross_change(change, v, omega))
         by_velocity = by_velocity.at[:3].add(-_cross_change(jacobian, v, omega))
-    return FrameAccelerationDerivatives(
-        _in_axes(located, by_configuration, linear, alpha, axes),
-        to_axes(located.placement, by_velocity, axes),
-        to_axes(located.placement, jacobian, axes),
+    parts = (
+        _in_axes(frames, by_configuration, linear, alpha),
+        to_axes(frames.placement, by_velocity, frames.axes),
+        to_axes(frames.placement, jacobian, frames.axes),
     )
+    return FrameAccelerationDerivatives(*(per_frame(part, frame) for part in parts))
 
 
 @quantity
 def frame_kinematic_hessian(
     articulation: Articulation,
     state: State,
-    frame: str | int | Array,
-    offset: Array | None = None,
+    frame: Frames = None,
+    offset: Offset = None,
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Derivative of :func:`artix.frame_jacobian` by the configuration, Pinocchio's ``getFrameKinematicHessian``.
+    """Derivative of :func:`artix.frame_jacobian` with respect to the configuration.
 
-    Haviland and Corke, *Manipulator differential kinematics*, Robotics and Automation Magazine 2023.
+    Its product with nu over the last axis is :func:`artix.frame_jacobian_rate`. Pinocchio's
+    ``getFrameKinematicHessian``; Haviland and Corke, *Manipulator differential kinematics*, Robotics and Automation
+    Magazine 2023.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
-      offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
-      axes: see :func:`artix.frame_jacobian`.
+      frame: which frame, every link by default; see :func:`artix.frame_velocity`.
+      offset: which point; see :func:`artix.frame_velocity`.
+      axes: which axes; see :func:`artix.frame_velocity`.
 
     Returns:
       ``[:, i, j]`` is the derivative of column i while the configuration moves along entry j, shape [6, nv, nv]
-      [m or 1].
+      [m or 1]; [L, 6, nv, nv] for every link, [k, 6, nv, nv] for several frames.
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array has another dtype than the articulation.
-
-    Identity: its product with nu over the last axis is ``frame_jacobian_rate(...)``.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -227,34 +259,31 @@ def frame_kinematic_hessian(
       >>> print(jnp.allclose(hessian @ artix.generalized_velocity(arm, state), rate, atol=1e-4))
       True
     """
-    check_axes(axes)
+    axes = check_axes(axes)
     tree = articulation.topology
     kin = kinematics(articulation, state)
     body, placement = locate_frame(articulation, kin, frame, offset)
     point = origin(kin, placement, axes)
-    support = mask_column(tree, body).T.astype(point.dtype)
+    support = jnp.asarray(mask_column(tree, body)).T.astype(point.dtype)
     support = jnp.pad(support, ((0, 0), (tree.num_base_dofs, 0)), constant_values=1)
-    motions = generalized_motions(articulation, kin) * support
+    motions = generalized_motions(articulation, kin)[:, None] * support[None]
     columns = hessian_columns(tree, Motion.from_rows(motions))
-    jacobian = jnp.concatenate([motions[:3] + spatial.cross(motions[3:], point), motions[3:]])
-    linear = columns[:3] + spatial.cross(columns[3:], point[..., None])
+    jacobian = jnp.concatenate([motions[:3] + spatial.cross(motions[3:], point[..., None]), motions[3:]])
+    linear = columns[:3] + spatial.cross(columns[3:], point[..., None, None])
     if axes != "world":
-        linear = linear + spatial.cross(motions[3:, :, None], jacobian[:3, None])
+        linear = linear + spatial.cross(motions[3:, ..., None], jacobian[:3, :, None])
     columns = jnp.concatenate([linear, columns[3:]])
-    if axes != "local":
-        return columns
-    # The axes rotate with the frame.
-    rotation, rows = jacobian[3:, None], jacobian[:, :, None]
-    columns = columns - jnp.concatenate([spatial.cross(rotation, rows[:3]), spatial.cross(rotation, rows[3:])])
-    return to_axes(placement, columns.reshape(6, -1), axes).reshape(columns.shape)
+    if axes == "local":  # The axes rotate with the frame.
+        columns = columns - cross_rows(jacobian[3:, :, None], jacobian[..., None])
+    return per_frame(to_axes(placement, columns, axes), frame)
 
 
 @quantity
 def frame_kinematic_regressor(
     articulation: Articulation,
     state: State,
-    frame: str | int | Array,
-    offset: Array | None = None,
+    frame: Frame,
+    offset: Offset = None,
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
@@ -263,8 +292,6 @@ def frame_kinematic_regressor(
     Pinocchio's ``computeFrameKinematicRegressor`` and ``computeJointKinematicRegressor``.
 
     Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
       frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
       offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       axes: axes of the frame's displacement, see :func:`artix.frame_jacobian`.
@@ -276,8 +303,8 @@ def frame_kinematic_regressor(
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape, or ``axes`` is not one of the three.
-      TypeError: an array has another dtype than the articulation.
+      TypeError: these are several frames.
+      ValueError: ``axes`` is not one of the three.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -287,14 +314,15 @@ def frame_kinematic_regressor(
       >>> print(regressor.shape, lift)
       (6, 48) [1. 1. 1. 1. 1. 1. 1. 1.]
     """
-    check_axes(axes)
+    check_single(frame)
+    axes = check_axes(axes)
     tree = articulation.topology
     kin = kinematics(articulation, state)
     _, placement = locate_frame(articulation, kin, frame, offset)
     point = origin(kin, placement, axes)
     above = link_frames(tree, kin).take(np.maximum(tree.parent[1:], 0))
     parent, child = articulation.joint_parent_pose[1:], articulation.joint_child_pose[1:]
-    places = (above @ Placement.from_poses(parent)).times_inverse(Placement.from_poses(child))
+    places = (above @ Transforms.from_poses(parent)).times_inverse(Transforms.from_poses(child))
     rotation = spatial.rotation_matrix(places.rotation)
     arm = jnp.broadcast_to(point, places.position.shape) - places.position
     by_rotation = -spatial.multiply(spatial.skew(arm), rotation)
@@ -304,42 +332,127 @@ def frame_kinematic_regressor(
     return to_axes(placement, rows.reshape(6, -1), axes)
 
 
+# --- internals ------------------------------------------------------------------------------------------------------
+
+
 def _locate(
     articulation: Articulation,
     state: State,
     acceleration: Array | None,
-    frame: str | int | Array,
-    offset: Array | None,
+    frame: Frames,
+    offset: Offset,
     axes: Axes,
-) -> _Frame:
-    check_axes(axes)
+) -> _Frames:
+    axes = check_axes(axes)
     kin = kinematics(articulation, state)
     body, placement = locate_frame(articulation, kin, frame, offset)
-    point = origin(kin, placement, axes)
-    points = point_motions(articulation, kin, state, acceleration, point, body)
+    points = point_motions(articulation, kin, state, acceleration, origin(kin, placement, axes), body)
     flight = root_motion(articulation.topology, state.root_velocity).linear
-    jacobian = point_jacobians(articulation, points)[0]
-    return _Frame(placement, points, jacobian, points.velocity[..., 0] + flight, points.angular[..., 0])
+    jacobian = _columns(articulation, points, moved_points(points), translation=True)
+    return _Frames(placement, points, jacobian, points.velocity + flight[..., None], points.angular, axes)
 
 
-def _velocity_by_configuration(articulation: Articulation, located: _Frame, axes: Axes) -> Array:
-    """Derivative of the velocity about the origin of the axes, in world axes, [6, nv]."""
-    rows = velocity_by_configuration(articulation, located.points)[0]
-    if axes != "world":
+def _velocity_by_configuration(articulation: Articulation, frames: _Frames) -> Array:
+    """Derivatives of the velocities about the origins of the axes, in world axes, [6, k, nv]."""
+    rows = _columns(articulation, frames.points, velocity_changes(frames.points))
+    if frames.axes != "world":
         return rows
     # The point does not move with the frame.
-    return rows.at[:3].add(-spatial.cross(located.angular, located.jacobian[:3]))
+    return rows.at[:3].add(-spatial.cross(frames.angular, frames.jacobian[:3]))
 
 
-def _in_axes(located: _Frame, rows: Array, linear: Array, angular: Array, axes: Axes) -> Array:
-    """Converts derivatives of a vector in world axes to those of its components in ``axes``, which may move."""
-    if axes != "local":
+def _in_axes(frames: _Frames, rows: Array, linear: Array, angular: Array) -> Array:
+    """From derivatives of vectors in world axes to derivatives of their components in the axes, which may move."""
+    if frames.axes != "local":
         return rows
-    rotation = located.jacobian[3:]
+    rotation = frames.jacobian[3:]
     of_axes = jnp.concatenate([spatial.cross(rotation, linear), spatial.cross(rotation, angular)])
-    return to_axes(located.placement, rows - of_axes, axes)
+    return to_axes(frames.placement, rows - of_axes, frames.axes)
 
 
 def _cross_change(change: Array, linear: Array, angular: Array) -> Array:
-    """Change [3, k] of ``angular x linear`` for changes [6, k] of the velocity."""
+    """Changes [3, k, nv] of ``angular x linear`` for changes [6, k, nv] of the velocity."""
     return spatial.cross(change[3:], linear) + spatial.cross(angular, change[:3])
+
+
+def point_motions(
+    articulation: Articulation, kin: Kinematics, state: State, acceleration: Array | None, point: Array, body
+) -> PointMotions:
+    """The motions that derivatives at points [3, k] consist of; the points are fixed in the bodies ``body`` [k]."""
+    tree = articulation.topology
+    if acceleration is not None:
+        check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
+    joints = dof_motions(tree, kin)
+    velocities, accelerations = body_accelerations(tree, joints, state, acceleration)
+    motions, first, second, rate = moving_displacements(articulation, kin, joints, velocities, accelerations)
+    (v, omega), (a, alpha) = velocities.take(body), accelerations.take(body)
+    velocity = v + spatial.cross(omega, point)
+    linear = a + spatial.cross(alpha, point) + spatial.cross(omega, velocity)
+    moves = take(jnp.asarray(tree.dof_moves_body), body)
+    moved = jnp.concatenate([jnp.ones_like(moves, shape=(NUM_ROOT, moves.shape[1])), moves]).T[None]
+    point, velocity, omega, linear, alpha = (x[..., None] for x in (point, velocity, omega, linear, alpha))
+    moved = moved.astype(point.dtype)
+    return PointMotions(motions, first, second, rate, point, velocity, omega, linear, alpha, moved)
+
+
+def moving_displacements(
+    articulation: Articulation, kin: Kinematics, joints: Motion, velocities: Motion, accelerations: Motion
+) -> list[Motion]:
+    """Motions S of the root's rotations and the DOFs, then ``first``, ``second`` and ``rate``, [3, 1, 3 + n] each.
+
+    Seen from the links, unit displacements change the velocities by ``first`` and the accelerations by
+    ``second - v x first``; unit velocities change the accelerations by ``rate - v x S``.
+    """
+    tree = articulation.topology
+    count = NUM_ROOT + tree.num_dofs
+    changes = changes_by_displacement(tree, kin, joints, velocities, accelerations)
+    rate = changes_by_velocity(tree, joints, velocities, changes.first)
+    return [Motion(*(part[:, None, :count] for part in motion)) for motion in (*changes, rate)]
+
+
+def moved_points(points: PointMotions) -> Array:
+    """How unit displacements move points that they carry along, [6, k, c]."""
+    linear = points.motions.linear + spatial.cross(points.motions.angular, points.point)
+    return jnp.concatenate([linear, jnp.broadcast_to(points.motions.angular, linear.shape)])
+
+
+def velocity_changes(points: PointMotions) -> Array:
+    """How unit displacements change the velocities of points that they carry along, [6, k, c]."""
+    motions, first = points.motions, points.first
+    linear = first.linear + spatial.cross(first.angular, points.point) + spatial.cross(motions.angular, points.velocity)
+    return jnp.concatenate([linear, first.angular + spatial.cross(motions.angular, points.angular)])
+
+
+def acceleration_changes(points: PointMotions) -> Array:
+    """How unit displacements change the classical accelerations of points that they carry along, [6, k, c]."""
+    motions, first, second = points.motions, points.first, points.second
+    linear = (
+        second.linear
+        + spatial.cross(second.angular, points.point)
+        + 2 * spatial.cross(first.angular, points.velocity)
+        + spatial.cross(motions.angular, points.acceleration)
+    )
+    angular = (
+        second.angular
+        - spatial.cross(points.angular, first.angular)
+        + spatial.cross(motions.angular, points.angular_acceleration)
+    )
+    return jnp.concatenate([linear, angular])
+
+
+def acceleration_changes_by_velocity(points: PointMotions) -> Array:
+    """How unit velocities change the classical accelerations of points that they move, [6, k, c]."""
+    angular = points.motions.angular
+    rate = points.rate
+    linear = rate.linear + spatial.cross(rate.angular, points.point) + 2 * spatial.cross(angular, points.velocity)
+    return jnp.concatenate([linear, rate.angular - spatial.cross(points.angular, angular)])
+
+
+def _columns(articulation: Articulation, points: PointMotions, rows: Array, translation: bool = False) -> Array:
+    """From [6, k, 3 + n] to [6, k, nv]; the columns of the root's translation are unit vectors, or zero."""
+    tree = articulation.topology
+    columns = generalized_columns(tree, rows * points.moved)
+    if translation and tree.num_base_dofs:
+        unit = jnp.eye(6, NUM_ROOT, dtype=rows.dtype)
+        columns = columns.at[..., :NUM_ROOT].set(unit[:, None])
+    return columns

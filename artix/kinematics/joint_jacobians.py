@@ -1,7 +1,7 @@
 """The Jacobian columns of all joints about the world's origin, their rates and their derivatives.
 
 Column k is the unit motion S_k of entry k of the generalised velocity; the Jacobian of a link in ``"world"`` axes
-consists of the columns of the DOFs that move it. The names are those of Carpentier and Mansard, RSS 2018, and Singh,
+consists of the columns of the DOFs that move it. The names follow Carpentier and Mansard, RSS 2018, and Singh,
 Russell and Wensing, T-RO 2024: ``dJ = v x S``, ``psi' = v_above x S``, ``psi'' = a_above x S + v_above x psi'``. Since
 all are about the world's origin, float32 loses digits far away from it; :func:`artix.frame_jacobian` does not.
 """
@@ -16,9 +16,8 @@ import numpy as np
 
 from artix.compiler import quantity
 from artix.kinematics.displacements import NUM_ROOT, changes_below, displacements
-from artix.kinematics.solve import (
+from artix.kinematics.forward import (
     Kinematics,
-    Motion,
     body_accelerations,
     generalized_motions,
     kinematics,
@@ -26,6 +25,7 @@ from artix.kinematics.solve import (
     root_motion,
 )
 from artix.math import spatial
+from artix.math.spatial import Motion
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.topology import Topology
@@ -63,16 +63,8 @@ class JointMotionDerivatives(NamedTuple):
 def joint_jacobians(articulation: Articulation, state: State) -> Array:
     """The Jacobian columns of all joints about the world's origin, Pinocchio's ``J``.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       Shape [6, nv] [m or 1], linear rows first, world axes.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: ``frame_jacobian(a, s, link, axes="world")`` has the columns of the DOFs that move the link.
 
@@ -91,16 +83,8 @@ def joint_jacobians(articulation: Articulation, state: State) -> Array:
 def joint_jacobians_rate(articulation: Articulation, state: State) -> Array:
     """Rate of change of :func:`joint_jacobians` at the state's velocity, Pinocchio's ``dJ``.
 
-    Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
-
     Returns:
       Shape [6, nv] [m/s or 1/s], linear rows first, world axes.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -120,16 +104,10 @@ def joint_jacobians_second_rate(articulation: Articulation, state: State, accele
     """Second rate of change of :func:`joint_jacobians`, which Pinocchio declares as ``ddJ``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       Shape [6, nv] [m/s^2 or 1/s^2], linear rows first, world axes.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -152,16 +130,10 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
     """Derivatives of the motion of everything each DOF moves, Pinocchio's ``dVdq``, ``dAdq`` and ``dAdv``.
 
     Args:
-      articulation: the articulation.
-      state: its configuration and velocity.
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
       The three matrices without gravity, shape [6, nv] each; their columns of the root's translation are zero.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -181,19 +153,11 @@ def joint_motion_derivatives(articulation: Articulation, state: State, accelerat
 
 @quantity
 def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
-    """Derivatives of :func:`joint_jacobians` by the configuration, Pinocchio's ``kinematic_hessians``.
-
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
+    """Derivatives of :func:`joint_jacobians` with respect to the configuration, Pinocchio's ``kinematic_hessians``.
 
     Returns:
       Shape [6, nv, nv] [m or 1]: ``[:, i, j]`` is the derivative of column i as the configuration moves along entry j,
       which is ``S_j x S_i`` if j carries joint i and zero otherwise.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Identity: its product with nu over the last axis is :func:`joint_jacobians_rate`.
 
@@ -211,10 +175,10 @@ def joint_kinematic_hessians(articulation: Articulation, state: State) -> Array:
 
 
 def hessian_columns(tree: Topology, motions: Motion) -> Array:
-    """``S_j x S_i`` where entry j moves the axis of entry i, zero elsewhere: ``[:, i, j]`` of [6, nv, nv]."""
-    of_i = Motion(*(part[:, :, None] for part in motions))
-    by_j = Motion(*(part[:, None, :] for part in motions))
-    return jnp.concatenate(motion_cross(by_j, of_i)) * _carries(tree).astype(motions.linear.dtype)[None]
+    """``S_j x S_i`` where entry j moves the axis of entry i, zero elsewhere: ``[..., i, j]`` of [6, ..., nv, nv]."""
+    of_i = Motion(*(part[..., :, None] for part in motions))
+    by_j = Motion(*(part[..., None, :] for part in motions))
+    return jnp.concatenate(motion_cross(by_j, of_i)) * _carries(tree).astype(motions.linear.dtype)
 
 
 def _carries(tree: Topology) -> np.ndarray:

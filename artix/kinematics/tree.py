@@ -66,10 +66,13 @@ def joint_quaternions(basis: Array, weights: Array) -> Array:
 
 def _by_levels(tree: Topology, root: Array, local: Array) -> Array:
     """Quaternions [4, B] of all bodies, level by level from the root [4, 1] and local right-product matrices."""
-    levels, parents, parent_bodies = [root], root, np.array([0])
+    levels = [root]
+    parents = root
+    parent_bodies = np.array([0])
     for level in tree.body_levels:
         above = take(parents, np.searchsorted(parent_bodies, tree.body_parent[level]), 1)
-        parents, parent_bodies = spatial.apply(take(local, level - 1, 2), above), level
+        parents = spatial.apply(take(local, level - 1, 2), above)
+        parent_bodies = level
         levels.append(parents)
     order = np.argsort(np.concatenate([[0], *tree.body_levels]))
     return take(jnp.concatenate(levels, axis=1), order, 1)

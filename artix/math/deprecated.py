@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import warnings
 from collections.abc import Callable
@@ -20,9 +21,40 @@ _SOLVER_NAMES = (
 _COMPILER_NAMES = ("Explanation", "OperationCost", "explain", "quantity", "use_kernels")
 _NO_PADDING = "trees are not data any more; artix.Fleet(members) takes any robots and evaluates them kind by kind"
 
+#: Old functions of one kind of point -> the function of any point, and the arguments that the old one fixed. Wrong
+#: arguments are refused by the new function, which takes more of them.
+_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "link_poses": ("frame_pose", {}),
+    "link_velocities": ("frame_velocity", {"offset": "com"}),
+    "link_frame_velocities": ("frame_velocity", {}),
+    "link_accelerations": ("frame_acceleration", {"offset": "com", "classical": True}),
+    "link_frame_accelerations": ("frame_acceleration", {}),
+    "link_velocity_derivatives": ("frame_velocity_derivatives", {"offset": "com"}),
+    "link_acceleration_derivatives": ("frame_acceleration_derivatives", {"offset": "com", "classical": True}),
+    "LinkVelocityDerivatives": ("FrameVelocityDerivatives", {}),
+    "LinkAccelerationDerivatives": ("FrameAccelerationDerivatives", {}),
+}
+
 #: Old name -> new name. An old name goes on working for one release, with a ``DeprecationWarning``.
-RENAMED = {f"artix.simulation.{name}": f"{_SOLVER}.{name}" for name in _SOLVER_NAMES} | {
-    f"artix.evaluation.{name}": f"artix.compiler.{name}" for name in _COMPILER_NAMES
+RENAMED = (
+    {f"artix.simulation.{name}": f"{_SOLVER}.{name}" for name in _SOLVER_NAMES}
+    | {f"artix.evaluation.{name}": f"artix.compiler.{name}" for name in _COMPILER_NAMES}
+    | {f"{module}.dense_jacobian": "artix.physx.dense_jacobian" for module in ("artix", "artix.kinematics")}
+    | {f"{module}.link_body_regressors": f"{module}.frame_body_regressor" for module in ("artix", "artix.dynamics")}
+    | {
+        f"{module}.{old}": f"{module}.{new}"
+        for module in ("artix", "artix.kinematics")
+        for old, (new, fixed) in _POINTS.items()
+        if not fixed
+    }
+)
+
+#: Old function -> new function and arguments to call it with, for one release, too.
+CALLS = {
+    f"{module}.{old}": (f"{module}.{new}", fixed)
+    for module in ("artix", "artix.kinematics")
+    for old, (new, fixed) in _POINTS.items()
+    if fixed
 }
 RENAMED["artix.model.Scene"] = "artix.contact.Scene"
 
@@ -83,14 +115,15 @@ def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
 
     def __getattr__(name: str) -> Any:
         path = f"{module}.{name}"
-        if path in RENAMED:
-            home, _, new = RENAMED[path].rpartition(".")
+        if path in RENAMED or path in CALLS:
+            new, fixed = CALLS.get(path, (RENAMED.get(path, ""), {}))
+            call = "".join(f", {key}={value!r}" for key, value in fixed.items())
             warnings.warn(
-                f"{path} is now {RENAMED[path]}; the old name leaves with the next release",
+                f"{path} is now {new}{f'(...{call})' if fixed else ''}; the old name leaves with the next release",
                 DeprecationWarning,
                 stacklevel=stacklevel,
             )
-            return getattr(importlib.import_module(home), new)
+            return _call(new, **fixed)
         if path in REPLACED:
             path_of_former, advice = REPLACED[path]
             home, _, former = path_of_former.rpartition(".")
@@ -101,3 +134,11 @@ def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return __getattr__
+
+
+@functools.cache
+def _call(path: str, **fixed: Any) -> Any:
+    """A public name; with ``fixed`` arguments always the same function of the others, which JAX traces once."""
+    home, _, name = path.rpartition(".")
+    value = getattr(importlib.import_module(home), name)
+    return functools.partial(value, **fixed) if fixed else value

@@ -52,7 +52,9 @@ class LuFactors(NamedTuple):
 
 def lu_factorize(matrix: Array) -> LuFactors:
     """Factorises a matrix [n, n] without pivoting."""
-    lower_columns, upper_rows, inverse_pivots = [], [], []
+    lower_columns = []
+    upper_rows = []
+    inverse_pivots = []
     for _ in range(len(matrix)):
         inverse_pivots.append(1 / matrix[0, 0])
         lower_columns.append(matrix[1:, 0] * inverse_pivots[-1])
@@ -81,7 +83,8 @@ def inverse_with_pivoting(matrix: Array) -> Array:
     size = len(matrix)
     rows = jnp.concatenate([matrix, jnp.eye(size, dtype=matrix.dtype)], axis=1)
     for column in range(size):
-        pivot, others = rows[column], list(rows[:column])
+        pivot = rows[column]
+        others = list(rows[:column])
         for row in rows[column + 1 :]:
             is_larger = jnp.abs(row[0]) > jnp.abs(pivot[0])
             others.append(jnp.where(is_larger, pivot, row))

@@ -5,7 +5,7 @@ Rotation vectors are in rad; positions and linear parts have a common unit, such
 The *right* Jacobian maps the rate of v to the velocity of ``exp(v)`` in the moving frame, the *left* Jacobian to the
 velocity in the fixed frame; the right one at v is the left one at -v. Everything is smooth at zero. Chirikjian,
 *Stochastic Models, Information Theory, and Lie Groups* (2011), section 10.7; Sola, Deray and Atchuthan, *A micro Lie
-theory* (2018). An array of the wrong shape raises ``ValueError``. Outside ``jax.jit`` each function is compiled as a
+theory* (2018). An array of another shape raises ``ValueError``. Outside ``jax.jit`` each function is compiled as a
 whole.
 """
 
@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.math import spatial
-from artix.math.arrays import matmul
-from artix.math.compiled import compiled
+from artix.math.arrays import compiled, matmul
 
 Array = jax.Array
 
@@ -26,9 +25,6 @@ Array = jax.Array
 @compiled
 def so3_exp(vector: Array) -> Array:
     """Unit quaternion [4] (xyzw) of a rotation vector [3] [rad]; Pinocchio's ``exp3_quat``.
-
-    Raises:
-      ValueError: the vector has another shape.
 
     Identity: ``so3_log(so3_exp(v)) == v`` for rotations of less than a half turn.
 
@@ -46,9 +42,6 @@ def so3_log(quaternion: Array) -> Array:
 
     The vector is discontinuous at a half turn; its derivatives are finite even there.
 
-    Raises:
-      ValueError: the quaternion has another shape.
-
     Examples:
       >>> print(artix.lie.so3_log(jnp.array([0.0, 0.0, 1.0, 1.0]) / jnp.sqrt(2.0)))  # a quarter turn about z
       [0.    0.    1.571]
@@ -60,9 +53,6 @@ def so3_log(quaternion: Array) -> Array:
 @compiled
 def so3_right_jacobian(vector: Array) -> Array:
     """J_r [3, 3]: angular velocity in the moving frame = J_r(v) dv/dt for ``so3_exp(v)``; Pinocchio's ``Jexp3``.
-
-    Raises:
-      ValueError: the vector has another shape.
 
     Examples:
       >>> vector = jnp.array([0.3, -0.2, 0.5])
@@ -77,9 +67,6 @@ def so3_right_jacobian(vector: Array) -> Array:
 @compiled
 def so3_left_jacobian(vector: Array) -> Array:
     """J_l [3, 3]: angular velocity in the fixed frame = J_l(v) dv/dt for ``so3_exp(v)``; Chirikjian (2011).
-
-    Raises:
-      ValueError: the vector has another shape.
 
     Identity: ``so3_left_jacobian(v) == so3_right_jacobian(v).T == so3_right_jacobian(-v)``.
 
@@ -98,9 +85,6 @@ def so3_left_jacobian(vector: Array) -> Array:
 def so3_right_jacobian_inverse(vector: Array) -> Array:
     """The inverse [3, 3] of :func:`so3_right_jacobian`, Pinocchio's ``Jlog3``; singular at a full turn.
 
-    Raises:
-      ValueError: the vector has another shape.
-
     Examples:
       >>> vector = jnp.array([0.3, -0.2, 0.5])
       >>> inverse = artix.lie.so3_right_jacobian_inverse(vector)
@@ -114,9 +98,6 @@ def so3_right_jacobian_inverse(vector: Array) -> Array:
 @compiled
 def so3_left_jacobian_inverse(vector: Array) -> Array:
     """The inverse [3, 3] of :func:`so3_left_jacobian`; singular at a full turn.
-
-    Raises:
-      ValueError: the vector has another shape.
 
     Identity: ``so3_left_jacobian_inverse(v) == so3_right_jacobian_inverse(-v)``.
 
@@ -135,9 +116,6 @@ def se3_exp(twist: Array) -> Array:
     """Pose [7] that a constant twist [6] (linear, then angular, in the moving frame) reaches; Pinocchio's ``exp6``.
 
     The twist acts for a unit of time: its linear part is in the unit of the position, its angular part in rad.
-
-    Raises:
-      ValueError: the twist has another shape.
 
     Identity: ``se3_log(se3_exp(v)) == v`` for rotations of less than a half turn.
 
@@ -158,9 +136,6 @@ def se3_log(pose: Array) -> Array:
     The linear part is in the unit of the position, the angular part in rad. The rotation is the shortest one, and
     discontinuous at a half turn.
 
-    Raises:
-      ValueError: the pose has another shape.
-
     Identity: ``se3_log(se3_exp(v)) == v`` for rotations of less than a half turn.
 
     Examples:
@@ -177,9 +152,6 @@ def se3_log(pose: Array) -> Array:
 def se3_right_jacobian(twist: Array) -> Array:
     """J_r [6, 6]: twist in the moving frame = J_r(v) dv/dt for ``se3_exp(v)``; Pinocchio's ``Jexp6``.
 
-    Raises:
-      ValueError: the twist has another shape.
-
     Examples:
       >>> twist = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
       >>> print(artix.lie.se3_right_jacobian(twist)[:3, 3:])  # half of the translation's cross product
@@ -195,9 +167,6 @@ def se3_right_jacobian(twist: Array) -> Array:
 @compiled
 def se3_left_jacobian(twist: Array) -> Array:
     """J_l [6, 6]: twist in the fixed frame = J_l(v) dv/dt for ``se3_exp(v)``; Chirikjian (2011).
-
-    Raises:
-      ValueError: the twist has another shape.
 
     Identity: ``se3_left_jacobian(v) == se3_right_jacobian(-v)``.
 
@@ -217,9 +186,6 @@ def se3_left_jacobian(twist: Array) -> Array:
 def se3_right_jacobian_inverse(twist: Array) -> Array:
     """The inverse [6, 6] of :func:`se3_right_jacobian`, Pinocchio's ``Jlog6``; singular at a full turn.
 
-    Raises:
-      ValueError: the twist has another shape.
-
     Examples:
       >>> twist = jnp.array([0.1, 0.2, 0.3, 0.4, 0.0, 0.5])
       >>> inverse = artix.lie.se3_right_jacobian_inverse(twist)
@@ -235,9 +201,6 @@ def se3_right_jacobian_inverse(twist: Array) -> Array:
 @compiled
 def se3_left_jacobian_inverse(twist: Array) -> Array:
     """The inverse [6, 6] of :func:`se3_left_jacobian`; singular at a full turn.
-
-    Raises:
-      ValueError: the twist has another shape.
 
     Identity: ``se3_left_jacobian_inverse(v) == se3_right_jacobian_inverse(-v)``.
 

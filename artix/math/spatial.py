@@ -1,15 +1,19 @@
 """Three-dimensional algebra on structures of arrays: component axes first, the item (link, body, DOF) axis last.
 
-A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``.
+A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. :class:`Transforms` and :class:`Motion`
+are n rigid transforms and n spatial vectors.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.compiled import compiled
+from artix.math.arrays import compiled, take
 
 Array = jax.Array
 
@@ -184,7 +188,8 @@ def _by_series(square: Array, series: list[float], closed) -> Array:
 
 def _factorials(first: int) -> list[float]:
     """Coefficients (-1)^k / (first + 2 k)!."""
-    values, value = [], 1.0 / float(np.prod(np.arange(1, first + 1), dtype=float))
+    values = []
+    value = 1.0 / float(np.prod(np.arange(1, first + 1), dtype=float))
     for k in range(9):
         values.append(value)
         value /= -float((first + 2 * k + 1) * (first + 2 * k + 2))
@@ -228,7 +233,8 @@ def quaternion_log(q: Array) -> Array:
     At a half turn the vector is discontinuous (it may point either way); its derivatives are those of the branch taken.
     """
     q = jnp.where(q[3] < 0, -q, q)
-    square, w = dot(q[:3], q[:3]), q[3]
+    square = dot(q[:3], q[:3])
+    w = q[3]
     near = square < _ATAN_SERIES_BELOW * w * w
     one = jnp.ones_like(w)
     tangent = jnp.where(near, square, 0 * one) / jnp.where(near, w * w, one)
@@ -245,9 +251,74 @@ def right_jacobian(v: Array) -> Array:
 
     Chirikjian, *Stochastic Models, Information Theory, and Lie Groups* (2011), eq. 10.86.
     """
-    square, cross_matrix = dot(v, v), skew(v)
+    square = dot(v, v)
+    cross_matrix = skew(v)
     return (
         identity_like(v)
         - cosc_of_square(square)[None, None] * cross_matrix
         + sinc_remainder_of_square(square)[None, None] * multiply(cross_matrix, cross_matrix)
     )
+
+
+# --- rigid motions ----------------------------------------------------------------------------------------------------
+
+
+class Transforms(NamedTuple):
+    """Rigid transforms as unit quaternions [4, n] and positions [3, n]."""
+
+    rotation: Array
+    position: Array
+
+    def __matmul__(self, other: Transforms) -> Transforms:
+        rotation = quaternion_product(self.rotation, other.rotation)
+        return Transforms(rotation, self.position + apply(self.matrix, other.position))
+
+    @property
+    def matrix(self) -> Array:
+        """The rotations as matrices, [3, 3, n]."""
+        return rotation_matrix(self.rotation)
+
+    def inverse_times(self, other: Transforms) -> Transforms:
+        """The products of the inverse transforms, ``self^-1 @ other``."""
+        inverse = conjugate(self.rotation)
+        position = apply(rotation_matrix(inverse), other.position - self.position)
+        return Transforms(quaternion_product(inverse, other.rotation), position)
+
+    def times_inverse(self, other: Transforms) -> Transforms:
+        """The products with inverse transforms, ``self @ other^-1``."""
+        rotation = quaternion_product(self.rotation, conjugate(other.rotation))
+        return Transforms(rotation, self.position - apply(rotation_matrix(rotation), other.position))
+
+    def take(self, index) -> Transforms:
+        """The transforms at ``index``."""
+        return Transforms(take(self.rotation, index), take(self.position, index))
+
+    @classmethod
+    def join(cls, parts: Sequence[Transforms]) -> Transforms:
+        """All transforms of the parts, one after another."""
+        return cls(*(jnp.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
+
+    @classmethod
+    def from_poses(cls, poses: Array) -> Transforms:
+        """From poses [n, 7]: positions, then quaternions xyzw of any non-zero length."""
+        return cls(normalize(poses[:, 3:].T), poses[:, :3].T)
+
+    def poses(self) -> Array:
+        """As poses [n, 7]."""
+        return jnp.concatenate([self.position, self.rotation]).T
+
+
+class Motion(NamedTuple):
+    """Spatial vectors about one point, the linear part at that point; each part [3, n]."""
+
+    linear: Array
+    angular: Array
+
+    def take(self, index) -> Motion:
+        """The vectors at ``index``."""
+        return Motion(take(self.linear, index), take(self.angular, index))
+
+    @classmethod
+    def from_rows(cls, rows: Array) -> Motion:
+        """From both parts stacked, [6, n]."""
+        return cls(rows[:3], rows[3:])

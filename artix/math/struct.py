@@ -1,6 +1,6 @@
 """Frozen dataclasses that are JAX pytrees.
 
-The interface is that of ``flax.struct``, without importing flax, which takes as long as importing all of artix.
+The interface is as in ``flax.struct``, without importing flax, which takes as long as importing all of artix.
 """
 
 from __future__ import annotations

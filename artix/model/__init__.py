@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from artix.math.deprecated import old_names
 from artix.model.articulation import Articulation, State
 from artix.model.builder import ArticulationBuilder
-from artix.model.composite_joints import CompositeJoint
 from artix.model.couplings import LoopJoint, LoopJointType
 from artix.model.geometry import Geometry, GeometryType
 from artix.model.inertial_parameters import (
@@ -14,8 +13,7 @@ from artix.model.inertial_parameters import (
     log_cholesky_from_inertia,
     with_log_cholesky,
 )
-from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
-from artix.model.joints import Axis, Joint, JointType
+from artix.model.joints import Axis, CompositeJoint, Drive, DriveEnvelope, Joint, JointFriction, JointType
 from artix.model.states import neutral_state, random_state
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 from artix.model.topology import Topology

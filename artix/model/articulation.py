@@ -10,7 +10,7 @@ from artix.math import struct
 from artix.math.arrays import check_floating, device_array
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
-from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
+from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
 from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
 
@@ -110,8 +110,10 @@ class Articulation(struct.PyTreeNode):
           TypeError: ``link_mass`` is no array.
         """
         if not hasattr(self.link_mass, "dtype"):
-            found = f"found {type(self.link_mass).__name__}; make it one with jnp.asarray(...)"
-            raise TypeError(f"articulation.link_mass: expected an array, {found}")
+            kind = type(self.link_mass).__name__
+            raise TypeError(
+                f"articulation.link_mass: expected an array, found {kind}; make it one with jnp.asarray(...)"
+            )
         return self.link_mass.dtype
 
     def astype(self, dtype) -> Articulation:

@@ -12,15 +12,23 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.math.arrays import check_floating, device_array
-from artix.model import name_resolution
 from artix.model.articulation import Articulation
-from artix.model.composite_joints import CompositeJoint
 from artix.model.couplings import LoopJoint, LoopJoints, MimicJoint, MimicJoints
 from artix.model.geometry import Geometries, Geometry
 from artix.model.geometry_pairs import checked_pairs
-from artix.model.joint_parameters import joint_parameters
-from artix.model.joints import IDENTITY_POSE, Joint
-from artix.model.link_parameters import LinkParameters, link_number, link_parameters
+from artix.model.joints import IDENTITY_POSE, CompositeJoint, Joint
+from artix.model.parameters import (
+    LinkParameters,
+    fixed_tendon,
+    geometry_place,
+    joint_parameters,
+    link_index,
+    link_number,
+    link_parameters,
+    loop_joint,
+    mimic_dofs,
+    spatial_tendon,
+)
 from artix.model.tendons import FixedTendon, FixedTendons, SpatialTendon, SpatialTendons
 from artix.model.topology import Topology
 from artix.model.validation import finite_array, impossible_inertia, is_index, number, rotational_inertia, unit_pose
@@ -143,7 +151,7 @@ class ArticulationBuilder:
         checked = {key: link_number(key, value, where) for key, value in numbers.items()}
         count = len(self._links)
         if isinstance(parent, str):
-            parent = name_resolution.link_index([each.name for each in self._links], parent, where)
+            parent = link_index([each.name for each in self._links], parent, where)
         try:
             for part in first_joints:
                 parent = self.add_link(parent, part, name=f"{name}:{part.name}")
@@ -156,7 +164,8 @@ class ArticulationBuilder:
             raise
 
     def _appended(self, parent: int | None, joint: Joint | None, name: str, **parameters: Any) -> int:
-        index, joint = len(self._links), self._checked_joint(parent, joint, name)
+        index = len(self._links)
+        joint = self._checked_joint(parent, joint, name)
         self._names.add(name)
         if index:
             self._joint_names.add(str(joint.name))
@@ -166,7 +175,8 @@ class ArticulationBuilder:
 
     def _checked_joint(self, parent: int | None, joint: Joint | None, name: str) -> Joint:
         """Checks a joint's place in the tree; returns it with a name and unit poses, or a fixed joint for the root."""
-        where, count = f"link {name!r}", len(self._links)
+        where = f"link {name!r}"
+        count = len(self._links)
         if name in self._names:
             raise ValueError(f"{where}: the name is taken; give every link its own name")
         if (parent is None) != (count == 0) or (parent is None) != (joint is None):
@@ -202,7 +212,7 @@ class ArticulationBuilder:
         """
         if name in self._names:
             raise ValueError(f"frame {name!r}: the name is taken; give every link and frame its own name")
-        index = name_resolution.link_index([each.name for each in self._links], link, f"frame {name!r}")
+        index = link_index([each.name for each in self._links], link, f"frame {name!r}")
         self._frames.append((name, index, unit_pose(pose, f"frame {name!r}: pose")))
         self._names.add(name)
 
@@ -220,8 +230,9 @@ class ArticulationBuilder:
         """
         if not isinstance(geometry, Geometry):
             raise TypeError(f"geometry: expected artix.Geometry, found {type(geometry).__name__}")
-        links, known = [each.name for each in self._links], [shape for shape, _, _ in self._geometries]
-        self._geometries.append((*name_resolution.geometry(links, known, link, name), geometry))
+        links = [each.name for each in self._links]
+        known = [shape for shape, _, _ in self._geometries]
+        self._geometries.append((*geometry_place(links, known, link, name), geometry))
 
     def add_geometry_pair(self, first: str, second: str) -> None:
         """Lets two shapes on links that move relative to each other collide, in steps with ``solver="implicit"``.
@@ -330,10 +341,10 @@ class ArticulationBuilder:
         )
         topology = dataclasses.replace(
             topology,
-            mimic_dofs=name_resolution.mimic_dofs(topology, self._mimics),
-            fixed_tendons=tuple(name_resolution.fixed_tendon(topology, tendon) for tendon in self._fixed_tendons),
-            spatial_tendons=tuple(name_resolution.spatial_tendon(topology, tendon) for tendon in self._spatial_tendons),
-            loop_joints=tuple(name_resolution.loop_joint(topology, joint) for joint in self._loop_joints),
+            mimic_dofs=mimic_dofs(topology, self._mimics),
+            fixed_tendons=tuple(fixed_tendon(topology, tendon) for tendon in self._fixed_tendons),
+            spatial_tendons=tuple(spatial_tendon(topology, tendon) for tendon in self._spatial_tendons),
+            loop_joints=tuple(loop_joint(topology, joint) for joint in self._loop_joints),
             geometries=tuple(geometry.structure(name, number[link]) for name, link, geometry in shapes),
         )
         topology = dataclasses.replace(topology, geometry_pairs=checked_pairs(topology, self._geometry_pairs))

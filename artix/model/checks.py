@@ -17,7 +17,7 @@ from artix.compiler.argument_types import register_check
 from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
 from artix.model.couplings import MimicJoints
 from artix.model.geometry import Geometries
-from artix.model.joint_features import DriveEnvelopes, Drives, JointFrictions
+from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -40,17 +40,17 @@ def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, mea
       TypeError: it is no array, or the dtype differs; nothing is promoted silently.
       ValueError: the shape differs.
     """
-    found = getattr(value, "shape", None)
-    if found is None:
+    actual = getattr(value, "shape", None)
+    if actual is None:
         raise TypeError(
             f"{name}: expected an array of shape {shape} ({meaning}), found {type(value).__name__}; make it one with "
             "jnp.asarray(...)"
         )
-    if found != shape:
-        hint = f"; {_BATCH}" if len(found) > len(shape) else ""
-        if meaning == "nv" and len(found) == 1 and found[0] + 6 == shape[0]:
+    if actual != shape:
+        hint = f"; {_BATCH}" if len(actual) > len(shape) else ""
+        if meaning == "nv" and len(actual) == 1 and actual[0] + 6 == shape[0]:
             hint = _BASE
-        raise ValueError(f"{name}: expected shape {shape} ({meaning}), found {found}{hint}")
+        raise ValueError(f"{name}: expected shape {shape} ({meaning}), found {actual}{hint}")
     if value.dtype != dtype:
         raise TypeError(
             f"{name}: expected dtype {dtype}, that of the articulation, found {value.dtype}; convert it, or the "
@@ -66,8 +66,8 @@ def check_count(name: str, value: Any, least: int = 1, hint: str = "") -> None:
       ValueError: it is smaller.
     """
     if not isinstance(value, int | np.integer):
-        found = "a traced value, which must be static" if isinstance(value, jax.core.Tracer) else repr(value)
-        raise TypeError(f"{name}: expected a whole number, found {found}")
+        text = "a traced value, which must be static" if isinstance(value, jax.core.Tracer) else repr(value)
+        raise TypeError(f"{name}: expected a whole number, found {text}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}; found {value}{hint}")
 
@@ -212,14 +212,15 @@ _INSTEAD = {
 def check_type(name: str, value: object, kind: type) -> None:
     """Raises ``TypeError`` unless ``value`` is of this kind, for instance where arguments are out of order."""
     if not isinstance(value, kind):
-        found = "an array" if isinstance(value, jax.Array) else type(value).__name__
-        instead = _INSTEAD.get(found, "") if kind is Articulation else ""
-        raise TypeError(f"{name}: expected artix.{kind.__name__}, found {found}{instead}")
+        actual = "an array" if isinstance(value, jax.Array) else type(value).__name__
+        instead = _INSTEAD.get(actual, "") if kind is Articulation else ""
+        raise TypeError(f"{name}: expected artix.{kind.__name__}, found {actual}{instead}")
 
 
 def check_one(articulation: Articulation) -> None:
     """Raises ``ValueError`` if the articulation is a batch."""
-    num_links, dtype = articulation.topology.num_links, articulation.dtype
+    num_links = articulation.topology.num_links
+    dtype = articulation.dtype
     check_vector("articulation.link_mass", articulation.link_mass, (num_links,), dtype, "L")
 
 
@@ -321,6 +322,7 @@ def as_time(articulation: Articulation, dt: float | jax.Array, *, backward: bool
             raise ValueError(f"dt: expected a finite number of seconds, found {dt}")
         if known < 0 and not backward:
             raise ValueError(f"dt: expected zero or more seconds, found {dt}; only artix.step's 'rk4' goes back")
-    dtype, xp = articulation.dtype, jnp if isinstance(dt, jax.Array) else np
+    dtype = articulation.dtype
+    xp = jnp if isinstance(dt, jax.Array) else np
     time = xp.asarray(dt, dtype)
     return time + xp.where(time == 0, np.asarray(_INSTANT, dtype), np.zeros((), dtype))

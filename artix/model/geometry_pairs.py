@@ -19,7 +19,8 @@ def checked_pairs(topology: Topology, pairs: Sequence[Sequence[str]]) -> tuple[t
       ValueError: a pair does not consist of two names, a name is unknown, the two do not move relative to each other,
         their distance cannot be computed, or a pair is given twice.
     """
-    names, checked = [shape.name for shape in topology.geometries], []
+    names = [shape.name for shape in topology.geometries]
+    checked = []
     for pair in pairs:
         first, second = checked_shapes(pair, names, topology.geometries)
         links = [topology.geometries[topology.geometry_index(name)].link for name in (first, second)]

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import spatial
-from artix.math.compiled import compiled
+from artix.math.arrays import compiled
 from artix.model.articulation import Articulation
 from artix.model.checks import check_one, check_vector
 from artix.model.topology import Topology
@@ -50,10 +50,9 @@ def log_cholesky_from_inertia(mass: Array, com_pose: Array, inertia: Array) -> A
       logarithms of lengths [m], s and t are lengths [m].
 
     Raises:
-      ValueError: an array has the wrong shape; or the link has no mass, no extent in some direction (a point, a rod or
-        a plate without thickness), or physically impossible principal inertias, and thus no such parameters. Traced
-        values cannot be checked: under a transformation such a link gives NaN, so check its values first.
-      TypeError: the arrays have different dtypes.
+      ValueError: ; or the link has no mass, no extent in some direction (a point, a rod or a plate without thickness),
+        or physically impossible principal inertias, and thus no such parameters. Traced values cannot be checked: under
+        a transformation such a link gives NaN, so check its values first.
 
     Identity: ``inertia_from_log_cholesky`` of the result is the same link.
 
@@ -87,9 +86,6 @@ def inertia_from_log_cholesky(theta: Array) -> tuple[Array, Array, Array]:
       Mass [kg], shape []; mass frame in the link's frame, position [m] and quaternion xyzw (the identity), shape [7];
       rotational inertia about the centre of mass in the link's axes [kg m^2], shape [3, 3].
 
-    Raises:
-      ValueError: theta has the wrong shape.
-
     Identity: ``log_cholesky_from_inertia(*inertia_from_log_cholesky(theta)) == theta``.
 
     Examples:
@@ -102,9 +98,14 @@ def inertia_from_log_cholesky(theta: Array) -> tuple[Array, Array, Array]:
     """
     check_vector("theta", theta, (NUM_PARAMETERS,), jnp.asarray(theta).dtype, "log-Cholesky parameters")
     mass = jnp.exp(2 * theta[0])
-    (a, b, c), (s12, s23, s13) = jnp.exp(theta[1:4]), theta[4:7]
-    xx, yy, zz = a * a + s12 * s12 + s13 * s13, b * b + s23 * s23, c * c
-    xy, xz, yz = s12 * b + s13 * s23, s13 * c, s23 * c
+    a, b, c = jnp.exp(theta[1:4])
+    s12, s23, s13 = theta[4:7]
+    xx = a * a + s12 * s12 + s13 * s13
+    yy = b * b + s23 * s23
+    zz = c * c
+    xy = s12 * b + s13 * s23
+    xz = s13 * c
+    yz = s23 * c
     inertia = jnp.stack([yy + zz, -xy, -xz, -xy, xx + zz, -yz, -xz, -yz, xx + yy]).reshape(3, 3)
     identity = jnp.zeros(4, theta.dtype).at[3].set(1)
     return mass, jnp.concatenate([theta[7:], identity]), mass * inertia
@@ -117,7 +118,6 @@ def log_cholesky_from_articulation(articulation: Articulation, links: Sequence[s
     ``LogCholeskyParameters``.
 
     Args:
-      articulation: the articulation.
       links: names of the links, in the order wanted; all, in link order, when ``None``.
 
     Returns:
@@ -152,7 +152,6 @@ def with_log_cholesky(articulation: Articulation, theta: Array, links: Sequence[
     """The articulation with its links' inertias given by log-Cholesky parameters; differentiable in theta.
 
     Args:
-      articulation: the articulation.
       theta: parameters, one row per link, shape [L, 10] or [len(links), 10].
       links: names of the links that the rows belong to; all, in link order, when ``None``.
 
@@ -161,7 +160,7 @@ def with_log_cholesky(articulation: Articulation, theta: Array, links: Sequence[
 
     Raises:
       KeyError: no link has one of the names.
-      ValueError: theta has the wrong shape, or the articulation is a batch.
+      ValueError: the articulation is a batch.
       TypeError: theta has another dtype than the articulation, ``links`` is one string, or the articulation belongs to
         a mixed fleet.
 

@@ -26,9 +26,6 @@ _FAR = 1e4
 def neutral_state(articulation: Articulation) -> State:
     """The state at rest with the root's frame at the world's origin and all joints at zero; Pinocchio's ``neutral``.
 
-    Args:
-      articulation: the articulation.
-
     Returns:
       The state, in the articulation's dtype.
 
@@ -63,7 +60,6 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
     [-1, 1]^3 m; a fixed one stays at the origin, at rest. Pinocchio's ``randomConfiguration`` draws positions only.
 
     Args:
-      articulation: the articulation.
       key: a JAX random key.
       velocity_scale: standard deviation of all velocities [m/s, rad/s].
 

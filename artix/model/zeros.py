@@ -18,11 +18,11 @@ def keep_zeros(articulation: Articulation, varied: Articulation) -> Articulation
 
     Most parameters of a robot are zero: offsets and axes along coordinate axes, products of inertia, drives and
     friction that it does not have. If ``articulation`` is known while JAX traces, so are these entries, and a program
-    of robots whose parameters all differ (domain randomisation) has few more operations than that of one known robot.
-    For this, call it in a function decorated with :func:`~artix.quantity`, as below.
+    of robots whose parameters all differ (domain randomisation) has few more operations than the program of one
+    known robot. For this, call it in a function decorated with :func:`~artix.quantity`, as below.
 
     Kept are: entries that are zero or infinite, and quaternions with a single non-zero component. **Whatever ``varied``
-    has there is ignored**, and derivatives by it are zero. Do not use it to vary what the robot lacks.
+    has there is ignored**, and derivatives with respect to it are zero. Do not use it to vary what the robot lacks.
 
     Args:
       articulation: the robot with the zeros to keep.

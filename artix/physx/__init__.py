@@ -55,6 +55,7 @@ from artix.physx.enums import ArticulationJointType as ArticulationJointType
 from artix.physx.enums import ArticulationKinematicFlag as ArticulationKinematicFlag
 from artix.physx.enums import ArticulationMotion as ArticulationMotion
 from artix.physx.fleet_simulation import FleetSimulation as FleetSimulation
+from artix.physx.generalized import dense_jacobian as dense_jacobian
 from artix.physx.gpu_layout import ArticulationGPUAPIMaxCounts as ArticulationGPUAPIMaxCounts
 from artix.physx.gpu_layout import get_articulation_gpu_api_max_counts as get_articulation_gpu_api_max_counts
 from artix.physx.gpu_state import create_fleet_simulation as create_fleet_simulation

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.links import link_poses
+from artix.kinematics.frames import frame_pose
 from artix.math import spatial
 from artix.model.articulation import Articulation
 from artix.model.checks import as_number, check_quaternion, check_vector
@@ -573,7 +573,7 @@ def get_world_bounds(simulation: ArticulationSimulation, link_bounds: Array, *, 
        [ 0.1  0.1  0.2]]
     """
     check_vector("link_bounds", link_bounds, (simulation.topology.num_links, 2, 3), simulation.dtype, "L boxes")
-    poses = link_poses(simulation.articulation, simulation.state).T
+    poses = frame_pose(simulation.articulation, simulation.state).T
     rotation = spatial.rotation_matrix(poses[3:])
     lower, upper = link_bounds[:, 0].T, link_bounds[:, 1].T
     center = poses[:3] + spatial.apply(rotation, (lower + upper) / 2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.bodies import screw_pitches
-from artix.kinematics.links import link_velocities
+from artix.kinematics.forward import screw_pitches
+from artix.kinematics.frames import frame_velocity
 from artix.model.checks import check_quaternion, check_vector
 from artix.physx.accessors import wake_if
 from artix.physx.cache import ArticulationCache, check_cache
@@ -94,7 +94,7 @@ def copy_internal_state_to_cache(
         moved = {"world_lin_accel": acceleration[:3], "world_ang_accel": acceleration[3:]}
         cache = cache.replace(root_link_data=cache.root_link_data.replace(**moved))
     if Flag.LINK_VELOCITY in flags:
-        cache = cache.replace(link_velocity=link_velocities(simulation.articulation, simulation.state))
+        cache = cache.replace(link_velocity=frame_velocity(simulation.articulation, simulation.state, offset="com"))
     if Flag.JOINT_SOLVER_FORCES in flags:
         cache = cache.replace(joint_solver_forces=_efforts(simulation))
     return cache

@@ -19,7 +19,7 @@ from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.momentum import center_of_mass, centroidal_momentum_matrix
 from artix.fleet.batches import vmap_in_blocks
 from artix.fleet.fleet import Fleet
-from artix.kinematics.links import dense_jacobian, forward_kinematics
+from artix.kinematics.frames import forward_kinematics
 from artix.model.articulation import Articulation, State
 from artix.physx.enums import ArticulationGPUAPIComputeType as ComputeType
 from artix.physx.fleet_simulation import (
@@ -30,7 +30,12 @@ from artix.physx.fleet_simulation import (
     parts_of,
     simulations_of_kinds,
 )
-from artix.physx.generalized import coriolis_and_centrifugal_force, generalized_gravity_force, generalized_mass_matrix
+from artix.physx.generalized import (
+    coriolis_and_centrifugal_force,
+    dense_jacobian,
+    generalized_gravity_force,
+    generalized_mass_matrix,
+)
 from artix.physx.gpu_layout import (
     ArticulationGPUAPIMaxCounts,
     check_indices,

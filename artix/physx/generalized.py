@@ -12,14 +12,44 @@ import jax.numpy as jnp
 from artix.compiler import quantity
 from artix.dynamics.inverse import coriolis_compensation, generalized_external_force, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
-from artix.kinematics.bodies import Placement
-from artix.kinematics.links import link_poses
-from artix.kinematics.solve import root_motion
+from artix.kinematics.forward import root_motion
+from artix.kinematics.frames import frame_jacobian, frame_pose
 from artix.math import spatial
 from artix.math.arrays import matmul
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
+
+
+@quantity
+def dense_jacobian(articulation: Articulation, state: State) -> Array:
+    """``computeDenseJacobian``: ``artix.frame_jacobian(a, s, offset="com")`` link by link, without a fixed root.
+
+    Args:
+      articulation: the articulation.
+      state: its state; only the configuration matters.
+
+    Returns:
+      Shape [6 L', nv] [m or 1], with L' = L for a floating base and L' = L - 1 for a fixed one. The six rows of a link
+      are the velocity of its centre of mass and its angular velocity, both in world axes.
+
+    Raises:
+      ValueError: an array of the state has the wrong shape.
+      TypeError: an array of the state has another dtype than the articulation.
+
+    Examples:
+      >>> from artix import physx
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> velocities = physx.dense_jacobian(arm, state) @ artix.generalized_velocity(arm, state)
+      >>> centers = artix.frame_velocity(arm, state, offset="com")[1:]
+      >>> print(jnp.allclose(velocities.reshape(8, 6), centers, atol=1e-5))
+      True
+    """
+    tree = articulation.topology
+    jacobian = frame_jacobian(articulation, state, offset="com")
+    return jacobian[0 if tree.num_base_dofs else 1 :].reshape(-1, tree.nv)
 
 
 @quantity
@@ -104,8 +134,8 @@ def _leaked_gyroscopic_force(articulation: Articulation, state: State) -> Array:
     """Generalised force [nv] of ``w x I_i w`` on each link at the angular velocity w of a floating root, else zero."""
     tree = articulation.topology
     omega = root_motion(tree, state.root_velocity).angular
-    frames = Placement.from_poses(link_poses(articulation, state))
-    rotation = spatial.rotation_matrix((frames @ Placement.from_poses(articulation.link_com_pose)).rotation)
+    frames = Transforms.from_poses(frame_pose(articulation, state))
+    rotation = spatial.rotation_matrix((frames @ Transforms.from_poses(articulation.link_com_pose)).rotation)
     omega = jnp.broadcast_to(omega, frames.position.shape)
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
     momentum = spatial.apply(rotation, spatial.apply(inertia, spatial.apply_transposed(rotation, omega)))

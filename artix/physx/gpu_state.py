@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.fleet.fleet import Fleet
-from artix.kinematics.links import link_poses, link_velocities
+from artix.kinematics.frames import frame_pose, frame_velocity
 from artix.model.articulation import Articulation, State
 from artix.physx.accessors import update_kinematic, wake_if
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
@@ -254,9 +254,9 @@ def _read(data_type: ReadType, shape: tuple[int, ...], kind: ArticulationSimulat
     """The blocks [rows, *shape] of some members of a kind."""
     kind = jax.tree.map(lambda leaf: leaf[rows], kind)
     if data_type is ReadType.LINK_GLOBAL_POSE:
-        return padded(to_transform(jax.vmap(link_poses)(kind.articulation, kind.state)), shape)
+        return padded(to_transform(jax.vmap(frame_pose)(kind.articulation, kind.state)), shape)
     if data_type in (ReadType.LINK_LINEAR_VELOCITY, ReadType.LINK_ANGULAR_VELOCITY):
-        velocities = jax.vmap(link_velocities)(kind.articulation, kind.state)
+        velocities = jax.vmap(partial(frame_velocity, offset="com"))(kind.articulation, kind.state)
         return padded(velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR], shape)
     found = FIELDS[data_type.name].of(kind)
     return padded(to_transform(found) if data_type is ReadType.ROOT_GLOBAL_POSE else found, shape)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.fleet.fleet import Fleet
-from artix.kinematics.bodies import Placement
 from artix.math import spatial
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation
 from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
 from artix.model.topology import Topology
@@ -140,20 +140,20 @@ def _check_axes(axes: Array, part: Part, slots: np.ndarray) -> None:
         )
 
 
-def _mass_frames(articulation: Articulation, rows: np.ndarray, slots: np.ndarray) -> Placement:
+def _mass_frames(articulation: Articulation, rows: np.ndarray, slots: np.ndarray) -> Transforms:
     """The mass frame of each attachment's link in the link's frame, one per slot of the blocks."""
     links = [link for tendon in articulation.topology.spatial_tendons for link in tendon.links]
     link = np.zeros(slots.shape, np.int32)
     link[slots >= 0] = np.array(links, np.int32)[slots[slots >= 0]]
-    return Placement.from_poses(articulation.link_com_pose[rows[:, None, None], link].reshape(-1, 7))
+    return Transforms.from_poses(articulation.link_com_pose[rows[:, None, None], link].reshape(-1, 7))
 
 
-def _into(frames: Placement, points: Array) -> Array:
+def _into(frames: Transforms, points: Array) -> Array:
     """Points [..., 3] in the given frames."""
     return spatial.rotate_inverse(frames.rotation, points.reshape(-1, 3).T - frames.position).T.reshape(points.shape)
 
 
-def _out_of(frames: Placement, points: Array) -> Array:
+def _out_of(frames: Transforms, points: Array) -> Array:
     """The inverse of :func:`_into`."""
     return (frames.position + spatial.rotate(frames.rotation, points.reshape(-1, 3).T)).T.reshape(points.shape)
 

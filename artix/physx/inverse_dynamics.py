@@ -14,13 +14,13 @@ from artix.dynamics.forward import forward_dynamics
 from artix.dynamics.inverse import coriolis_compensation, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.momentum import center_of_mass, centroidal_momentum_matrix
-from artix.kinematics.links import dense_jacobian
 from artix.model.articulation import State
 from artix.model.checks import check_vector
 from artix.physx.cache import ArticulationCache, check_cache
 from artix.physx.generalized import (
     coriolis_and_centrifugal_force,
     counteracting_joint_force,
+    dense_jacobian,
     generalized_gravity_force,
     generalized_mass_matrix,
     joint_force_for,
@@ -34,7 +34,7 @@ Array = jax.Array
 def compute_dense_jacobian(
     simulation: ArticulationSimulation, cache: ArticulationCache
 ) -> tuple[ArticulationCache, int, int]:
-    """``computeDenseJacobian``: :func:`artix.dense_jacobian` into ``cache.dense_jacobian``.
+    """``computeDenseJacobian``: :func:`dense_jacobian` into ``cache.dense_jacobian``.
 
     Args:
       simulation: the articulation in its state.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.constraints.anchors import anchor_rows, loop_anchors
 from artix.constraints.dynamics import constrained_forward_dynamics
+from artix.constraints.frame_pairs import anchor_rows, loop_anchors
 from artix.constraints.model import Constraints
 from artix.model.checks import check_vector
 from artix.physx.cache import ArticulationCache, check_cache, num_loop_rows

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.momentum import centroidal_momentum_matrix
-from artix.editing.select_geometry import select_geometry_pairs
+from artix.editing.surgery import select_geometry_pairs
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import struct
 from artix.math.arrays import matmul

@@ -11,7 +11,7 @@ from artix.contact.ground_contacts import GroundContacts, contacts_with_ground
 from artix.contact.link_contacts import contacts_of_pairs
 from artix.contact.scene import Scene
 from artix.contact.selection import Choice
-from artix.kinematics.solve import kinematics
+from artix.kinematics.forward import kinematics
 from artix.model.articulation import State
 from artix.model.checks import check_vector
 from artix.simulation.common.contact_memory import ContactMemory, empty_memories, join_memories, part_memory

@@ -82,7 +82,7 @@ class Motion:
         """Evaluates a function of one articulation and its state for all robots at all times: NumPy leaves [T, N, ...].
 
         Args:
-          function: a function such as ``artix.link_poses``.
+          function: a function such as ``artix.frame_pose``.
         """
         robots = self.robots
         states = jax.tree.map(lambda leaf: jnp.asarray(leaf, robots.dtype), self.states)
@@ -95,7 +95,7 @@ class Motion:
 
     def kinds(self) -> list[Kind]:
         """The robots by topology, with the motion of their links."""
-        poses = self.evaluate(artix.link_poses).astype(float)
+        poses = self.evaluate(artix.frame_pose).astype(float)
         robots = self.robots
         if not isinstance(robots, Fleet):
             first = jax.tree.map(lambda leaf: leaf[0], robots) if robots.link_mass.ndim == 2 else robots

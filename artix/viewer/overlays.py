@@ -137,7 +137,7 @@ def support_polygons(motion: Motion, ground: Ground | None, offsets: np.ndarray)
 def _bearing_points(articulation: Articulation, state: State, ground: Ground) -> tuple[jax.Array, ...]:
     """Contact candidates: poses of their links [K, 7], points in the links' frames [K, 3], and gaps [K]."""
     contacts = artix.ground_contacts(artix.Scene(articulation, ground=ground), state).contacts
-    return artix.link_poses(articulation, state)[jnp.array(contacts.links)], contacts.point, contacts.gap
+    return artix.frame_pose(articulation, state)[jnp.array(contacts.links)], contacts.point, contacts.gap
 
 
 def _hull(points: np.ndarray) -> np.ndarray:

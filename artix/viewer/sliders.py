@@ -57,7 +57,7 @@ class Poser:
         self._lock = threading.RLock()
         self._closed = threading.Event()
         self._is_setting = False
-        self._poses = jax.jit(artix.link_poses)
+        self._poses = jax.jit(artix.frame_pose)
         self._followers = set(_followers(articulation))
         gui = server.gui
         with gui.add_folder("show", expand_by_default=False):

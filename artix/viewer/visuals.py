@@ -420,7 +420,7 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
 
 def _size(articulation: Articulation) -> float:
     """A typical length of the robot: the diagonal of the bounding box of its links at rest."""
-    poses = np.asarray(jax.jit(artix.link_poses)(articulation, artix.neutral_state(articulation)), float)
+    poses = np.asarray(jax.jit(artix.frame_pose)(articulation, artix.neutral_state(articulation)), float)
     points = poses[:, :3] + rotate(poses[:, 3:], np.asarray(articulation.link_com_pose, float)[:, :3])
     points = np.concatenate([points, poses[:, :3]])
     return max(float(np.linalg.norm(np.ptp(points, axis=0))), 0.05)

@@ -77,7 +77,7 @@ def _artix(robot: str, batch: int) -> dict[str, Case]:
         "forward dynamics": lambda s, x: artix.forward_dynamics(body, s, x),
         "inverse dynamics": lambda s, x: artix.inverse_dynamics(body, s, x),
         "mass matrix": lambda s, x: artix.mass_matrix(body, s),
-        "link poses": lambda s, x: artix.link_poses(body, s),
+        "link poses": lambda s, x: artix.frame_pose(body, s),
         "gradient of forward dynamics": lambda s, x: jax.grad(accelerations)(s.joint_position, s, x),
         "gradient of ten steps": lambda s, x: jax.grad(distance)(s.joint_velocity, s),
         "forward dynamics derivatives": lambda s, x: artix.forward_dynamics_derivatives(body, s, x),

@@ -30,9 +30,9 @@ class Artix(JaxLibrary):
         self.links = [int(topology.dof_link[topology.dofs(name)][0]) for name in reference.joint_names]
         bound = self._bound
         self.functions = {
-            "link poses": bound(artix.link_poses),
+            "link poses": bound(artix.frame_pose),
             "poses and velocities": bound(artix.forward_kinematics),
-            "dense Jacobian": bound(artix.dense_jacobian),
+            "dense Jacobian": bound(artix.physx.dense_jacobian),
             "mass matrix": bound(artix.mass_matrix),
             "bias force": bound(artix.bias_force),
             "inverse dynamics": lambda s, a: artix.inverse_dynamics(self.articulation, s, a),

@@ -17,7 +17,7 @@ from benchmarks.reference import States
 from benchmarks.robots import Robot, articulation
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "link poses": lambda articulation, state, a, f: artix.link_poses(articulation, state),
+    "link poses": lambda articulation, state, a, f: artix.frame_pose(articulation, state),
     "mass matrix": lambda articulation, state, a, f: artix.mass_matrix(articulation, state),
     "bias force": lambda articulation, state, a, f: artix.bias_force(articulation, state),
     "inverse dynamics": lambda articulation, state, a, f: artix.inverse_dynamics(articulation, state, a),

@@ -110,7 +110,7 @@ def test_dynamics(name: str, count: int) -> None:
     layout = check(bound(artix.forward_dynamics, name), state, extra, tolerance=2e-3)
     assert layout.staged_arguments and layout.staged_results
     check(bound(artix.inverse_dynamics, name), state, extra)
-    check(lambda s: jax.vmap(functools.partial(artix.link_poses, robot(name)))(s), state)
+    check(lambda s: jax.vmap(functools.partial(artix.frame_pose, robot(name)))(s), state)
     matrix = check(lambda s: jax.vmap(functools.partial(artix.mass_matrix, robot(name)))(s), state)
     assert not matrix.staged_results[0].is_plain  # symmetric: each entry is kept once
 

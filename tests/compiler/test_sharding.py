@@ -57,7 +57,7 @@ def _arguments(articulation: artix.Articulation, size: int):
 
 
 @pytest.mark.parametrize("size", [40, 100, 1000])
-@pytest.mark.parametrize("name", ["link_poses", "mass_matrix", "inverse_dynamics", "forward_dynamics"])
+@pytest.mark.parametrize("name", ["frame_pose of links", "mass_matrix", "inverse_dynamics", "forward_dynamics"])
 def test_split_programs_need_no_communication(name: str, size: int) -> None:
     articulation = _tree()
     arguments = _arguments(articulation, size)

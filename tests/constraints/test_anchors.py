@@ -12,8 +12,7 @@ import pytest
 
 import artix
 from artix import ArticulationBuilder, Axis, Joint, LoopJoint, LoopJointType
-from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorType
-from artix.constraints.anchors import anchor_rows, loop_anchors
+from artix.constraints.frame_pairs import AnchorStructure, AnchorType, FramePairs, anchor_rows, loop_anchors
 from tests.dynamics.test_dynamics_derivatives import KINDS, PARENTS, along_configuration, relative
 from tests.support import oracle_constraints, oracles
 from tests.support.bases import BASES_FIXED_WEEKLY
@@ -117,7 +116,7 @@ def test_errors_have_finite_derivatives() -> None:
     structure += [weld(0), weld(0, axes="world_aligned"), AnchorStructure(0, -1, AnchorType.DISTANCE, (0,))]
     structure = [dataclasses.replace(one, link_a=0, link_b=-1) for one in structure]
     identity = jnp.zeros((len(structure), 7)).at[:, 6].set(1.0)
-    anchors = Anchors(tuple(structure), identity, identity)
+    anchors = FramePairs(tuple(structure), identity, identity)
     a = tree_of([], [], fixed_base=False)
     half = 0.5 * np.array([0.0, 0.3, np.pi])
     zero = np.zeros_like(half)

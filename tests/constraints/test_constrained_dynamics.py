@@ -11,7 +11,7 @@ import pytest
 
 import artix
 from artix import Constraint, Constraints
-from artix.constraints.anchor_structure import AnchorStructure, AnchorType
+from artix.constraints.frame_pairs import AnchorStructure, AnchorType
 from tests.dynamics.test_dynamics_derivatives import (
     along_configuration,
     along_velocity,

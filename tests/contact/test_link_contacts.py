@@ -45,7 +45,7 @@ def test_contacts_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
     model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
     data, states = mujoco.MjData(model), placed(robot, 300)
     found = jax.jit(jax.vmap(lambda s: artix.link_contacts(robot, s)))(states)
-    poses = np.asarray(jax.vmap(lambda s: artix.link_poses(robot, s))(states))
+    poses = np.asarray(jax.vmap(lambda s: artix.frame_pose(robot, s))(states))
     errors = []
     for k in range(300):
         data.qpos[:7], data.qpos[7:] = poses[k, 0, [0, 1, 2, 6, 3, 4, 5]], poses[k, -1, [0, 1, 2, 6, 3, 4, 5]]
@@ -74,7 +74,7 @@ def test_gaps_of_boxes_are_their_distances() -> None:
     robot = paired(SHAPES["box"][0], SHAPES["box"][0])
     states = placed(robot, 2000)
     gaps = np.asarray(jax.jit(jax.vmap(lambda s: artix.link_contacts(robot, s).gap))(states)).min(axis=1)
-    poses = np.asarray(jax.vmap(lambda s: artix.link_poses(robot, s))(states))[:, [0, -1]]
+    poses = np.asarray(jax.vmap(lambda s: artix.frame_pose(robot, s))(states))[:, [0, -1]]
     half = np.asarray(robot.geometry.size)
     near = np.flatnonzero((gaps > -0.05) & (gaps < 0.02))
     distances = np.array([distance_of_boxes(poses[k], half) for k in near])

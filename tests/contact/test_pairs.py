@@ -46,7 +46,7 @@ def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
     reach = jnp.array([0.9, 0.9, 0.9, 0, 0, 0]) * jax.random.uniform(jax.random.key(2), (300, 6), minval=-1)
     states = states.replace(joint_position=states.joint_position.at[:, :3].set(reach[:, :3]))
     found = jax.vmap(lambda s: artix.geometry_pair_distances(robot, s, (("a", "b"),)))(states)
-    frames = jax.vmap(lambda s: artix.link_poses(robot, s))(states)
+    frames = jax.vmap(lambda s: artix.frame_pose(robot, s))(states)
     compared = 0
     for k in range(300):
         for body, link in enumerate((0, -1)):

@@ -42,8 +42,8 @@ FUNCTIONS = {
         "forward_dynamics_derivatives",
         "gravity_derivatives",
         "centroidal_derivatives",
-        "link_velocity_derivatives",
-        "link_acceleration_derivatives",
+        "frame_velocity_derivatives of links",
+        "frame_acceleration_derivatives of links",
     )
 } | {
     "mass_matrix": lambda a, s, x, w: artix.mass_matrix(a, s, armature=True),

@@ -43,8 +43,8 @@ def outputs(articulation, inputs: dict) -> dict:
     acceleration, wrench, dnu = inputs["acceleration"], inputs["external_force"], inputs["dnu"]
     found = {
         "forward_kinematics": artix.forward_kinematics(a, s),
-        "link_accelerations": artix.link_accelerations(a, s, acceleration),
-        "dense_jacobian": artix.dense_jacobian(a, s),
+        "link_accelerations": artix.frame_acceleration(a, s, acceleration, offset="com", classical=True),
+        "dense_jacobian": artix.physx.dense_jacobian(a, s),
         "frame_pose": artix.frame_pose(a, s, "tool", inputs["offset"]),
         "frame_velocity": artix.frame_velocity(a, s, "tool"),
         "frame_jacobian": artix.frame_jacobian(a, s, "middle", axes="local"),

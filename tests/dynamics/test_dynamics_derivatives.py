@@ -131,9 +131,9 @@ def test_against_differences(fixed_base: bool) -> None:
         lambda s: artix.forward_dynamics(a, s, x, w), *jax.jit(artix.forward_dynamics_derivatives)(a, state, x, w)[:2]
     )
     check(lambda s: artix.gravity_compensation(a, s), jax.jit(artix.gravity_derivatives)(a, state))
-    check(lambda s: artix.link_velocities(a, s), *jax.jit(artix.link_velocity_derivatives)(a, state))
-    links = jax.jit(artix.link_acceleration_derivatives)(a, state, x)
-    check(lambda s: artix.link_accelerations(a, s, x), *links[:2])
+    check(lambda s: artix.frame_velocity(a, s, offset="com"), *artix.frame_velocity_derivatives(a, state, offset="com"))
+    links = artix.frame_acceleration_derivatives(a, state, x, offset="com", classical=True)
+    check(lambda s: artix.frame_acceleration(a, s, x, offset="com", classical=True), *links[:2])
     centroidal = jax.jit(artix.centroidal_derivatives)(a, state, x)
     check(lambda s: artix.centroidal_momentum(a, s), *centroidal[:2])
 
@@ -145,7 +145,7 @@ def test_against_differences(fixed_base: bool) -> None:
     # What is linear: Jacobians, the mass matrix and its inverse.
     matrix, nu = artix.centroidal_momentum_matrix(a, state)[0], nu_of(a, state)
     assert relative(centroidal.rate_by_acceleration, matrix) <= 1e-13
-    assert relative(links.acceleration @ nu, artix.link_velocities(a, state)) <= 1e-13
+    assert relative(links.acceleration @ nu, artix.frame_velocity(a, state, offset="com")) <= 1e-13
 
 
 def test_halves_of_a_linearization() -> None:
@@ -225,7 +225,7 @@ def test_rules_agree_with_plain_differentiation(fixed_base: bool) -> None:
     """The rules that ``jvp`` and ``grad`` use, against JAX's own differentiation of the same programs."""
     from artix.dynamics import inverse
     from artix.dynamics.mass_matrix import inertia_matrix
-    from artix.kinematics.solve import kinematics
+    from artix.kinematics.forward import kinematics
 
     # Joints with two free axes, too: their rotation vectors also turn them about the locked one.
     kinds = ["spherical_12", "revolute_swing1", "prismatic_y", "fixed", "spherical_02"]

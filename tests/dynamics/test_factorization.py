@@ -15,11 +15,10 @@ from jax.test_util import check_grads
 import artix
 from artix.compiler.program import trace
 from artix.compiler.scalarize import scalarize
-from artix.dynamics import articulated_bodies, factorization
-from artix.dynamics.elimination import Paths, eliminate
-from artix.dynamics.halving import factorize_dense
-from artix.dynamics.solve import mass_product
-from artix.kinematics.solve import kinematics
+from artix.dynamics import factorization
+from artix.dynamics.factorization import Paths, eliminate, factorize_dense
+from artix.dynamics.forward import mass_product
+from artix.kinematics.forward import kinematics
 from tests.support.bases import BASES, BASES_FIXED_WEEKLY
 from tests.support.marks import slow_besides
 from tests.support.models import random_states, state_at, tree_of, zoo
@@ -145,7 +144,7 @@ def test_articulated_bodies_solve_in_parts() -> None:
 
     def parts(state: artix.State, rights: Array):
         motions, _, inertias, added = mass_product(articulation, kinematics(articulation, state))
-        factors = articulated_bodies.factorize(articulation.topology, motions, inertias, added)
+        factors = factorization.factorize(articulation.topology, motions, inertias, added)
         half = factorization.half_solve(factors, rights)
         alike = jax.vmap(lambda right: factorization.solve(factors, right))(rights)
         return factors, half, factorization.finish_solve(factors, half[0]), alike

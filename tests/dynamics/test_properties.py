@@ -54,21 +54,21 @@ def _algebra(articulation, states, accelerations, wrenches):
     def one(s, acceleration, wrench):
         a, nu = articulation, nu_of(articulation, s)
         base = a.topology.num_base_dofs
-        velocities = artix.link_velocities(a, s)
-        jacobian = artix.dense_jacobian(a, s)
+        velocities = artix.frame_velocity(a, s, offset="com")
+        jacobian = artix.physx.dense_jacobian(a, s)
         mass, heavy = artix.mass_matrix(a, s), artix.mass_matrix(a, s, armature=True)
         coriolis, gravity = artix.coriolis_compensation(a, s), artix.gravity_compensation(a, s)
         bias, external = artix.bias_force(a, s), artix.generalized_external_force(a, s, wrench)
         matrix, momentum_bias = artix.centroidal_momentum_matrix(a, s)
         armature = jnp.diag(jnp.concatenate([jnp.zeros(base), a.armature]))
-        drift = artix.link_accelerations(a, s, jnp.zeros_like(nu))
+        drift = artix.frame_acceleration(a, s, jnp.zeros_like(nu), offset="com", classical=True)
         rows = 0 if base else 1
         total = jnp.sum(a.link_mass)
         pairs = {
             "J nu = link velocities": (jacobian @ nu, velocities[rows:].reshape(-1)),
             "J a + dJ nu = link accelerations": (
                 (jacobian @ acceleration).reshape(-1, 6) + drift[rows:],
-                artix.link_accelerations(a, s, acceleration)[rows:],
+                artix.frame_acceleration(a, s, acceleration, offset="com", classical=True)[rows:],
             ),
             "nu M nu / 2 = kinetic energy": (nu @ mass @ nu / 2, artix.kinetic_energy(a, s)),
             "with armature": (nu @ heavy @ nu / 2, artix.kinetic_energy(a, s, armature=True)),
@@ -130,9 +130,9 @@ def _rates(articulation, states, accelerations):
 
     def quantities(s):
         return {
-            "pose": artix.link_poses(a, s),
+            "pose": artix.frame_pose(a, s),
             "frame": artix.frame_pose(a, s, "tool"),
-            "velocity": artix.link_velocities(a, s),
+            "velocity": artix.frame_velocity(a, s, offset="com"),
             "momentum": artix.centroidal_momentum(a, s),
             "center": artix.center_of_mass(a, s),
             "potential": artix.potential_energy(a, s),
@@ -159,7 +159,10 @@ def _rates(articulation, states, accelerations):
         pairs = {
             "frame position": (rate["frame"][:3], spin[:3]),
             "frame orientation": (rate["frame"][3:], 0.5 * product @ spin[3:]),
-            "link accelerations": (rate["velocity"], artix.link_accelerations(a, s, acceleration)),
+            "link accelerations": (
+                rate["velocity"],
+                artix.frame_acceleration(a, s, acceleration, offset="com", classical=True),
+            ),
             "momentum": (rate["momentum"], matrix @ acceleration + bias),
             "centre of mass": (rate["center"], artix.center_of_mass_jacobian(a, s) @ nu),
             "gravity is the gradient of the potential": (rate["potential"], artix.gravity_compensation(a, s) @ nu),
@@ -188,7 +191,7 @@ def _manifold(articulation, states, displacements):
         there = artix.integrate(articulation, s, d)
         again = artix.integrate(articulation, s, artix.difference(articulation, s, there))
         back = artix.integrate(articulation, there, artix.difference(articulation, there, s))
-        poses = [artix.link_poses(articulation, x) for x in (there, again, s, back)]
+        poses = [artix.frame_pose(articulation, x) for x in (there, again, s, back)]
         return there, artix.difference(articulation, s, there), poses
 
     return jax.vmap(one)(states, displacements)
@@ -236,7 +239,7 @@ def test_permuting_siblings_permutes_the_result(fixed_base: bool) -> None:
     other = state.replace(joint_position=state.joint_position[order], joint_velocity=state.joint_velocity[order])
     assert_equal(
         {
-            "poses": (artix.link_poses(second, other)[np.array(links)], artix.link_poses(first, state)),
+            "poses": (artix.frame_pose(second, other)[np.array(links)], artix.frame_pose(first, state)),
             "mass": (artix.mass_matrix(second, other)[np.ix_(nv, nv)], artix.mass_matrix(first, state)),
             "bias": (artix.bias_force(second, other)[np.array(nv)], artix.bias_force(first, state)),
         },
@@ -286,7 +289,7 @@ def test_a_fixed_joint_is_a_rigid_weld(fixed_base: bool) -> None:
         "inverse dynamics": lambda a, s: artix.inverse_dynamics(a, s, acceleration),
         "momentum": lambda a, s: artix.centroidal_momentum_matrix(a, s)[0],
         "energy": artix.potential_energy,
-        "poses": lambda a, s: artix.link_poses(a, s)[np.array([0, 1, a.topology.num_links - 1])],
+        "poses": lambda a, s: artix.frame_pose(a, s)[np.array([0, 1, a.topology.num_links - 1])],
     }
     assert names[-1] == "link_3"
     assert_equal(

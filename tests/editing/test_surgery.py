@@ -286,7 +286,7 @@ def test_mimic_map_against_pinocchio(robot: str) -> None:
     def reduced(state, acceleration):
         whole, matrix = mimic.expand(state), mimic.matrix
         force = artix.inverse_dynamics(a, whole, matrix @ acceleration)
-        return matrix.T @ artix.mass_matrix(a, whole) @ matrix, matrix.T @ force, artix.link_poses(a, whole)
+        return matrix.T @ artix.mass_matrix(a, whole) @ matrix, matrix.T @ force, artix.frame_pose(a, whole)
 
     matrix, force, poses = reduced(state, acceleration)
     q, v, rate = pin.neutral(model), np.zeros(model.nv), np.zeros(model.nv)

@@ -28,9 +28,9 @@ FUNCTIONS = {
     "bias_force": artix.bias_force,
     "coriolis_compensation": artix.coriolis_compensation,
     "gravity_compensation": artix.gravity_compensation,
-    "link_poses": artix.link_poses,
-    "link_velocities": artix.link_velocities,
-    "dense_jacobian": artix.dense_jacobian,
+    "link_poses": artix.frame_pose,
+    "link_velocities": functools.partial(artix.frame_velocity, offset="com"),
+    "dense_jacobian": artix.physx.dense_jacobian,
     "center_of_mass": artix.center_of_mass,
     "center_of_mass_jacobian": artix.center_of_mass_jacobian,
     "centroidal_momentum_matrix": artix.centroidal_momentum_matrix,
@@ -49,7 +49,7 @@ def with_arguments(articulation, state, acceleration, wrench) -> dict:
     return {
         "inverse_dynamics": artix.inverse_dynamics(articulation, state, acceleration, wrench),
         "forward_dynamics": artix.forward_dynamics(articulation, state, acceleration, wrench),
-        "link_accelerations": artix.link_accelerations(articulation, state, acceleration),
+        "link_accelerations": artix.frame_acceleration(articulation, state, acceleration, offset="com", classical=True),
         "generalized_external_force": artix.generalized_external_force(articulation, state, wrench),
         "generalized_velocity": artix.generalized_velocity(articulation, state),
         "with_generalized_velocity": artix.generalized_velocity(
@@ -512,7 +512,7 @@ def names_and_accelerations(articulation, state, force):
 
 
 def acceleration_and_poses(articulation, state, force):
-    return artix.forward_dynamics(articulation, state, force), artix.link_poses(articulation, state)
+    return artix.forward_dynamics(articulation, state, force), artix.frame_pose(articulation, state)
 
 
 def kernels_can_run() -> bool:
@@ -557,7 +557,7 @@ def test_only_new_kinds_are_compiled(monkeypatch) -> None:
 
 def height_and_names(articulation, state):
     """A function of a user, who reads the topology as it pleases."""
-    height = artix.link_poses(articulation, state)[-1, 2]
+    height = artix.frame_pose(articulation, state)[-1, 2]
     return height + len(articulation.topology.dof_names) * jnp.sum(state.joint_position**2)
 
 
@@ -593,7 +593,7 @@ def test_each_device_evaluates_its_members_kind_by_kind(members) -> None:
         assert found.sharding.is_equivalent_to(sharding, found.ndim)
         np.testing.assert_allclose(found, fleet.evaluate(function, state, *given), atol=1e-12)
     for of_kind, wanted in zip(
-        sharded.evaluate_kinds(artix.link_poses, on_devices), fleet.evaluate_kinds(artix.link_poses, state), strict=True
+        sharded.evaluate_kinds(artix.frame_pose, on_devices), fleet.evaluate_kinds(artix.frame_pose, state), strict=True
     ):
         np.testing.assert_allclose(of_kind, wanted, atol=1e-12)
     compiled = sharded._compiled[artix.mass_matrix, (), True]

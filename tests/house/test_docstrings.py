@@ -1,4 +1,6 @@
-"""Docstrings: their examples run, and they document arguments, results with their units, and errors."""
+"""Docstrings: their examples run, and they document arguments, results with their units, and errors.
+
+docs/conventions.md has what holds for all functions ("What every function checks"), so that no docstring repeats it."""
 
 import ast
 import dataclasses
@@ -10,6 +12,7 @@ import re
 import textwrap
 import types
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +21,8 @@ import pytest
 import artix
 from tests.support.doctest_numbers import NumberChecker
 from website.reference import entries, public_objects
+
+ROOT = Path(__file__).parents[2]
 
 #: What every example may take as imported; the reference says so.
 ROOMS = {
@@ -42,8 +47,20 @@ WITH_SERVER = {"artix.viewer.player.scene_html", "artix.viewer.player.Viewer", "
 #: A unit in brackets, a reference to one, or a truth value.
 UNIT = re.compile(r"\[(1|1/|m|rad|kg|N|J|s|B)\b[^\]]*\]|\bunits?\b( as)? (of|as)\b|same unit| is in (J|N)\b|[Bb]ool")
 
-#: Functions that raise errors about the arguments of their callers.
+#: Functions that raise errors about the arguments of their callers, and those of the contract of all functions.
 CHECKS = re.compile(r"_?check(ed)?(_|$)")
+CONTRACT_CHECKS = {"check_vector", "check_state", "check_one", "check_parameters", "check_key", "check_type"}
+
+#: Parameters that mean the same everywhere. A docstring has them where it says more of them.
+CONVENTIONAL = {"articulation", "state"}
+
+#: What the conventions say of all functions, and the rooms whose docstrings no longer repeat it.
+REPEATED = re.compile(
+    r"^ *(articulation: the articulation\.$|state: its (state; only the configuration matters|configuration and velocity)\.$|"
+    r"\w+: (an array|the arrays?)( of the state)? (has|have) (the wrong shape|(another|different) dtypes?))",
+    re.MULTILINE,
+)
+CONCISE_ROOMS = ("kinematics", "dynamics", "model", "constraints", "math", "editing")
 
 
 def examples() -> list[doctest.DocTest]:
@@ -106,10 +123,28 @@ def functions_of_a_state() -> dict:
 
 @pytest.mark.parametrize("name", functions_of_a_state())
 def test_parameters_results_and_refusals_are_documented(name):
-    text = inspect.getdoc(functions_of_a_state()[name])
+    """Errors are checked by test_errors_that_a_body_raises_are_documented."""
+    function = functions_of_a_state()[name]
+    text = inspect.getdoc(function)
     if "Arguments and exceptions are the same" in text or name == "put_to_sleep":
         return
-    assert [section for section in ("Args:", "Returns:", "Raises:") if section not in text] == []
+    parameters = set(inspect.signature(function).parameters) - CONVENTIONAL
+    wanted = ["Returns:", *(["Args:"] if parameters else [])]
+    assert [section for section in wanted if section not in text] == []
+
+
+@pytest.mark.parametrize("room", CONCISE_ROOMS)
+def test_no_docstring_repeats_the_conventions(room):
+    texts = {path: path.read_text() for path in sorted((ROOT / "artix" / room).rglob("*.py"))}
+    repeated = [f"{path.name}: {match[0].strip()}" for path, text in texts.items() for match in REPEATED.finditer(text)]
+    assert repeated == []
+
+
+def test_the_conventions_have_what_docstrings_leave_out():
+    page = (ROOT / "docs" / "conventions.md").read_text()
+    section = page.partition("## What every function checks\n")[2].partition("\n## ")[0]
+    assert all(word in section for word in (*CONVENTIONAL, "ValueError", "TypeError", "dtype", "shape"))
+    assert all(word in inspect.getdoc(artix.quantity) for word in ("ValueError", "TypeError", "dtype", "shape"))
 
 
 def listed(text: str, section: str) -> list[str]:
@@ -135,16 +170,25 @@ def parts_of(public: type | types.FunctionType) -> list[str]:
 
 @pytest.mark.parametrize("room", ALL_ROOMS)
 def test_parameters_and_fields_are_those_documented(room):
-    """In their order. The functions of :mod:`artix.lie` have one parameter, which their first lines explain."""
+    """In their order. The functions of :mod:`artix.lie` have one parameter, which their first lines explain.
+
+    Parameters that mean the same everywhere may be left out.
+    """
     wrong = []
     for each in {each for _, _, each in public_objects() if each.__module__.startswith(f"artix.{room}.")}:
         text, parts = inspect.getdoc(each), parts_of(each)
         refers = re.search(r"[Aa]rguments and (exceptions are the same|errors are those of)", text)
         if refers or each.__module__ == artix.lie.__name__:
             continue
-        if parts and parts not in (listed(text, "Args"), listed(text, "Attributes")):
+        sections = [listed(text, section) for section in ("Args", "Attributes")]
+        if parts and not any(has_all(section, parts) for section in sections):
             wrong.append(each.__qualname__)
     assert sorted(wrong) == []
+
+
+def has_all(section: list[str], parts: list[str]) -> bool:
+    """Whether these are the parts in their order, except for those that mean the same everywhere."""
+    return section == [part for part in parts if part in section or part not in CONVENTIONAL]
 
 
 def arrays_without_units(room: str) -> Iterator[str]:
@@ -180,13 +224,17 @@ def with_docstrings(room: str) -> Iterator[tuple[str, types.FunctionType, str]]:
                 yield method.__qualname__, method, f"{each.__doc__}{method.__doc__}"
 
 
+def is_check(name: str) -> bool:
+    return CHECKS.match(name) is not None and name not in CONTRACT_CHECKS
+
+
 def errors_of(function: types.FunctionType) -> set[str]:
     """What a body raises by name, and "Raises" if it calls a function that checks an argument."""
     errors = set()
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             errors.add(ast.unparse(node.exc.func))
-        elif isinstance(node, ast.Call) and CHECKS.match(ast.unparse(node.func)):
+        elif isinstance(node, ast.Call) and is_check(ast.unparse(node.func)):
             errors.add("Raises")
     return errors - {"AssertionError", "NotImplementedError"}
 
@@ -196,6 +244,7 @@ def test_errors_that_a_body_raises_are_documented(room):
     missing = [
         f"{name}: {error}"
         for name, function, text in with_docstrings(room)
+        if function.__module__ != artix.lie.__name__  # whose first lines say it for all of them
         for error in errors_of(function)
         if error not in text and "Arguments and exceptions are the same" not in text
     ]

@@ -28,7 +28,7 @@ def test_every_name_has_one_room():
 def test_completion_offers_the_first_weeks_names_and_rooms():
     offered = dir(artix)
     assert set(artix.__all__) <= set(offered)
-    assert len(artix.__all__) <= 110
+    assert len(artix.__all__) <= 90
     assert "kinematics" in offered
     assert "joint_kinematic_hessians" not in offered and artix.joint_kinematic_hessians
 

@@ -49,6 +49,8 @@ OUTSIDE = {"artix.__main__": "cli", "artix.evaluation": "artix"}
 MAX_LINES = 700
 EXAMPLE = re.compile(r'\n\n +Examples:(?:\n +.*)+?(?=\n +""")')
 LONGEST_CHAIN = 15
+#: From the face of the package down; not to grow.
+LONGEST_CHAIN_OF_ALL = 38
 
 
 def imports_of_all_modules() -> dict[str, set[str]]:
@@ -161,11 +163,28 @@ def test_a_room_can_be_followed(imports, room):
     assert len(chain) < LONGEST_CHAIN, " imports ".join(chain)
 
 
+def test_the_package_can_be_followed(imports):
+    below = {
+        module: others for module, others in imports.items() if ROOMS.index(room_of(module)) <= ROOMS.index("artix")
+    }
+    chain = longest_chain(below)
+    assert len(chain) <= LONGEST_CHAIN_OF_ALL, " imports ".join(chain)
+
+
+def test_contacts_need_no_constraints(imports):
+    """Points that touch are kinematics: constraints and contact both build on them."""
+    users = {module for module, others in imports.items() if any(room_of(other) == "constraints" for other in others)}
+    assert {module for module in users if room_of(module) == "contact"} == set()
+
+
 #: What a step of a robot without contacts, tendons, mimic joints and loops runs through.
 PLAIN_STEP = {
     "step",
     "contacts",
-    *(f"common.{name}" for name in ("control", "drives", "link_forces", "momentum_end", "options", "step_start", "sweep")),
+    *(
+        f"common.{name}"
+        for name in ("control", "drives", "link_forces", "momentum_end", "options", "step_start", "sweep")
+    ),
     *(f"implicit.{name}" for name in ("bounds", "dof_rows", "laws", "members", "step", "sweeps", "system")),
 }
 

@@ -126,12 +126,12 @@ def test_rows_of_rigid_links(rig) -> None:
     np.testing.assert_allclose(articulated[bracket], wanted["bracket"][1] + carried, atol=1e-12)
     direction = np.array([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
     np.testing.assert_allclose(projected[arm] @ direction, np.zeros(6), atol=1e-12)
-    np.testing.assert_allclose(centers[camera], artix.link_poses(a, s)[camera, :3] + _turned(a, s, camera), atol=1e-12)
+    np.testing.assert_allclose(centers[camera], artix.frame_pose(a, s)[camera, :3] + _turned(a, s, camera), atol=1e-12)
 
 
 def _turned(a, s, link: int) -> np.ndarray:
     """From a link's origin to its centre of mass, in world axes."""
-    turn = pin.XYZQUATToSE3(np.asarray(artix.link_poses(a, s)[link])).rotation
+    turn = pin.XYZQUATToSE3(np.asarray(artix.frame_pose(a, s)[link])).rotation
     return turn @ np.asarray(a.link_com_pose[link, :3])
 
 
@@ -145,14 +145,14 @@ def test_subtrees_without_mass() -> None:
     def center(position):
         return artix.subtree_centers_of_mass(a, s.replace(joint_position=position))[last]
 
-    wanted = artix.link_poses(a, s)[last, :3] + _turned(a, s, last)
+    wanted = artix.frame_pose(a, s)[last, :3] + _turned(a, s, last)
     np.testing.assert_allclose(center(s.joint_position), wanted, atol=1e-12)
     np.testing.assert_allclose(
         jax.jacfwd(center)(s.joint_position), artix.subtree_center_of_mass_jacobian(a, s, last), atol=1e-12
     )
 
 
-@pytest.mark.parametrize("function", ["link_frame_velocities", "composite_spatial_inertias", "link_momenta"])
+@pytest.mark.parametrize("function", ["frame_velocity", "composite_spatial_inertias", "link_momenta"])
 def test_unknown_axes_are_refused(rig, function: str) -> None:
     with pytest.raises(ValueError, match="axes must be 'world_aligned', 'local' or 'world'; found 'body'"):
         getattr(artix, function)(rig[2], rig[3], axes="body")

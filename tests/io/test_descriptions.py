@@ -40,7 +40,7 @@ def test_the_state_of_an_mjcf_is_mujocos_at_its_reference_positions():
             np.testing.assert_allclose(one, other, atol=1e-15)
         data = mujoco.MjData(model)
         mujoco.mj_kinematics(model, data)
-        poses = np.asarray(artix.link_poses(robot.articulation, state))
+        poses = np.asarray(artix.frame_pose(robot.articulation, state))
         for link, name in enumerate(robot.articulation.topology.link_names):
             np.testing.assert_allclose(poses[link, :3], data.body(name).xpos, atol=1e-14)
 

@@ -95,7 +95,7 @@ def test_poses_velocities_and_frames(bodies, merge):
     robot = artix.load_mjcf(mjcf(bodies), merge_fixed_joints=merge)
     coordinates = artix.MujocoCoordinates(robot, model)
     state = coordinates.state(data.qpos, data.qvel)
-    poses, velocities = artix.link_poses(robot, state), artix.link_velocities(robot, state)
+    poses, velocities = artix.frame_pose(robot, state), artix.frame_velocity(robot, state, offset="com")
     for link, name in enumerate(robot.topology.link_names):
         if name in ("world", "upper:shoulder"):
             continue
@@ -326,7 +326,7 @@ def test_tendons_have_the_lengths_of_mujoco():
     length = np.sum(fixed.coefficient * state.joint_position[np.array(cable.dofs)])
     np.testing.assert_allclose(length, data.ten_length[0], rtol=1e-12)
 
-    poses = artix.link_poses(robot, state)
+    poses = artix.frame_pose(robot, state)
     links = np.array([link for one in topology.spatial_tendons for link in one.links])
     points = [matrix_from_pose(poses[k])[:3] @ [*at, 1.0] for k, at in zip(links, spatial.position, strict=True)]
     np.testing.assert_allclose(np.linalg.norm(points[0] - points[1]), data.ten_length[1], rtol=1e-12)
@@ -433,7 +433,7 @@ def test_connect_and_weld_are_loop_joints(equality, kind):
     model, data = compiled(text)
     robot = artix.load_mjcf(text, merge_fixed_joints=True)
     state = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
-    poses, [joint], numbers = artix.link_poses(robot, state), robot.topology.loop_joints, robot.loop_joints
+    poses, [joint], numbers = artix.frame_pose(robot, state), robot.topology.loop_joints, robot.loop_joints
     assert joint.type is kind
     frame_a = matrix_from_pose(numbers.pose_a[0])
     frame_a = frame_a if joint.link_a < 0 else matrix_from_pose(poses[joint.link_a]) @ frame_a

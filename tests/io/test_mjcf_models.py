@@ -32,7 +32,7 @@ def files(package: str) -> dict[str, Path]:
 
 def evaluate(articulation, state):
     mass = artix.mass_matrix(articulation, state, armature=True)
-    return mass, artix.bias_force(articulation, state), artix.link_poses(articulation, state)
+    return mass, artix.bias_force(articulation, state), artix.frame_pose(articulation, state)
 
 
 def agree(found, expected, what: str) -> None:

@@ -77,7 +77,7 @@ def test_dynamics_are_mujocos(cases):
 
     def evaluate(robot: artix.Articulation, state: artix.State) -> tuple[Any, ...]:
         mass = artix.mass_matrix(robot, state, armature=True)
-        return mass, artix.bias_force(robot, state), artix.link_poses(robot, state)
+        return mass, artix.bias_force(robot, state), artix.frame_pose(robot, state)
 
     mass, bias, poses = jax.tree.map(np.asarray, jax.jit(jax.vmap(evaluate))(stacked, states))
     for k, case in enumerate(cases):

@@ -4,10 +4,12 @@ import importlib
 import re
 import warnings
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import artix
-from artix.math.deprecated import REMOVED, RENAMED, REPLACED
+from artix.math.deprecated import CALLS, REMOVED, RENAMED, REPLACED
 
 
 def value_of(path: str):
@@ -32,6 +34,26 @@ def test_a_replaced_name_works_and_says_what_to_write(old):
         value = value_of(old)
     assert value is value_of(home)
     assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize("old", CALLS)
+def test_an_old_function_is_a_call_of_the_new_one(old):
+    """The new functions themselves are compared with Pinocchio, which knows no old ones."""
+    new, fixed = CALLS[old]
+    with pytest.warns(DeprecationWarning, match=f"^{re.escape(f'{old} is now {new}(...')}") as caught:
+        function, again = value_of(old), value_of(old)
+    assert function is again  # So that JAX traces it once.
+    assert (function.func, function.keywords) == (value_of(new), fixed)
+    assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_old_functions_take_the_old_arguments():
+    robot = artix.robots.load("double_pendulum")
+    state = artix.neutral_state(robot).replace(joint_velocity=jnp.array([2.0, 0.0]))
+    with pytest.warns(DeprecationWarning, match="offset='com'"):
+        velocities, accelerations = artix.link_velocities, artix.link_accelerations
+    np.testing.assert_allclose(velocities(robot, state)[:, 0], [0, -1, -3], atol=1e-6)
+    np.testing.assert_allclose(accelerations(robot, state, jnp.zeros(2))[:, 2], [0, 2, 6], atol=1e-5)
 
 
 @pytest.mark.parametrize("old", REMOVED)

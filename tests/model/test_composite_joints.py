@@ -152,7 +152,7 @@ def test_planar_and_floating_joints_of_urdf() -> None:
     moved = artix.neutral_state(a)
     moved = moved.replace(joint_position=moved.joint_position.at[:3].set(jnp.array([0.3, -0.2, 0.7])))
     turn, origin = pin.rpy.rpyToMatrix(0.3, 0.2, 0.1), np.array([0.1, 0.2, 0.3])
-    pose = oracles.placement_of(artix.link_poses(a, moved)[a.topology.link_index("planar link")])
+    pose = oracles.placement_of(artix.frame_pose(a, moved)[a.topology.link_index("planar link")])
     normal = turn @ np.array([0.36, 0.48, 0.8])
     assert abs(np.linalg.norm(pose.translation - origin) - np.hypot(0.3, 0.2)) <= 1e-12
     assert abs((pose.translation - origin) @ normal) <= 1e-12
@@ -213,8 +213,8 @@ def test_helical_joints_against_pinocchio(fixed_base: bool) -> None:
         return {
             "link_poses": links.pose,
             "link_velocities": links.velocity,
-            "link_accelerations": artix.link_accelerations(a, state, x),
-            "dense_jacobian": artix.dense_jacobian(a, state),
+            "link_accelerations": artix.frame_acceleration(a, state, x, offset="com", classical=True),
+            "dense_jacobian": artix.physx.dense_jacobian(a, state),
             "frame_jacobian_rate_local": artix.frame_jacobian_rate(a, state, 3, offset, axes="local"),
             "mass_matrix": artix.mass_matrix(a, state),
             "coriolis_compensation": artix.coriolis_compensation(a, state),
@@ -269,7 +269,7 @@ def test_steps_keep_the_energy_of_a_screw() -> None:
     states = artix.rollout(a, artix.neutral_state(a), None, 0.01, num_steps=50)
     acceleration = -2.0 * 9.81 * 0.05 / (0.03 + 2.0 * 0.05**2)
     close(states.joint_velocity[:, 0], acceleration * 0.01 * np.arange(1, 51), 1e-9)
-    close(artix.link_poses(a, jax.tree.map(lambda leaf: leaf[-1], states))[1, 2], 0.05 * states.joint_position[-1, 0])
+    close(artix.frame_pose(a, jax.tree.map(lambda leaf: leaf[-1], states))[1, 2], 0.05 * states.joint_position[-1, 0])
 
 
 def test_composite_joints_are_named_and_refused() -> None:

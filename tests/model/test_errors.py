@@ -208,7 +208,7 @@ def arm():
     "function",
     [
         artix.forward_kinematics,
-        artix.dense_jacobian,
+        artix.physx.dense_jacobian,
         artix.mass_matrix,
         artix.bias_force,
         artix.center_of_mass,
@@ -323,7 +323,7 @@ def test_other_precisions(arm, dtype: str) -> None:
     ("name", "size", "function"),
     [
         ("acceleration", (11,), artix.inverse_dynamics),
-        ("acceleration", (11,), artix.link_accelerations),
+        ("acceleration", (11,), artix.frame_acceleration),
         ("external_force", (4, 6), artix.generalized_external_force),
         ("external_force", (4, 6), lambda a, s, w: artix.inverse_dynamics(a, s, jnp.zeros(11), w)),
         ("dnu", (11,), artix.integrate),

@@ -164,7 +164,7 @@ def test_unpacking_inverts_the_packing(fleet: artix.Fleet) -> None:
     state = fleet_state(fleet, 0)
     indices = np.array([5, 0, 39, 12])
     evaluated = {
-        ComputeType.DENSE_JACOBIANS: fleet.evaluate(artix.dense_jacobian, state),
+        ComputeType.DENSE_JACOBIANS: fleet.evaluate(artix.physx.dense_jacobian, state),
         ComputeType.MASS_MATRICES: fleet.evaluate(artix.mass_matrix, state),
     }
     for operation, dense in evaluated.items():

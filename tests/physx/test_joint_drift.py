@@ -54,7 +54,7 @@ def _poses(articulation, state, drift, num_steps):
         return artix.step_with_joint_drift(articulation, *now, None, DT, OPTIONS)[:2], None
 
     (state, drift), _ = jax.lax.scan(one, (state, drift), length=num_steps)
-    return artix.link_poses(artix.with_joint_drift(articulation, drift), state), state, drift
+    return artix.frame_pose(artix.with_joint_drift(articulation, drift), state), state, drift
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_steps_that_forget_the_drift_are_those_of_step() -> None:
     poses, found, drift = _poses(a, state, jnp.zeros((3, 3)), 1)
     for one, other in zip(*map(jax.tree.leaves, (found, end)), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
-    assert np.max(np.abs(poses - artix.link_poses(a, end))) > 1e-5
+    assert np.max(np.abs(poses - artix.frame_pose(a, end))) > 1e-5
     assert np.all(drift[0] == 0)
     np.testing.assert_allclose(_joint_rotations(found, drift)[FREE], found.joint_position, atol=1e-12)
 

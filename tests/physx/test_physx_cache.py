@@ -38,7 +38,7 @@ def _compute(simulation: physx.ArticulationSimulation, given: dict) -> dict:
     centroidal = physx.compute_centroidal_momentum_matrix(simulation, cache)
     compat = {"physx_compat": True}
     return {
-        "st_link_pose": artix.link_poses(simulation.articulation, simulation.state),
+        "st_link_pose": artix.frame_pose(simulation.articulation, simulation.state),
         "st_link_velocity": cache.link_velocity,
         "st_jacobian": jacobian.dense_jacobian,
         "st_mass_matrix": physx.compute_mass_matrix(simulation, cache).mass_matrix,
@@ -199,7 +199,7 @@ def test_each_flag_moves_its_fields_and_no_other(scene) -> None:
         (everything.joint_velocity, state.joint_velocity),
         (everything.joint_force, simulation.joint_force),
         (everything.joint_acceleration, report.joint_acceleration),
-        (everything.link_velocity, artix.link_velocities(simulation.articulation, state)),
+        (everything.link_velocity, artix.frame_velocity(simulation.articulation, state, offset="com")),
         (everything.link_acceleration, report.link_acceleration),
         (everything.link_incoming_joint_force, report.incoming_joint_force),
         (root.transform, state.root_pose),

@@ -28,7 +28,7 @@ def _quantities(articulation, states, external_force, floating):
             "st_link_velocity": fk.velocity,
             "st_com_world": artix.center_of_mass(articulation, state),
             "st_com_root": artix.center_of_mass(articulation, state, "root"),
-            "st_jacobian": artix.dense_jacobian(articulation, state),
+            "st_jacobian": artix.physx.dense_jacobian(articulation, state),
             "st_mass_matrix": artix.mass_matrix(articulation, state),
             "st_coriolis": artix.coriolis_compensation(articulation, state),
             "st_gravity": artix.gravity_compensation(heavy, state),

@@ -12,7 +12,7 @@ import pytest
 
 import artix
 from artix import Axis, Drive, Joint, LoopJoint, LoopJointType, physx
-from artix.constraints.anchor_structure import Anchors
+from artix.constraints.frame_pairs import FramePairs
 from artix.physx import ArticulationFlag, ArticulationKinematicFlag, ArticulationMotion
 from tests.constraints.test_anchors import four_bar
 from tests.support import oracle_constraints, oracles
@@ -214,7 +214,8 @@ def test_motions_and_drive_types() -> None:
 def _motion_as_a_whole(articulation: artix.Articulation, state: artix.State) -> tuple[np.ndarray, np.ndarray]:
     """Velocity of the centre of mass and angular momentum over inertia, summed over links in plain NumPy."""
     poses, velocity = (
-        np.asarray(x) for x in (artix.link_poses(articulation, state), artix.link_velocities(articulation, state))
+        np.asarray(x)
+        for x in (artix.frame_pose(articulation, state), artix.frame_velocity(articulation, state, offset="com"))
     )
     mass, com = np.asarray(articulation.link_mass), np.asarray(articulation.link_com_pose)
     place, inertia = [], []
@@ -272,7 +273,7 @@ def test_world_bounds() -> None:
     @jax.jit
     def found(scene, boxes, inverted):
         bounds = [physx.get_world_bounds(scene, boxes, inflation=1.0), physx.get_world_bounds(scene, boxes)]
-        return artix.link_poses(scene.articulation, scene.state), *bounds, physx.get_world_bounds(scene, inverted)
+        return artix.frame_pose(scene.articulation, scene.state), *bounds, physx.get_world_bounds(scene, inverted)
 
     poses, plain, grown, none = map(np.asarray, found(scene, jnp.asarray(boxes), jnp.asarray(inverted)))
     picks = np.array(np.meshgrid([0, 1], [0, 1], [0, 1])).reshape(3, -1).T
@@ -305,10 +306,10 @@ def test_lambda_against_pinocchio(fixed_base: bool) -> None:
     model, articulation = oracles.spherical_model(3, fixed_base=fixed_base)
     last = articulation.topology.num_links - 1
     state = state_at(random_states(articulation, 1, seed=2), 0)
-    a, b = (oracles.placement_of(pose) for pose in np.asarray(artix.link_poses(articulation, state))[[last, 2]])
+    a, b = (oracles.placement_of(pose) for pose in np.asarray(artix.frame_pose(articulation, state))[[last, 2]])
     pose_a = random_pose(np.random.default_rng(4))
     pose_b = oracles.pose_of(b.inverse() * a * oracles.placement_of(pose_a))
-    anchors = Anchors((oracle_constraints.point(last, 2),), pose_a[None], pose_b[None])
+    anchors = FramePairs((oracle_constraints.point(last, 2),), pose_a[None], pose_b[None])
     joint = LoopJoint(name="loop", link_a="a", link_b="b", type=LoopJointType.SPHERICAL, pose_a=pose_a, pose_b=pose_b)
     looped = _with_loop(articulation, joint, last, 2)
     # Pinocchio's drift is ours where the frames do not move against each other.

@@ -62,9 +62,9 @@ def _steps(articulation, states, drifts, controls, dt, options):
     def one(state, drift, control):
         if drift is None:
             end, report = artix.step_and_report(articulation, state, control, dt, options)
-            return end, None, report, artix.link_poses(articulation, end)
+            return end, None, report, artix.frame_pose(articulation, end)
         end, drift, report = artix.step_with_joint_drift(articulation, state, drift, control, dt, options)
-        return end, drift, report, artix.link_poses(artix.with_joint_drift(articulation, drift), end)
+        return end, drift, report, artix.frame_pose(artix.with_joint_drift(articulation, drift), end)
 
     return jax.vmap(one)(states, drifts, controls)
 

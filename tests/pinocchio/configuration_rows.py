@@ -31,7 +31,7 @@ def _end(a, s, x):
 
 
 def _placements(a, s):
-    return moving(a, transforms(artix.link_poses(a, s)))
+    return moving(a, transforms(artix.frame_pose(a, s)))
 
 
 def _unnormalized(s):

@@ -199,7 +199,7 @@ MODELS = [
         "`oa_drift`, `a_bias`",
         TEMPORARY,
         f"{_KINEMATICS}`.bias`",
-        "for the constrained rows; for links use `link_frame_accelerations(a, s, 0)`",
+        "for the constrained rows; for links use `frame_acceleration(a, s, 0)`",
     ),
 ]
 

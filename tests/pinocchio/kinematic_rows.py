@@ -125,9 +125,9 @@ KINEMATICS = [
     Row(
         "`oMi`, `forwardKinematics`, `updateGlobalPlacements`",
         RESULT,
-        "`link_poses(a, s)`",
+        "`frame_pose(a, s)`",
         "poses `[7]`, quaternion xyzw",
-        lambda a, s, x: moving(a, transforms(artix.link_poses(a, s))),
+        lambda a, s, x: moving(a, transforms(artix.frame_pose(a, s))),
         lambda r: r.of_joints(lambda j: transform(r.data.oMi[j])),
     ),
     Row(
@@ -142,26 +142,26 @@ KINEMATICS = [
     Row(
         "`v`, `ov`, `getVelocity`",
         RESULT,
-        "`link_frame_velocities(a, s, axes=...)`",
-        "`v` is `local`, `ov` is `world`; `link_velocities` gives velocities of centres of mass",
-        lambda a, s, x: [moving(a, artix.link_frame_velocities(a, s, axes=axes)) for axes in AXES],
+        "`frame_velocity(a, s, axes=...)`",
+        '`v` is `local`, `ov` is `world`; `offset="com"` gives velocities of centres of mass',
+        lambda a, s, x: [moving(a, artix.frame_velocity(a, s, axes=axes)) for axes in AXES],
         _of_links(pin.getVelocity),
     ),
     Row(
         "`a`, `oa`, `getAcceleration`",
         RESULT,
-        "`link_frame_accelerations(a, s, acc, axes=...)`",
+        "`frame_acceleration(a, s, acc, axes=...)`",
         "`a` is `local`, `oa` is `world`",
-        lambda a, s, x: [moving(a, artix.link_frame_accelerations(a, s, x["acceleration"], axes=k)) for k in AXES],
+        lambda a, s, x: [moving(a, artix.frame_acceleration(a, s, x["acceleration"], axes=k)) for k in AXES],
         _of_links(pin.getAcceleration),
     ),
     Row(
         "`getClassicalAcceleration`",
         GETTER,
-        "`link_frame_accelerations(a, s, acc, axes=..., classical=True)`",
+        "`frame_acceleration(a, s, acc, axes=..., classical=True)`",
         "",
         lambda a, s, x: [
-            moving(a, artix.link_frame_accelerations(a, s, x["acceleration"], axes=k, classical=True)) for k in AXES
+            moving(a, artix.frame_acceleration(a, s, x["acceleration"], axes=k, classical=True)) for k in AXES
         ],
         _of_links(pin.getClassicalAcceleration),
     ),
@@ -192,7 +192,7 @@ KINEMATICS = [
     Row(
         "`a_gf`, `oa_gf`",
         TEMPORARY,
-        "`joint_wrenches(a, s, acc)`; for the numbers themselves, `link_frame_accelerations` minus gravity",
+        "`joint_wrenches(a, s, acc)`; for the numbers themselves, `frame_acceleration` minus gravity",
     ),
     Row(
         "`J`, `computeJointJacobians`, `computeJointJacobian`, `getJointJacobian`",
@@ -274,7 +274,7 @@ KINEMATIC_DERIVATIVES = [
     Row(
         "`getFrameVelocityDerivatives`, `getJointVelocityDerivatives`, `getPointVelocityDerivatives`",
         GETTER,
-        "`frame_velocity_derivatives(a, s, frame, offset, axes=...)`; for all links `link_velocity_derivatives(a, s)`",
+        "`frame_velocity_derivatives(a, s, frame, offset, axes=...)`; for all links `frame_velocity_derivatives(a, s)`",
         "derivatives of the numbers returned: the axes move with the frame, `nu` is held in world axes. For points, take the first three rows",
         lambda a, s, x: [tuple(artix.frame_velocity_derivatives(a, s, *_frame(x), axes=axes)) for axes in AXES],
         lambda r: [r.frame_derivatives(axes)[0][:2] for axes in AXES],
@@ -283,7 +283,7 @@ KINEMATIC_DERIVATIVES = [
         "`getFrameAccelerationDerivatives`, `getJointAccelerationDerivatives`",
         GETTER,
         "`frame_acceleration_derivatives(a, s, acc, frame, offset, axes=...)`; for all links "
-        "`link_acceleration_derivatives(a, s, acc)`",
+        "`frame_acceleration_derivatives(a, s, acc)`",
         "as for velocities; Pinocchio's `WORLD` results are wrong below joints of several DOFs",
         lambda a, s, x: [
             tuple(artix.frame_acceleration_derivatives(a, s, x["acceleration"], *_frame(x), axes=axes)) for axes in AXES

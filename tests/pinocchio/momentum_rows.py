@@ -230,9 +230,9 @@ REGRESSORS = [
     Row(
         "`bodyRegressor`, `jointBodyRegressor`",
         RESULT,
-        "`body_regressor(v, a_minus_g)`; for all links `link_body_regressors(a, s, acc)`",
+        "`body_regressor(v, a_minus_g)`; for all links `frame_body_regressor(a, s, acc)`",
         "parameters as in `Inertia.toDynamicParameters`: `dynamic_parameters(a)`",
-        lambda a, s, x: moving(a, artix.link_body_regressors(a, s, x["acceleration"])),
+        lambda a, s, x: moving(a, artix.frame_body_regressor(a, s, x["acceleration"])),
         _body_regressors,
     ),
     Row(

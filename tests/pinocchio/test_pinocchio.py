@@ -42,8 +42,8 @@ def quantities(articulation, states, accelerations, wrenches, offset, link):
         found = {
             "link_poses": fk.pose,
             "link_velocities": fk.velocity,
-            "link_accelerations": artix.link_accelerations(a, s, acceleration),
-            "dense_jacobian": artix.dense_jacobian(a, s),
+            "link_accelerations": artix.frame_acceleration(a, s, acceleration, offset="com", classical=True),
+            "dense_jacobian": artix.physx.dense_jacobian(a, s),
             "frame_pose": artix.frame_pose(a, s, link, offset),
             "frame_velocity": artix.frame_velocity(a, s, link, offset),
             "mass_matrix": artix.mass_matrix(a, s),

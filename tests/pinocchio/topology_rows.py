@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from artix.dynamics.elimination import Paths
+from artix.dynamics.factorization import Paths
 from tests.pinocchio.reference import Reference
 from tests.pinocchio.rows import GETTER, INDEX, TEMPORARY, TYPE, Row, moving
 
@@ -68,7 +68,7 @@ INDICES = [
     Row(
         "`parents_fromRow`, `non_mimic_parents_fromRow`",
         INDEX,
-        "`artix.dynamics.elimination.Paths.of(topology).parent`",
+        "`artix.dynamics.factorization.Paths.of(topology).parent`",
         "",
         lambda a, s, x: jnp.asarray(Paths.of(a.topology).parent),
         _parents,

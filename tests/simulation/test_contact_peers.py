@@ -10,7 +10,7 @@ import pytest
 
 import artix
 from artix import Ground
-from artix.constraints.contact_points import contact_frames
+from artix.kinematics.contact_points import contact_frames
 from tests.simulation.test_contact_steps import G, standing_quadruped
 from tests.support.oracle_constraints import contact_impulses
 

@@ -76,7 +76,7 @@ def _places(articulation, states, options: SolverOptions, parts: int, count: int
     def run(state):
         end = artix.rollout(articulation, state, None, 1 / 240 / parts, options, num_steps=count * parts)
         end = jax.tree.map(lambda leaf: leaf[-1], end)
-        return artix.link_poses(articulation, end)[:, :3], end.joint_position
+        return artix.frame_pose(articulation, end)[:, :3], end.joint_position
 
     return jax.vmap(run)(states)
 

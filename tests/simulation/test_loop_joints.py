@@ -12,8 +12,7 @@ import pytest
 
 import artix
 from artix import ArticulationBuilder, Axis, Control, Drive, Joint, LoopJoint, LoopJointType, SolverOptions
-from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorType
-from artix.constraints.anchors import anchor_rows, loop_anchors
+from artix.constraints.frame_pairs import AnchorStructure, AnchorType, FramePairs, anchor_rows, loop_anchors
 from artix.model.couplings import LoopJoints, LoopJointStructure
 from tests.simulation.test_stepping import pendulum
 from tests.support import oracle_constraints, oracles
@@ -165,7 +164,7 @@ def with_loops(a, ends, state):
         for k, (kind, link_a, link_b) in enumerate(ends)
     )
     poses_b = np.array([random_pose(rng, 0.3) for _ in ends])
-    links = [oracles.placement_of(pose) for pose in np.asarray(artix.link_poses(a, state))]
+    links = [oracles.placement_of(pose) for pose in np.asarray(artix.frame_pose(a, state))]
     poses_a = []
     for (_, link_a, link_b), pose in zip(ends, poses_b, strict=True):
         world = links[link_b] * oracles.placement_of(pose)
@@ -194,7 +193,7 @@ def test_forces_and_accelerations_are_pinocchios(fixed_base: bool) -> None:
         AnchorStructure(-1, 3, AnchorType.POINT, (0, 1, 2)),
         AnchorStructure(2, ends[1][2], AnchorType.WELD, tuple(range(6))),
     ]
-    anchors = Anchors(tuple(points), a.loop_joints.pose_a, a.loop_joints.pose_b)
+    anchors = FramePairs(tuple(points), a.loop_joints.pose_a, a.loop_joints.pose_b)
     models = oracle_constraints.constraint_models(oracle, anchors)
     data, datas = oracle.model.createData(), pin.StdVec_RigidConstraintData()
     datas.extend(one.createData() for one in models)
@@ -205,7 +204,7 @@ def test_forces_and_accelerations_are_pinocchios(fixed_base: bool) -> None:
     acceleration = pin.constraintDynamics(oracle.model, data, oracle.q, oracle.v, torque, models, datas, settings)
     wanted = np.asarray(acceleration)[oracle.dof_order[base:]]
     np.testing.assert_allclose(found.joint_acceleration, wanted, atol=1e-8 * np.abs(wanted).max())
-    poses = [oracles.placement_of(pose) for pose in np.asarray(artix.link_poses(a, state))]
+    poses = [oracles.placement_of(pose) for pose in np.asarray(artix.frame_pose(a, state))]
     for k, (one, structure) in enumerate(zip(datas, points, strict=True)):
         frame = oracles.placement_of(a.loop_joints.pose_a[k])
         frame = frame if structure.link_a < 0 else poses[structure.link_a] * frame

@@ -305,7 +305,7 @@ def test_two_quadrupeds_bump_into_each_other() -> None:
     robot = artix.robots.load("quadruped").astype("float64").replace(gravity=jnp.zeros(3))
     feet = [("one/front_left_foot", "other/rear_left_foot"), ("one/front_right_foot", "other/rear_right_foot")]
     scene = Scene({"one": robot, "other": robot}, pairs=feet)
-    start = artix.link_poses(robot, artix.neutral_state(robot))
+    start = artix.frame_pose(robot, artix.neutral_state(robot))
     front, rear = (start[robot.topology.link_index(f"{end}_left_foot"), 0] for end in ("front", "rear"))
     apart = float(front - rear) + 0.06
     states = {"one": at(robot, 0.0, 0.0, 0.0, velocity=(1.0, 0, 0, 0, 0, 0)), "other": at(robot, apart, 0.01, 0.0)}

@@ -48,7 +48,7 @@ def test_two_balls_collide() -> None:
     robot = two_bodies(Geometry.sphere(0.1, restitution=0.6), Geometry.sphere(0.1))
     start = moving(robot, (0.2, 0.0, 0.0), (-1.5, 0.0, 0.0))
     end, report = artix.step_and_report(robot, start, None, 1e-3)
-    velocity = np.asarray(artix.link_velocities(robot, end))[[0, -1], 0]
+    velocity = np.asarray(artix.frame_velocity(robot, end, offset="com"))[[0, -1], 0]
     wanted = np.array([-1.5 * 3 / 5 - 0.6 * 1.5 * 3 / 5, -1.5 * 3 / 5 + 0.6 * 1.5 * 2 / 5])
     np.testing.assert_allclose(velocity, wanted, rtol=1e-12)
     found = report.link_contacts
@@ -144,20 +144,20 @@ def test_impulses_are_those_of_another_solver() -> None:
     state, dt = moving(robot, (0.1, 0.14, 0.05), (0.3, -1.0, 0.2), (1.0, 0.5, 0.2), (0.4, 0.3, 0.1)), 2e-3
     _, report = artix.step_and_report(robot, state, None, dt, artix.SolverOptions(contact_iterations=6))
     found = report.link_contacts
-    poses = artix.link_poses(robot, state)
+    poses = artix.frame_pose(robot, state)
 
     def relative(velocity, point):
         """The velocity of a point of the first link against that of the second."""
         moved = artix.integrate(robot, state, velocity)
         ends = []
         for link in (0, -1):
-            before, after = poses[link], artix.link_poses(robot, moved)[link]
+            before, after = poses[link], artix.frame_pose(robot, moved)[link]
             local = spatial.rotate_inverse(before[3:, None], (point - before[:3])[:, None])
             ends.append(after[:3] + spatial.rotate(after[3:, None], local)[:, 0])
         return ends[0] - ends[1]
 
     jacobian = jnp.concatenate([jax.jacfwd(lambda v, p=p: relative(v, p))(jnp.zeros(12)) for p in found.point])
-    frames = artix.constraints.contact_points.contact_frames(found.normal)
+    frames = artix.kinematics.contact_points.contact_frames(found.normal)
     rows = jax.scipy.linalg.block_diag(*frames) @ jacobian
     delassus = rows @ artix.mass_matrix_inverse(robot, state) @ rows.T
     now = artix.generalized_velocity(robot, state)

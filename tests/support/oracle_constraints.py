@@ -1,4 +1,4 @@
-"""Anchors as Pinocchio's rigid constraints, with Pinocchio's results in artix's conventions.
+"""Pairs of frames as Pinocchio's rigid constraints, with Pinocchio's results in artix's conventions.
 
 ``J_pin = J T`` for the map T of :mod:`tests.support.oracles`; constraint forces are the same numbers.
 """
@@ -10,17 +10,17 @@ import numpy as np
 import pinocchio as pin
 
 from artix import Articulation, Constraints
-from artix.constraints.anchor_structure import Anchors, AnchorStructure, AnchorType
+from artix.constraints.frame_pairs import AnchorStructure, AnchorType, FramePairs
 from tests.support.models import random_pose
 from tests.support.oracle_derivatives import drift_by_velocity, turns_of_root
 from tests.support.oracles import Oracle, placement_of
 
 
-def random_anchors(structure, seed: int, dtype="float64") -> Anchors:
-    """Anchors with random poses."""
+def random_anchors(structure, seed: int, dtype="float64") -> FramePairs:
+    """Pairs of frames with random poses."""
     rng = np.random.default_rng(seed)
     poses = np.array([[random_pose(rng) for _ in structure] for _ in range(2)], dtype)
-    return Anchors(tuple(structure), *poses)
+    return FramePairs(tuple(structure), *poses)
 
 
 def point(link_a: int, link_b: int = -1, axes="local") -> AnchorStructure:
@@ -33,8 +33,8 @@ def weld(link_a: int, link_b: int = -1, axes="local") -> AnchorStructure:
     return AnchorStructure(link_a, link_b, AnchorType.WELD, (0, 1, 2, 3, 4, 5), axes)
 
 
-def constraints_of(articulation: Articulation, anchors: Anchors, gains) -> Constraints:
-    """Anchors with gains (Kp, Kd) of each."""
+def constraints_of(articulation: Articulation, anchors: FramePairs, gains) -> Constraints:
+    """Pairs of frames with gains (Kp, Kd) of each."""
     position, velocity = (jnp.asarray(gain, articulation.dtype) for gain in np.array(gains).T)
     return Constraints(anchors, position, velocity, jnp.zeros(anchors.num_rows, articulation.dtype))
 
@@ -59,7 +59,7 @@ def contact_impulses(delassus, velocity, friction, solver: str = "admm") -> np.n
     return np.array(result.retrieveConstraintImpulses())
 
 
-def constraint_models(oracle: Oracle, anchors: Anchors, gains=None):
+def constraint_models(oracle: Oracle, anchors: FramePairs, gains=None):
     """Pinocchio's models of points and welds; ``gains`` are (Kp, Kd) of each."""
     models = pin.StdVec_RigidConstraintModel()
     for k, one in enumerate(anchors.structure):
@@ -78,7 +78,7 @@ def constraint_models(oracle: Oracle, anchors: Anchors, gains=None):
     return models
 
 
-def constraint_kinematics(oracle: Oracle, anchors: Anchors) -> dict[str, np.ndarray]:
+def constraint_kinematics(oracle: Oracle, anchors: FramePairs) -> dict[str, np.ndarray]:
     """Errors (in frame a's axes), Jacobian and drift of all rows."""
     models = constraint_models(oracle, anchors)
     model, data = oracle.model, oracle.model.createData()
@@ -102,7 +102,7 @@ def constraint_kinematics(oracle: Oracle, anchors: Anchors) -> dict[str, np.ndar
 class ConstrainedOracle:
     """Pinocchio's constrained dynamics at one state, in artix's conventions."""
 
-    def __init__(self, oracle: Oracle, anchors: Anchors, gains=None, mu: float = 0.0, iterations: int = 1) -> None:
+    def __init__(self, oracle: Oracle, anchors: FramePairs, gains=None, mu: float = 0.0, iterations: int = 1) -> None:
         self.oracle, self.model, self.data = oracle, oracle.model, oracle.model.createData()
         self.models = constraint_models(oracle, anchors, gains)
         self.datas = pin.StdVec_RigidConstraintData()

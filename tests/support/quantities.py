@@ -1,5 +1,7 @@
 """Public functions by name, as functions of articulation, state, an [nv] array and wrenches [L, 6].
 
+Names that end in "of links" or "of link frames" are of all links at once.
+
 ``tests.compiler.test_programs`` counts the operations of all of them, ``test_sharding`` splits them over devices,
 and ``tests.dynamics.test_check_grads`` names those whose derivatives it checks.
 """
@@ -10,11 +12,11 @@ import artix
 
 #: The functions that most users call; the articulation has a frame ``"tool"``.
 FUNCTIONS = {
-    "link_poses": lambda a, s, x, w: artix.link_poses(a, s),
-    "link_velocities": lambda a, s, x, w: artix.link_velocities(a, s),
+    "frame_pose of links": lambda a, s, x, w: artix.frame_pose(a, s),
+    "frame_velocity of links": lambda a, s, x, w: artix.frame_velocity(a, s, offset="com"),
     "forward_kinematics": lambda a, s, x, w: artix.forward_kinematics(a, s),
-    "link_accelerations": lambda a, s, x, w: artix.link_accelerations(a, s, x),
-    "dense_jacobian": lambda a, s, x, w: artix.dense_jacobian(a, s),
+    "frame_acceleration of links": lambda a, s, x, w: artix.frame_acceleration(a, s, x, offset="com", classical=True),
+    "frame_jacobian of links": lambda a, s, x, w: artix.frame_jacobian(a, s, offset="com"),
     "frame_pose": lambda a, s, x, w: artix.frame_pose(a, s, "tool"),
     "frame_velocity": lambda a, s, x, w: artix.frame_velocity(a, s, "tool"),
     "frame_jacobian": lambda a, s, x, w: artix.frame_jacobian(a, s, "tool"),
@@ -45,8 +47,10 @@ FUNCTIONS = {
     "forward_dynamics_derivatives": lambda a, s, x, w: artix.forward_dynamics_derivatives(a, s, x, w),
     "gravity_derivatives": lambda a, s, x, w: artix.gravity_derivatives(a, s),
     "centroidal_derivatives": lambda a, s, x, w: artix.centroidal_derivatives(a, s, x),
-    "link_velocity_derivatives": lambda a, s, x, w: artix.link_velocity_derivatives(a, s),
-    "link_acceleration_derivatives": lambda a, s, x, w: artix.link_acceleration_derivatives(a, s, x),
+    "frame_velocity_derivatives of links": lambda a, s, x, w: artix.frame_velocity_derivatives(a, s, offset="com"),
+    "frame_acceleration_derivatives of links": lambda a, s, x, w: artix.frame_acceleration_derivatives(
+        a, s, x, offset="com", classical=True
+    ),
     "integrate_derivatives": lambda a, s, x, w: artix.integrate_derivatives(a, s, x),
     "linearize": lambda a, s, x, w: artix.linearize(a, s, x, 0.01),
     "inverse_dynamics_second_derivatives": lambda a, s, x, w: artix.inverse_dynamics_second_derivatives(a, s, x),
@@ -54,8 +58,8 @@ FUNCTIONS = {
 #: The other quantities of Pinocchio's ``Data``.
 QUANTITIES = {
     "joint_placements": lambda a, s, x, w: artix.joint_placements(a, s),
-    "link_frame_velocities": lambda a, s, x, w: artix.link_frame_velocities(a, s, axes="local"),
-    "link_frame_accelerations": lambda a, s, x, w: artix.link_frame_accelerations(a, s, x, axes="local"),
+    "frame_velocity of link frames": lambda a, s, x, w: artix.frame_velocity(a, s, axes="local"),
+    "frame_acceleration of link frames": lambda a, s, x, w: artix.frame_acceleration(a, s, x, axes="local"),
     "frame_acceleration": lambda a, s, x, w: artix.frame_acceleration(a, s, x, "tool"),
     "joint_jacobians": lambda a, s, x, w: artix.joint_jacobians(a, s),
     "joint_jacobians_rate": lambda a, s, x, w: artix.joint_jacobians_rate(a, s),
@@ -88,7 +92,7 @@ QUANTITIES = {
     "centroidal_momentum_matrix_rate": lambda a, s, x, w: artix.centroidal_momentum_matrix_rate(a, s),
     "mechanical_energy": lambda a, s, x, w: artix.mechanical_energy(a, s),
     "static_torque": lambda a, s, x, w: artix.static_torque(a, s, w),
-    "link_body_regressors": lambda a, s, x, w: artix.link_body_regressors(a, s, x),
+    "frame_body_regressor of links": lambda a, s, x, w: artix.frame_body_regressor(a, s, x),
     "frame_body_regressor": lambda a, s, x, w: artix.frame_body_regressor(a, s, x, "tool"),
     "body_regressor": lambda a, s, x, w: artix.body_regressor(w[0], w[1]),
     "joint_torque_regressor": lambda a, s, x, w: artix.joint_torque_regressor(a, s, x),

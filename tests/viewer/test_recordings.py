@@ -73,7 +73,7 @@ def test_a_recording_asks_for_nothing_outside(page):
 def test_a_recording_moves_every_link_as_it_moved(page, quadruped, states):
     found, duration = messages(page)
     assert duration == pytest.approx(FRAMES * 0.02)
-    poses = np.asarray(jax.jit(jax.vmap(artix.link_poses, (None, 0)))(quadruped, states))
+    poses = np.asarray(jax.jit(jax.vmap(artix.frame_pose, (None, 0)))(quadruped, states))
     names = {message["name"] for _, message in found if "name" in message}
     for link, name in enumerate(quadruped.topology.link_names):
         node = f"/world/robots/quadruped/{name}"
@@ -163,7 +163,7 @@ def test_the_scrubber_moves_the_robot(quadruped, states):
         shown.frame = 200
         node = shown.nodes.handle("quadruped", "front_left_shank")
         state = jax.tree.map(lambda leaf: leaf[200], states)
-        expected = np.asarray(artix.link_poses(quadruped, state))[quadruped.topology.link_index("front_left_shank")]
+        expected = np.asarray(artix.frame_pose(quadruped, state))[quadruped.topology.link_index("front_left_shank")]
         deadline = time.time() + 60.0
         while not np.allclose(node.position, expected[:3], atol=1e-4) and time.time() < deadline:
             time.sleep(0.05)
@@ -214,7 +214,7 @@ def test_sliders_and_drags_move_the_joints():
             time.sleep(0.05)
         assert float(posed.state.joint_position[3]) == pytest.approx(1.25, abs=1e-3)
         hand = arm.topology.link_index("hand")
-        expected = np.asarray(artix.link_poses(arm, posed.state))[hand]
+        expected = np.asarray(artix.frame_pose(arm, posed.state))[hand]
         np.testing.assert_allclose(posed.nodes.handle("arm7", "hand").position, expected[:3], atol=1e-4)
         with pytest.raises(ValueError, match="joint_position must be finite, of shape"):
             posed.set(np.zeros(3))

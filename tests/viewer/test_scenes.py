@@ -34,7 +34,7 @@ def test_states_of_one_description(cart, leading):
     (crowd,) = scene.crowds
     frames, robots = {0: (1, 1), 1: (3, 1), 2: (3, 4)}[len(leading)]
     assert crowd.poses.shape == (frames, robots, 3, 7)
-    expected = artix.link_poses(cart, artix.neutral_state(cart))
+    expected = artix.frame_pose(cart, artix.neutral_state(cart))
     np.testing.assert_allclose(crowd.poses, np.broadcast_to(expected, crowd.poses.shape), atol=1e-6)
     assert crowd.opacities.tolist() == [1.0] + [0.3] * (robots - 1)
 
@@ -60,7 +60,7 @@ def test_a_fleet_of_64_stands_in_a_grid(cart, quadruped):
     assert touching.sum() == 64  # Each overlaps with itself alone, as seen from above.
     np.testing.assert_allclose(low[:, 2], scene.floor, atol=1e-6)
     assert np.prod(np.ptp(np.concatenate([low, high])[:, :2], axis=0)) < 64 * 2.0 * 3.0
-    alone = artix.link_poses(quadruped, artix.neutral_state(quadruped))
+    alone = artix.frame_pose(quadruped, artix.neutral_state(quadruped))
     own = scene.crowds[0].poses[0, 5]
     np.testing.assert_allclose(own[:, :3] - own[0, :3], np.asarray(alone)[:, :3], atol=1e-6)
 
@@ -261,7 +261,7 @@ def test_members_of_a_scene_are_where_they_are(cart, quadruped):
     assert [crowd.name for crowd in shown.crowds] == ["dog", "one", "other"]
     assert shown.num_frames == 3
     for crowd in shown.crowds:
-        poses = jax.vmap(lambda state, name=crowd.name: artix.link_poses(scene[name], state))(states[crowd.name])
+        poses = jax.vmap(lambda state, name=crowd.name: artix.frame_pose(scene[name], state))(states[crowd.name])
         np.testing.assert_allclose(crowd.poses[:, 0], poses, atol=1e-6)
         assert crowd.opacities.tolist() == [1.0]
     assert [arrows.name for arrows in shown.arrows] == ["one_contact_forces"]

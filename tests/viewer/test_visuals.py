@@ -16,7 +16,7 @@ from tests.viewer.test_meshes_and_pictures import volume
 
 def world_poses(articulation, state, visuals):
     """The poses of surfaces in the world, [V, 7]."""
-    links = np.asarray(artix.link_poses(articulation, state), float)
+    links = np.asarray(artix.frame_pose(articulation, state), float)
     return np.stack([compose(links[one.link], np.asarray(one.pose, float)) for one in visuals])
 
 

@@ -24,8 +24,7 @@ from artix.io.mjcf.source import (
     pose_from_wxyz,
 )
 from artix.model.geometry import Geometry
-from artix.model.joint_features import Drive, JointFriction
-from artix.model.joints import Joint
+from artix.model.joints import Drive, Joint, JointFriction
 
 if TYPE_CHECKING:
     import mujoco

@@ -35,10 +35,8 @@ from artix.io.urdf import checks
 from artix.io.urdf.parser import COMPOSITE_TYPES, UrdfJoint, parse_urdf
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY
-from artix.model.composite_joints import CompositeJoint
 from artix.model.couplings import MimicJoint
-from artix.model.joint_features import JointFriction
-from artix.model.joints import Joint
+from artix.model.joints import CompositeJoint, Joint, JointFriction
 
 WORLD_LINK = "world"
 

@@ -29,8 +29,7 @@ from artix.io.usd.tree import (
     is_supported,
     read_joint,
 )
-from artix.model.joint_features import Drive, DriveEnvelope, JointFriction
-from artix.model.joints import Joint
+from artix.model.joints import Drive, DriveEnvelope, Joint, JointFriction
 
 #: Name of the root link that represents the world if the first joint to the world can move.
 WORLD_LINK = "world"

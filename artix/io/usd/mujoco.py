@@ -16,7 +16,7 @@ import numpy as np
 from artix.io.mjcf.bodies import ActuatorLaw
 from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene
 from artix.io.usd.tree import UsdAxis, UsdJoint, enclosing
-from artix.model.joint_features import Drive, JointFriction
+from artix.model.joints import Drive, JointFriction
 
 JOINT_SCHEMA, SCENE_SCHEMA, SITE_SCHEMA = "MjcJointAPI", "MjcSceneAPI", "MjcSiteAPI"
 ACTUATOR, TENDON = "MjcActuator", "MjcTendon"

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.contact_points import Contacts
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import GroundContacts
+from artix.kinematics.contact_points import Contacts
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation

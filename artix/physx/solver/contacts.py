@@ -9,7 +9,7 @@ import numpy as np
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import GroundContacts, contacts_with_ground
 from artix.contact.plane import Plane
-from artix.kinematics.solve import kinematics
+from artix.kinematics.forward import kinematics
 from artix.math import spatial
 from artix.math.arrays import matmul, square_root
 from artix.model.articulation import Articulation, State

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from artix.model.joint_features import JointFrictions
+from artix.model.joints import JointFrictions
 from artix.simulation.common.drives import DriveRow, within_limit
 
 Array = jax.Array

@@ -19,8 +19,8 @@ import numpy as np
 from artix.contact.ground import Ground
 from artix.contact.ground_contacts import GroundContacts, ground_contacts
 from artix.contact.scene import Scene
-from artix.kinematics.bodies import Placement
 from artix.math import spatial, struct
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation
 from artix.model.geometry import GeometryType
 from artix.model.topology import Topology
@@ -186,7 +186,7 @@ def _grown(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
     return jnp.stack([first, second]), total
 
 
-def carried(before: FrictionAnchors, pair: int, frame: Placement, reference: Array) -> Anchored:
+def carried(before: FrictionAnchors, pair: int, frame: Transforms, reference: Array) -> Anchored:
     """The anchors of a pair, moved with its link.
 
     Args:
@@ -201,7 +201,7 @@ def carried(before: FrictionAnchors, pair: int, frame: Placement, reference: Arr
 
 
 def kept(
-    anchors: list[Anchored], slips: Array, frames: list[Placement], reference: Array, found_at: Array
+    anchors: list[Anchored], slips: Array, frames: list[Transforms], reference: Array, found_at: Array
 ) -> FrictionAnchors:
     """The anchors to remember after a step: those of pairs that did not slip.
 
@@ -268,7 +268,7 @@ def manifolds(
     poses = jnp.concatenate([now.position + reference[:, None], now.rotation]).T[first]
     # Not normalised: before the first step they are zeros, which count as a rotation beyond any limit.
     past = (poses if before is None else before)[pair].T
-    then = Placement(past[3:], past[:3] - reference[:, None])
+    then = Transforms(past[3:], past[:3] - reference[:, None])
     normal = contacts.normal.T
     shape = np.array(ground_contacts.geometries)
     kinds = [at_start.topology.geometries[k].type for k in shape]

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler.jax_internals import scan
-from artix.kinematics.bodies import Placement
-from artix.kinematics.links import link_poses
+from artix.kinematics.frames import frame_pose
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
 from artix.physx.solver.dof_laws import Sweep
 from artix.physx.solver.gauss_seidel import (
@@ -199,7 +199,7 @@ def _with_lengths(
     progress = progress._replace(path_length=_lengths(articulation, state, at_start, frame))
     if rows.contacts is None:
         return progress
-    center = frame @ Placement.from_poses(articulation.link_com_pose)
+    center = frame @ Transforms.from_poses(articulation.link_com_pose)
     # PhysX moves centres of mass with the links, and sums rotations in the initial axes.
     caused = link_motion(at_start, progress.motion - elapsed * free.velocity)
     turned = elapsed * free.motion[:, 3:] + caused[:, 3:]
@@ -208,7 +208,7 @@ def _with_lengths(
 
 def _moved_frames(
     articulation: Articulation, state: State, at_start: StepStart, moved: Configuration, keeps_drift: bool
-) -> Placement:
+) -> Transforms:
     """The frames of the moved links, relative to the root's centre of mass at the start of the step."""
     topology = at_start.topology
     # The root's initial position is left out: far from the origin it would cost digits.
@@ -216,10 +216,10 @@ def _moved_frames(
     now = to_state(articulation, topology, moved, state.replace(root_pose=origin))
     if keeps_drift:
         articulation, _ = with_drift_of(articulation, topology, moved, now)
-    return Placement.from_poses(link_poses(articulation, now))
+    return Transforms.from_poses(frame_pose(articulation, now))
 
 
-def _lengths(articulation: Articulation, state: State, at_start: StepStart, frame: Placement) -> Array:
+def _lengths(articulation: Articulation, state: State, at_start: StepStart, frame: Transforms) -> Array:
     """Lengths [S] of the spatial tendons' paths for these link frames."""
     topology = at_start.topology
     if not topology.spatial_tendons:

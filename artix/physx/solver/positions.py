@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.bodies import joint_geometry, link_placements
 from artix.kinematics.configuration import wrap_angles
-from artix.kinematics.solve import joint_transforms
+from artix.kinematics.forward import joint_geometry, joint_transforms, link_placements
 from artix.kinematics.tree import by_body, joint_quaternions, where_spherical
 from artix.math import spatial
 from artix.math.arrays import take
@@ -32,7 +31,7 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
     """The articulation with joint frames rotated on their parents' links by a drift.
 
     Use it with the results of :func:`artix.step_with_joint_drift`:
-    ``link_poses(with_joint_drift(a, drift), state)``.
+    ``frame_pose(with_joint_drift(a, drift), state)``.
 
     Args:
       articulation: the articulation.

@@ -9,10 +9,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.bodies import Placement
-from artix.kinematics.links import forward_kinematics
+from artix.kinematics.frames import forward_kinematics
 from artix.math import spatial, struct
 from artix.math.arrays import chosen
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_number, check_type, check_vector
 from artix.model.states import at_rest
@@ -183,7 +183,7 @@ def sleep_after_step(
 def _counted(articulation: Articulation, end: State, sleep: SleepState, dt: Array, threshold: Array) -> SleepState:
     """The counters after a step that ended in ``end``."""
     links = forward_kinematics(articulation, end)
-    frame = Placement.from_poses(links.pose) @ Placement.from_poses(articulation.link_com_pose)
+    frame = Transforms.from_poses(links.pose) @ Transforms.from_poses(articulation.link_com_pose)
     spin = spatial.rotate_inverse(frame.rotation, links.velocity[:, 3:].T).T
     drowsy = (sleep.wake_counter < WAKE_TIME / 2) | (sleep.wake_counter < dt)
     linear, angular = (

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from artix.compiler.quantity import one_operation, quantity
 from artix.contact.ground import Ground
 from artix.contact.scene import scene_of
-from artix.kinematics.links import link_frames, link_velocities
-from artix.kinematics.solve import kinematics
+from artix.kinematics.forward import kinematics
+from artix.kinematics.frames import frame_velocity, link_frames
 from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_type
@@ -184,7 +184,7 @@ def _end(
     travelled = solution.configuration.root_center[:, 0]
     center = jnp.sum(at_start.mass[:, None] * at_start.center, axis=0)[:, None] / jnp.sum(at_start.mass)
     end = with_momentum(articulation, end, center, travelled, target, carried, dt, magnitude_only=True)
-    return end, link_velocities(articulation, end)
+    return end, frame_velocity(articulation, end, offset="com")
 
 
 @one_operation
@@ -214,7 +214,7 @@ def step_with_joint_drift(
 
     Returns:
       The state after the step, its drift, and the report. To evaluate other quantities with the drift, use
-      ``artix.link_poses(artix.with_joint_drift(articulation, drift), state)``.
+      ``artix.frame_pose(artix.with_joint_drift(articulation, drift), state)``.
 
     Raises:
       ValueError: as :func:`step`, or the solver is not ``"pgs"`` or ``"tgs"``.

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.math.compiled import compiled
-from artix.model.joint_features import DriveEnvelopes, Drives
+from artix.math.arrays import compiled
+from artix.model.joints import DriveEnvelopes, Drives
 from artix.simulation.common.sweep import Budget
 
 Array = jax.Array

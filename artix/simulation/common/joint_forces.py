@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.bodies import Placement
 from artix.math import spatial
 from artix.math.arrays import matmul
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation
 from artix.simulation.common.step_start import StepStart, inertial_wrenches
 
@@ -17,7 +17,7 @@ Array = jax.Array
 def incoming_joint_forces(
     articulation: Articulation,
     at_start: StepStart,
-    end_frame: Placement,
+    end_frame: Transforms,
     motion: Array,
     acceleration: Array,
     wrench: Array,
@@ -46,7 +46,7 @@ def incoming_joint_forces(
     sums = matmul(below, jnp.concatenate([needed[:, :3], moment], axis=1))
     force = sums[:, :3] + own[:, :3]
     torque = sums[:, 3:] - jnp.cross(at_start.center, sums[:, :3]) + own[:, 3:]
-    joint = Placement.from_poses(articulation.joint_child_pose)
+    joint = Transforms.from_poses(articulation.joint_child_pose)
     arm = joint.position - articulation.link_com_pose[:, :3].T
     axes = spatial.quaternion_product(end_frame.rotation, joint.rotation)
     arm = spatial.rotate(end_frame.rotation, arm)

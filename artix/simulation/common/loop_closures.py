@@ -8,10 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.anchor_sides import Side, anchor_sides, anchor_wrenches
-from artix.constraints.anchor_structure import Anchors, AnchorType
-from artix.constraints.anchors import AnchorRows, anchor_rows, loop_anchors, solved_anchor_rows
-from artix.kinematics.solve import kinematics
+from artix.constraints.frame_pairs import (
+    AnchorRows,
+    AnchorType,
+    FramePairs,
+    Side,
+    anchor_rows,
+    anchor_sides,
+    anchor_wrenches,
+    loop_anchors,
+    solved_anchor_rows,
+)
+from artix.kinematics.forward import kinematics
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.control import room
@@ -23,7 +31,7 @@ Array = jax.Array
 class LoopClosures(NamedTuple):
     """The loop joints of an articulation at the start of a step: R held rows and D distances."""
 
-    anchors: Anchors
+    anchors: FramePairs
     held: np.ndarray
     """Indices of the anchors' rows that are held, [R]."""
     distances: np.ndarray

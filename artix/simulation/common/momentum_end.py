@@ -8,12 +8,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import inertia_rates, momentum_of_motion, reference_inertias
+from artix.dynamics.inertia import Inertias, inertia_rates, momentum_of_motion, reference_inertias
 from artix.dynamics.momentum import about
-from artix.kinematics.bodies import Inertias
 from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents
-from artix.kinematics.solve import (
-    Motion,
+from artix.kinematics.forward import (
     body_velocities,
     dof_motions,
     kinematics,
@@ -22,6 +20,7 @@ from artix.kinematics.solve import (
     state_velocities,
 )
 from artix.math import spatial
+from artix.math.spatial import Motion
 from artix.math.tangents import directional_derivative
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology

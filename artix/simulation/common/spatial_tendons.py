@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.bodies import Placement
 from artix.math import spatial
 from artix.math.arrays import matmul
+from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation
 from artix.model.tendons import SpatialTendonStructure
 from artix.model.topology import Topology
@@ -50,7 +50,7 @@ def tendon_paths(tendons: tuple[SpatialTendonStructure, ...]) -> TendonPaths:
     return TendonPaths(np.array(link), np.array(parent), tendon, leaf, root, first, on_path)
 
 
-def _points(articulation: Articulation, link: np.ndarray, frame: Placement) -> Array:
+def _points(articulation: Articulation, link: np.ndarray, frame: Transforms) -> Array:
     """Positions of the attachments relative to the frame origins, [A, 3]."""
     local = articulation.spatial_tendons.position.T
     at = frame.take(jnp.asarray(link))
@@ -66,7 +66,7 @@ def _segments(points: Array, parent: np.ndarray) -> tuple[Array, Array]:
     return jnp.where(apart, length, 0), jnp.where(apart[:, None], to_parent / length[:, None], 0)
 
 
-def path_lengths(articulation: Articulation, topology: Topology, frame: Placement) -> Array:
+def path_lengths(articulation: Articulation, topology: Topology, frame: Transforms) -> Array:
     """Lengths [S] of all paths for these link frames."""
     paths, numbers = tendon_paths(topology.spatial_tendons), articulation.spatial_tendons
     length, _ = _segments(_points(articulation, paths.link, frame), paths.parent)

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.dynamics.factorization import MassProduct, inverse_of_product
+from artix.dynamics.forward import mass_product
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.newton_euler import generalized_forces, link_sums
-from artix.dynamics.solve import mass_product
-from artix.kinematics.bodies import Placement
-from artix.kinematics.links import dense_jacobian, link_accelerations, link_frames
-from artix.kinematics.solve import Motion, center_velocities, dof_motions, kinematics, root_motion
+from artix.kinematics.forward import center_velocities, dof_motions, kinematics, root_motion
+from artix.kinematics.frames import frame_acceleration, frame_jacobian, link_frames
 from artix.math import spatial
 from artix.math.arrays import matmul, take
+from artix.math.spatial import Motion, Transforms
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 
@@ -31,7 +31,7 @@ class StepStart(NamedTuple):
     """The articulation at the start of a step. L links, n joint DOFs, nv generalised velocities."""
 
     topology: Topology
-    frame: Placement
+    frame: Transforms
     """The link frames, L of them."""
     center: Array
     """Centres of mass of the links, [L, 3]."""
@@ -88,10 +88,10 @@ def evaluate_step_start(articulation: Articulation, state: State, *, with_all: b
     topology = articulation.topology
     kin = kinematics(articulation, state)
     frame = link_frames(topology, kin)
-    mass_frame = frame @ Placement.from_poses(articulation.link_com_pose)
+    mass_frame = frame @ Transforms.from_poses(articulation.link_com_pose)
     links, parents = topology.dof_link, topology.dof_parent_link
-    child = frame.take(links) @ Placement.from_poses(articulation.joint_child_pose).take(links)
-    parent = frame.take(parents) @ Placement.from_poses(articulation.joint_parent_pose).take(links)
+    child = frame.take(links) @ Transforms.from_poses(articulation.joint_child_pose).take(links)
+    parent = frame.take(parents) @ Transforms.from_poses(articulation.joint_parent_pose).take(links)
     axis = jnp.where(jnp.asarray(topology.dof_is_linear), topology.dof_axis - 3, topology.dof_axis)
     unit = take(jnp.eye(3, dtype=articulation.dtype), axis)
     matrix, product = mass_matrix(articulation, state), mass_product(articulation, kin)
@@ -103,7 +103,7 @@ def evaluate_step_start(articulation: Articulation, state: State, *, with_all: b
         own_inertia=jnp.moveaxis(articulation.link_inertia, 0, -1),
         mass=articulation.link_mass,
         motions=dof_motions(topology, kin),
-        link_jacobian=_link_jacobian(articulation, state) if with_all else None,
+        link_jacobian=frame_jacobian(articulation, state, offset="com") if with_all else None,
         accelerations=_velocity_products(articulation, state) if with_all else None,
         mass_matrix=matrix,
         mass_product=product,
@@ -114,15 +114,10 @@ def evaluate_step_start(articulation: Articulation, state: State, *, with_all: b
     )
 
 
-def _link_jacobian(articulation: Articulation, state: State) -> Array:
-    tree = articulation.topology
-    jacobian = dense_jacobian(articulation, state)
-    jacobian = jacobian.reshape(len(jacobian) // 6, 6, tree.nv)
-    return jacobian if tree.num_base_dofs else jnp.pad(jacobian, ((1, 0), (0, 0), (0, 0)))
-
-
 def _velocity_products(articulation: Articulation, state: State) -> Array:
-    return link_accelerations(articulation, state, jnp.zeros(articulation.topology.nv, articulation.dtype))
+    return frame_acceleration(
+        articulation, state, jnp.zeros(articulation.topology.nv, articulation.dtype), offset="com", classical=True
+    )
 
 
 def has_tendons(topology: Topology) -> bool:

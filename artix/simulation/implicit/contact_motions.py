@@ -18,18 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.contact_points import (
-    contact_frames,
-    contact_jacobian,
-    contact_points,
-    motions_at,
-    motions_by,
-)
 from artix.contact.ground_contacts import GroundContacts
 from artix.contact.link_contacts import LinkContacts
 from artix.contact.selection import looked_up
 from artix.contact.shape_pairs import ShapePairs
-from artix.kinematics.solve import Kinematics, kinematics
+from artix.kinematics.contact_points import contact_frames, contact_jacobian, contact_points, motions_at, motions_by
+from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import spatial
 from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State

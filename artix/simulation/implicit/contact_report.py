@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.contact_points import contact_frames, contact_points
 from artix.contact.ground_contacts import GroundContacts
 from artix.contact.selection import looked_up
-from artix.kinematics.solve import Kinematics, kinematics, link_centers
+from artix.kinematics.contact_points import contact_frames, contact_points
+from artix.kinematics.forward import Kinematics, kinematics, link_centers
 from artix.math import spatial
 from artix.math.arrays import matmul, square_root, take
 from artix.model.articulation import Articulation, State

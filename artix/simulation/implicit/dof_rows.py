@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
-from artix.model.joint_features import JointFrictions
+from artix.model.joints import JointFrictions
 from artix.simulation.common.control import room
 from artix.simulation.common.drives import DriveRow, exceeds_bounds, within_envelope, within_limit
 from artix.simulation.common.options import SolverOptions

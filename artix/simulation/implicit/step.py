@@ -9,10 +9,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.dynamics.inertia import Inertias
 from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about
 from artix.dynamics.newton_euler import gravity_wrenches
-from artix.kinematics.bodies import Inertias
 from artix.kinematics.configuration import integrate
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.links import link_accelerations, link_frames, link_velocities
-from artix.kinematics.solve import kinematics
+from artix.kinematics.forward import kinematics
+from artix.kinematics.frames import frame_acceleration, frame_velocity, link_frames
 from artix.model.articulation import State
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import loop_wrenches
@@ -52,8 +52,10 @@ def _report(
     """The report on one articulation, without contacts; ``wrench`` [L, 6] acts on its links."""
     articulation, state, at_start, dt = part.articulation, part.state, part.at_start, part.acting.dt
     tree, acceleration = at_start.topology, mean_acceleration(part, found)
-    link_acceleration = link_accelerations(articulation, state, acceleration)
-    link_velocity = link_motion(at_start, found.velocity) if tree.fixed_base else link_velocities(articulation, end)
+    link_acceleration = frame_acceleration(articulation, state, acceleration, offset="com", classical=True)
+    link_velocity = (
+        link_motion(at_start, found.velocity) if tree.fixed_base else frame_velocity(articulation, end, offset="com")
+    )
     on_link_b = wrench[:0]
     if part.loops:
         on_links, on_link_b = loop_wrenches(at_start, part.loops, found.loop_impulse / dt)

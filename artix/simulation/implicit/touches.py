@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import jax
 
-from artix.constraints.contact_points import Contacts
 from artix.contact.ground_contacts import GroundContacts
 from artix.contact.link_contacts import LinkContacts
 from artix.contact.shape_pairs import ShapePairs
+from artix.kinematics.contact_points import Contacts
 from artix.math import struct
 from artix.math.arrays import joined
 

@@ -1,4 +1,8 @@
-"""Forward kinematics of all bodies: poses, motions of the DOFs, velocities, accelerations."""
+"""Forward kinematics: where all bodies are, how their DOFs move them, their velocities and accelerations.
+
+The frame of a body is the child frame of the joint that moves it; the frame of body 0 is the root link's.
+The first half depends on parameters only: where the links lie in their bodies and how the joints attach the bodies.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,69 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.kinematics.bodies import JointGeometry, Placement, joint_geometry, link_placements, screw_pitches
 from artix.kinematics.tree import body_frames, by_body, joint_quaternions, path_sum
 from artix.math import spatial
-from artix.math.arrays import take
-from artix.math.compiled import compiled
+from artix.math.arrays import compiled, take
+from artix.math.spatial import Motion, Transforms
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.topology import Topology
 
 Array = jax.Array
+
+
+class JointGeometry(NamedTuple):
+    """How bodies 1 .. B-1 are attached to their parents.
+
+    ``basis`` holds right-product matrices [2 or 4, 4, 4, B-1]: the joint's quaternion is ``basis[0] cos(angle / 2) +
+    basis[1 + k] sin(angle / 2)`` for a rotation about the k-th axis of a spherical joint, or with k = 0 about the only
+    axis of another. ``offset`` [3, B-1] is the joint's origin in the parent's frame and ``slide`` [3, B-1] its
+    translation there per unit of its position.
+    """
+
+    basis: Array
+    offset: Array
+    slide: Array
+
+
+def link_placements(articulation: Articulation) -> Transforms:
+    """The frame of each link in the frame of its body (L items)."""
+    tree = articulation.topology
+    child = articulation.joint_child_pose
+    unit = jnp.asarray([[0, 0, 0, 0, 0, 0, 1]], child.dtype)
+    # Row 0 of the joint frames is unused: the root link's frame is its body's.
+    child = jnp.concatenate([unit, child[1:]])
+    root = Transforms(unit[:, 3:].T, unit[:, :3].T)
+    parent = Transforms.from_poses(articulation.joint_parent_pose)
+    joint = Transforms(*(jnp.where(tree.link_is_rigid, *pair) for pair in zip(parent, root, strict=True)))
+    placement = joint.times_inverse(Transforms.from_poses(child))
+    for pointer in tree.rigid_pointers:
+        with_root = Transforms(*(jnp.concatenate(pair, axis=-1) for pair in zip(root, placement, strict=True)))
+        placement = with_root.take(pointer) @ placement
+    return placement
+
+
+def joint_geometry(articulation: Articulation, placements: Transforms) -> JointGeometry:
+    """The joints of bodies 1 .. B-1, from the placements of the links in their bodies."""
+    tree = articulation.topology
+    frames = Transforms.from_poses(articulation.joint_parent_pose).take(tree.body_link[1:])
+    joint = placements.take(tree.body_parent_link[1:]) @ frames
+    rest = spatial.right_product_matrix(joint.rotation)
+    turned = jnp.stack([spatial.times_unit(rest, k) for k in range(3)])
+    axes = jnp.asarray(tree.body_axis, articulation.dtype)[:, 1:]
+    first = jnp.sum(axes[:, None, None] * turned, axis=0)
+    basis = jnp.stack([rest, first, *(turned[1:] if tree.has_spherical else ())])
+    axis = spatial.apply(joint.matrix, axes)
+    slide = axis * jnp.asarray(tree.body_is_prismatic[1:], axis.dtype)[None]
+    if tree.has_helical:
+        slide = slide + axis * by_body(tree, screw_pitches(articulation))[:1]
+    return JointGeometry(basis, joint.position, slide)
+
+
+def screw_pitches(articulation: Articulation) -> Array:
+    """Translation per angle of each DOF, zero unless its joint is helical, [n]."""
+    tree, pitch = articulation.topology, articulation.joint_pitch
+    return jnp.where(tree.body_is_helical[tree.dof_body], pitch, jnp.zeros_like(pitch))
 
 
 class Kinematics(NamedTuple):
@@ -25,7 +82,7 @@ class Kinematics(NamedTuple):
     Positions relative to the root make float32 results as accurate a kilometre from the world's origin as at it.
     """
 
-    placements: Placement
+    placements: Transforms
     """Link frames in their bodies' frames (L items)."""
     reference: Array
     """World position of the root link's centre of mass, [3]."""
@@ -37,22 +94,6 @@ class Kinematics(NamedTuple):
     """Origins of the bodies relative to ``reference``, [3, B]."""
     pitch: Array | None
     """Translation per angle of each DOF, [n]; ``None`` where no joint is helical."""
-
-
-class Motion(NamedTuple):
-    """Spatial vectors about the reference point (the root's centre of mass), in world axes; each part [3, n]."""
-
-    linear: Array
-    angular: Array
-
-    def take(self, index) -> Motion:
-        """The vectors at ``index``."""
-        return Motion(take(self.linear, index), take(self.angular, index))
-
-    @classmethod
-    def from_rows(cls, rows: Array) -> Motion:
-        """From both parts stacked, [6, n]."""
-        return cls(rows[:3], rows[3:])
 
 
 @compiled
@@ -171,6 +212,6 @@ def body_accelerations(
 
 def link_centers(articulation: Articulation, kin: Kinematics) -> Array:
     """Centres of mass of the links relative to the reference point, [3, L]."""
-    centers = kin.placements @ Placement.from_poses(articulation.link_com_pose)
+    centers = kin.placements @ Transforms.from_poses(articulation.link_com_pose)
     body = articulation.topology.link_body
     return take(kin.position, body) + spatial.apply(take(kin.rotation, body), centers.position)

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.constraints.anchor_sides import moves_links
-from artix.kinematics.solve import Kinematics, generalized_motions
+from artix.kinematics.forward import Kinematics, generalized_motions
 from artix.math import spatial, struct
 from artix.math.arrays import take
 from artix.model.articulation import Articulation
+from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -69,7 +69,8 @@ def contact_frames(normal: Array) -> Array:
 
 def contact_points(articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array) -> Array:
     """Points [K, 3] in the links' frames, relative to the root's centre of mass in world axes, [3, K]."""
-    body, placements = articulation.topology.link_body[links], kin.placements.take(links)
+    body = articulation.topology.link_body[links]
+    placements = kin.placements.take(links)
     in_body = placements.position + spatial.rotate(placements.rotation, point.T)
     return take(kin.position, body) + spatial.apply(take(kin.rotation, body), in_body)
 
@@ -80,7 +81,6 @@ def contact_jacobian(
     """Jacobians of points of links along the axes of frames.
 
     Args:
-      articulation: the articulation.
       kin: its kinematics.
       links: indices of K links.
       point: points in the links' frames, [K, 3].
@@ -98,7 +98,6 @@ def motions_at(articulation: Articulation, kin: Kinematics, links: np.ndarray, p
     """Velocities of points of links per generalised velocity.
 
     Args:
-      articulation: the articulation.
       kin: its kinematics.
       links: indices of K links.
       point: points fixed to the links, relative to the root's centre of mass in world axes, [3, K].
@@ -115,3 +114,10 @@ def motions_by(articulation: Articulation, kin: Kinematics, moves: Any, point: A
     moves = jnp.asarray(moves, point.dtype)
     linear = moves[None] * (motions[:3] + spatial.cross(motions[3:], point[..., None]))
     return jnp.concatenate([linear, moves[None] * motions[3:]])
+
+
+def moves_links(tree: Topology, links: np.ndarray) -> np.ndarray:
+    """Which entries of the generalised velocity move each link, -1 for the world, [K, nv]."""
+    joints = tree.dof_moves_link[:, np.maximum(links, 0)].T
+    root = np.ones((len(links), tree.num_base_dofs), bool)
+    return np.concatenate([root, joints], axis=1) & (links >= 0)[:, None]
