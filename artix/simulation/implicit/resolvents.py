@@ -56,7 +56,7 @@ class Linear(NamedTuple):
     """Decrease of the impulse per velocity."""
 
 
-def linearized(center: Array, resolved: Array, slope: Array, response: Array, share: float) -> Linear:
+def linearized(center: Array, resolved: Array, slope: Array, response: Array, share: Array | float) -> Linear:
     """The linear function of scalar rows, from a resolvent with their own ``response`` and its slope."""
     factor = 1 / (1 - (1 - share) * slope * response)
     return Linear(factor * (resolved - center), factor * slope)
@@ -105,7 +105,7 @@ def _bounded(lower: Array, upper: Array, free: Array) -> tuple[Array, Array]:
     return jnp.clip(free, lower, upper) - free, (free < lower) | (free > upper)
 
 
-def linear_contacts(row: ContactRow, center: Array, rate: Array, share: float) -> tuple[Array, Linear]:
+def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
     """The resolvents of Coulomb's law with the contacts' own responses, and the linear functions that follow.
 
     Where a contact slides along -d, its friction is ``mu lambda_n d``, and across d it answers the velocity by

@@ -60,8 +60,6 @@ class Slopes(NamedTuple):
 class Law(NamedTuple):
     """The laws of all rows near impulses and velocities."""
 
-    resolved: Impulses
-    """The resolvents with the rows' own responses: impulses that each row alone may have."""
     residual: Array
     """How far each law is from being satisfied, as a velocity, [R]."""
     change: Impulses
@@ -158,7 +156,7 @@ class StepRows(NamedTuple):
         impulses = Impulses(dofs[0], bounds[0], contacts[0])
         return impulses, Slopes(dofs[1], bounds[1], contacts[1])
 
-    def linear(self, center: Impulses, rates: Rates, budget: Array, share: float) -> Law:
+    def linear(self, center: Impulses, rates: Rates, budget: Array, share: Array | float) -> Law:
         """The laws near impulses and velocities: what holds, slides and is open there remains so.
 
         Args:
@@ -189,7 +187,7 @@ class StepRows(NamedTuple):
         else:
             slope = slope._replace(contacts=jnp.zeros_like(contacts, shape=(0, 3, 3)))
         missing = self.velocities(jax.tree.map(jnp.subtract, resolved, center))
-        return Law(resolved, missing, change, slope)
+        return Law(missing, change, slope)
 
     def velocities(self, impulses: Impulses) -> Array:
         """Impulses as the velocities that they give to their own rows, [R]."""
@@ -202,6 +200,18 @@ class StepRows(NamedTuple):
             scale = jnp.stack([each.tangential, each.tangential, each.normal], axis=1)
             parts.append((contacts * scale).reshape(-1))
         return jnp.concatenate(parts)
+
+    def admissible(self, impulses: Impulses, budget: Array) -> Impulses:
+        """The impulses cut to what friction allows, and contacts that do not pull."""
+        dofs = impulses.dofs._replace(friction=jnp.clip(impulses.dofs.friction, -budget, budget))
+        contacts = impulses.contacts
+        if self.contacts is not None:
+            normal = jnp.maximum(contacts[:, 2], 0)
+            reach = self.contacts.each.friction * normal
+            length = tangential_length(contacts)
+            factor = jnp.where(length > reach, reach / jnp.where(length > reach, length, 1), 1)
+            contacts = jnp.concatenate([contacts[:, :2] * factor[:, None], normal[:, None]], axis=1)
+        return Impulses(dofs, impulses.distances, contacts)
 
     def driving(self, impulses: Impulses) -> Impulses:
         """The impulses of the drives alone, which may add energy."""

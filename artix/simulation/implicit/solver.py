@@ -46,11 +46,15 @@ from artix.simulation.implicit.rows import Lagged, Law, Rates, Slopes, StepRows
 
 Array = jax.Array
 
-#: Residual [m/s or rad/s] at which a step is solved.
-_TOLERANCE = {"float64": 1e-11, "float32": 2e-5}
+#: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many digits, and at
+#: proximal points, which gain one or two.
+_TOLERANCES = {"float64": (1e-11, 1e-8), "float32": (2e-5, 2e-5)}
 
 #: What is added to rows that hold, as a share of their responses. Less needs fewer steps, but rounds more.
 _HELD_SHARE = {"float64": 1e-8, "float32": 1e-5}
+
+#: The same after a proximal point. Where laws leave impulses open, it keeps them from jumping.
+_SAFE_SHARE = 1e-4
 
 #: Residuals cannot be smaller than this times the largest velocity of a row, in rounding errors.
 _ROUNDING = 4
@@ -145,18 +149,20 @@ class _Exactness(NamedTuple):
     """What counts as solved."""
 
     enough: Array
-    """The largest residual of a solution."""
+    """The largest residual of a solution with active sets."""
+    loose: Array
+    """The same at a proximal point."""
     rounding: float
     """Rounding error of velocities, as a share of their changes."""
     weights: Array
     """Diagonal of M, [nv]."""
     held_share: float
 
-    def satisfied(self, rows: StepRows, point: Point, step: Array, missing: Array) -> Array:
+    def satisfied(self, rows: StepRows, point: Point, enough: Array, step: Array, missing: Array) -> Array:
         """Whether laws and momentum equation hold at a point, after a Newton step that left so much missing."""
         noise = self.rounding * jnp.maximum(_largest(step), _largest(rows.velocities(point.impulses)))
         lost = _largest(missing / self.weights)
-        return (_largest(point.residual) <= self.enough + noise) & (lost <= _BALANCE * self.enough + 4 * noise)
+        return (_largest(point.residual) <= enough + noise) & (lost <= _BALANCE * enough + 4 * noise)
 
 
 class _Loop(NamedTuple):
@@ -166,7 +172,7 @@ class _Loop(NamedTuple):
     center: Point
     """The last proximal point, or the start."""
     best: Point
-    """The impulses with the smallest residual so far."""
+    """The proximal point with the smallest residual. Before the first one, the best iterate so far."""
     lagged: Lagged
     share: Array
     """Responses of proximal points as shares of the rows' own."""
@@ -175,6 +181,11 @@ class _Loop(NamedTuple):
     steps: Array
     """Newton steps so far."""
     is_solved: Array
+
+    @property
+    def has_point(self) -> Array:
+        """Whether there is a proximal point."""
+        return self.share < 0.9 * _FIRST_SHARE
 
 
 def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, max_steps: int) -> tuple[Point, Array]:
@@ -192,9 +203,10 @@ def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, m
     rows, dtype = system.rows, system.matrix.dtype
     at_start = rows.rates(system.velocity)
     rounding = _ROUNDING * float(jnp.finfo(dtype).eps)
-    least = _TOLERANCE.get(dtype.name, 2e-5) if tolerance is None else tolerance
+    exact, loose = _TOLERANCES.get(dtype.name, (2e-5, 2e-5)) if tolerance is None else (tolerance, tolerance)
     exactness = _Exactness(
-        enough=jnp.asarray(least, dtype) + rounding * _largest(at_start),
+        enough=exact + rounding * _largest(at_start),
+        loose=loose + rounding * _largest(at_start),
         rounding=rounding,
         weights=jnp.diagonal(system.matrix),
         held_share=_HELD_SHARE.get(dtype.name, 1e-5),
@@ -212,16 +224,20 @@ def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, m
         point = Point(convex.change, convex.rates, convex.linear, law.residual)
         slip = jnp.where(sets.holds, lagged.slip, rows.correction(point.rates))
         slower = jnp.where(sets.holds, budget, _kinetic_budget(rows, budget, point))
-        is_better = ~sets.holds & (_largest(point.residual) < _largest(loop.best.residual))
-        point_holds = ~sets.holds & convex.is_minimum & exactness.satisfied(rows, point, convex.step, convex.missing)
+        is_better = _largest(point.residual) < _largest(loop.best.residual)
+        is_better = ~sets.holds & convex.is_minimum & (is_better | ~loop.has_point)
+        point_holds = ~sets.holds & convex.is_minimum & exactness.satisfied(
+            rows, point, exactness.loose, convex.step, convex.missing
+        )
         is_solved = is_solved | (point_holds & jnp.all(slower == budget))
+        tries_sets = sets.holds | (convex.steps - loop.steps <= _FEW)
         return _Loop(
             now=chosen(sets.holds, loop.now, point),
             center=chosen(sets.holds, loop.center, point),
             best=chosen(is_better, point, loop.best),
             lagged=Lagged(slip, slower),
             share=jnp.where(sets.holds, loop.share, jnp.maximum(_STIFFER * loop.share, _LAST_SHARE)),
-            misses=jnp.where(sets.holds | (convex.steps - loop.steps <= _FEW), _MISSES, 0),
+            misses=jnp.where(tries_sets, jnp.int32(_MISSES), jnp.int32(0)),
             steps=convex.steps,
             is_solved=is_solved,
         )
@@ -266,8 +282,10 @@ def _active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, max_ste
     """Newton's method on active sets, until it gets no nearer."""
     rows, budget = system.rows, loop.lagged.friction
 
+    added = jnp.where(loop.has_point, _SAFE_SHARE, exactness.held_share)
+
     def law_at(impulses: Impulses, rates: Rates) -> Law:
-        return rows.linear(impulses, rates, budget, exactness.held_share)
+        return rows.linear(impulses, rates, budget, added)
 
     def body(sets: _Sets) -> _Sets:
         now, slopes = sets.now, sets.slopes
@@ -278,13 +296,13 @@ def _active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, max_ste
         law = law_at(impulses, rates)
         end = Point(now.change + step, rates, impulses, law.residual)
         error = _largest(law.residual)
-        holds = exactness.satisfied(rows, end, step, missing)
+        holds = exactness.satisfied(rows, end, exactness.enough, step, missing)
         misses = jnp.where(error < _NEARER * sets.nearest, sets.misses, sets.misses - 1)
         return _Sets(
             now=end,
             change=law.change,
             slopes=law.slopes,
-            best=chosen(error < _largest(sets.best.residual), end, sets.best),
+            best=chosen(~loop.has_point & (error < _largest(sets.best.residual)), end, sets.best),
             nearest=jnp.minimum(error, sets.nearest),
             misses=misses,
             steps=sets.steps + 1,
@@ -349,7 +367,7 @@ def _proximal_point(
 
         first = jnp.sum(step * gradient)
         last = slope(jnp.ones_like(first))
-        is_small = _largest((step, moved)) <= 0.1 * exactness.enough
+        is_small = _largest((step, moved)) <= 0.1 * exactness.loose
         is_whole = (last <= -_FLATTER * first) | is_small
         length = _line_search(slope, first, last, is_whole)
         moved = _times(length, moved)
@@ -360,7 +378,7 @@ def _proximal_point(
         changes = share * _distance(rows, resolved, center.impulses)
         slip = rows.correction(_sum(rates, moved))
         changes = jnp.maximum(changes, _largest(slip - lagged.slip))
-        is_exact = mismatch <= jnp.maximum(0.1 * exactness.enough, _INEXACT * changes)
+        is_exact = mismatch <= jnp.maximum(0.1 * exactness.loose, _INEXACT * changes)
         return _Convex(
             change=convex.change + length * step,
             rates=_sum(rates, moved),
@@ -423,7 +441,7 @@ def _cut_off(system: StepSystem, point: Point, end: _Loop, exactness: _Exactness
     def body(cut: tuple[Point, Array]) -> tuple[Point, Array]:
         point, _ = cut
         budget = end.lagged.friction
-        impulses = rows.linear(point.impulses, point.rates, budget, exactness.held_share).resolved
+        impulses = rows.admissible(point.impulses, budget)
         solve = system.factorized(system.matrix)
         driving = rows.driving(impulses)
         driven = solve(system.push + rows.force(driving))
