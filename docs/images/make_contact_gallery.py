@@ -99,7 +99,7 @@ def slide() -> None:
     def distance(speed):
         start = at(robot, 0.1)
         start = start.replace(root_velocity=start.root_velocity.at[0].set(speed))
-        options = artix.SolverOptions(contact_iterations=4)
+        options = artix.SolverOptions()
         return artix.rollout(robot, start, None, 0.001, options, num_steps=500, ground=ground).root_pose[-1, 0]
 
     speeds = jnp.linspace(0.2, 2.0, 19)

@@ -13,7 +13,6 @@ from artix.simulation.common.sweep import Sweep
 from artix.simulation.implicit.blocks import times
 from artix.simulation.implicit.contact_rows import ContactRows
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow
-from artix.simulation.implicit.laws import Impulses
 from artix.simulation.implicit.resolvents import (
     VelocityBounds,
     convex_contacts,
@@ -25,6 +24,16 @@ from artix.simulation.implicit.resolvents import (
 )
 
 Array = jax.Array
+
+
+class Impulses(NamedTuple):
+    """The impulses of all rows. Derivatives are right for the total of each DOF."""
+
+    dofs: BoundImpulses
+    distances: Array
+    """Impulses of bounds of other velocities, positive at the lower ones, [E]."""
+    contacts: Array
+    """Impulses of contacts, two tangential ones and then the normal one, [K, 3]."""
 
 
 class Rates(NamedTuple):
@@ -79,6 +88,8 @@ class Lagged(NamedTuple):
 class StepRows(NamedTuple):
     """The rows of all articulations of a step."""
 
+    size: int
+    """nv."""
     places: np.ndarray
     """Indices of the DOFs in the generalised velocity, [n]."""
     dofs: BoundRow
@@ -92,30 +103,29 @@ class StepRows(NamedTuple):
         bounds = none if self.bounds is None else matmul(self.bounds.direction, velocity)
         if self.contacts is None:
             return Rates(velocity[self.places], bounds, none.reshape(0, 3))
-        motions = matmul(self.contacts.links.direction, velocity)
+        motions = matmul(self.contacts.motions, velocity)
         return Rates(velocity[self.places], bounds, matmul(self.contacts.each.reach, motions))
 
     def force(self, impulses: Impulses) -> Array:
         """The generalised impulse ``J^T lambda``, [nv]."""
-        total = jnp.zeros_like(impulses.contacts, shape=self.dofs.effect.shape[-1])
+        total = jnp.zeros_like(impulses.contacts, shape=self.size)
         total = total.at[self.places].add(impulses.dofs.total)
         if self.bounds is not None:
             total = total + matmul(impulses.distances, self.bounds.direction)
         if self.contacts is not None:
             on_links = self.contacts.on_links(impulses.contacts)
-            total = total + matmul(on_links, self.contacts.links.direction)
+            total = total + matmul(on_links, self.contacts.motions)
         return total
 
     def stiffness(self, slopes: Slopes) -> Array:
         """``J^T diag(slopes) J``, [nv, nv]."""
-        size = self.dofs.effect.shape[-1]
-        diagonal = jnp.zeros_like(slopes.contacts, shape=size).at[self.places].add(slopes.dofs.total)
+        diagonal = jnp.zeros_like(slopes.contacts, shape=self.size).at[self.places].add(slopes.dofs.total)
         matrix = jnp.diag(diagonal)
         if self.bounds is not None:
             direction = self.bounds.direction
             matrix = matrix + matmul(direction.T * slopes.bounds, direction)
         if self.contacts is not None:
-            reach, direction = self.contacts.each.reach, self.contacts.links.direction
+            reach, direction = self.contacts.each.reach, self.contacts.motions
             pulled = jnp.sum(slopes.contacts[:, :, :, None] * reach[:, None], axis=2)
             width = len(direction)
             on_links = matmul(reach.reshape(-1, width).T, pulled.reshape(-1, width))

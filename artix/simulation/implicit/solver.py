@@ -41,8 +41,7 @@ import numpy as np
 
 from artix.math.arrays import chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
-from artix.simulation.implicit.laws import Impulses
-from artix.simulation.implicit.rows import Lagged, Law, Rates, Slopes, StepRows
+from artix.simulation.implicit.rows import Impulses, Lagged, Law, Rates, Slopes, StepRows
 
 Array = jax.Array
 
@@ -114,23 +113,18 @@ class StepSystem(NamedTuple):
         """``M (v - v0) - p - J^T lambda``, [nv]."""
         return matmul(self.matrix, change) - self.push - self.rows.force(impulses)
 
-    def newton_step(self, gradient: Array, slopes: Slopes) -> tuple[Array, Rates, Array]:
-        """The solution d of ``(M + J^T slopes J) d = -gradient``, the rows' rates J d, and what d leaves of the gradient.
+    def newton_step(self, gradient: Array, slopes: Slopes) -> tuple[Array, Rates]:
+        """The solution d of ``(M + J^T slopes J) d = -gradient``, and the rows' rates J d.
 
         Rows that hold are far stiffer than masses. A refinement corrects what moves without straining them.
         """
         rows = self.rows
         solve = self.factorized(self.matrix + rows.stiffness(slopes))
-
-        def remaining(gradient: Array, step: Array) -> tuple[Array, Rates]:
-            moved = rows.rates(step)
-            return gradient + matmul(self.matrix, step) - rows.force(slopes.changes(moved)), moved
-
         first = -solve(gradient)
-        missing, moved = remaining(gradient, first)
-        second = -solve(missing)
-        missing, added = remaining(missing, second)
-        return first + second, _sum(moved, added), missing
+        moved = rows.rates(first)
+        strained = rows.force(slopes.changes(moved))
+        second = -solve(gradient + matmul(self.matrix, first) - strained)
+        return first + second, _sum(moved, rows.rates(second))
 
 
 class Point(NamedTuple):
@@ -141,6 +135,8 @@ class Point(NamedTuple):
     rates: Rates
     """J v."""
     impulses: Impulses
+    imbalance: Array
+    """What is missing in the momentum equation, [nv]."""
     residual: Array
     """How far each law is from being satisfied, as a velocity, [R]."""
 
@@ -158,10 +154,10 @@ class _Exactness(NamedTuple):
     """Diagonal of M, [nv]."""
     held_share: float
 
-    def satisfied(self, rows: StepRows, point: Point, enough: Array, step: Array, missing: Array) -> Array:
-        """Whether laws and momentum equation hold at a point, after a Newton step that left so much missing."""
+    def satisfied(self, rows: StepRows, point: Point, enough: Array, step: Array) -> Array:
+        """Whether laws and momentum equation hold at a point, after a Newton step."""
         noise = self.rounding * jnp.maximum(_largest(step), _largest(rows.velocities(point.impulses)))
-        lost = _largest(missing / self.weights)
+        lost = _largest(point.imbalance / self.weights)
         return (_largest(point.residual) <= enough + noise) & (lost <= _BALANCE * enough + 4 * noise)
 
 
@@ -221,14 +217,13 @@ def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, m
 
         convex = _proximal_point(system, loop, sets.holds, exactness, max_steps)
         law = rows.linear(convex.linear, convex.rates, lagged.friction, exactness.held_share)
-        point = Point(convex.change, convex.rates, convex.linear, law.residual)
+        imbalance = system.imbalance(convex.change, convex.linear)
+        point = Point(convex.change, convex.rates, convex.linear, imbalance, law.residual)
         slip = jnp.where(sets.holds, lagged.slip, rows.correction(point.rates))
         slower = jnp.where(sets.holds, budget, _kinetic_budget(rows, budget, point))
         is_better = _largest(point.residual) < _largest(loop.best.residual)
         is_better = ~sets.holds & convex.is_minimum & (is_better | ~loop.has_point)
-        point_holds = ~sets.holds & convex.is_minimum & exactness.satisfied(
-            rows, point, exactness.loose, convex.step, convex.missing
-        )
+        point_holds = ~sets.holds & convex.is_minimum & exactness.satisfied(rows, point, exactness.loose, convex.step)
         is_solved = is_solved | (point_holds & jnp.all(slower == budget))
         tries_sets = sets.holds | (convex.steps - loop.steps <= _FEW)
         return _Loop(
@@ -246,7 +241,8 @@ def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, m
         return ~loop.is_solved & (loop.steps < max_steps)
 
     unknown = jnp.full_like(rows.velocities(start), jnp.inf)
-    point = Point(jnp.zeros_like(system.push), at_start, start, unknown)
+    still = jnp.zeros_like(system.push)
+    point = Point(still, at_start, start, system.imbalance(still, start), unknown)
     begin = _Loop(
         now=point,
         center=point,
@@ -289,14 +285,14 @@ def _active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, max_ste
 
     def body(sets: _Sets) -> _Sets:
         now, slopes = sets.now, sets.slopes
-        gradient = system.imbalance(now.change, _sum(now.impulses, sets.change))
-        step, moved, missing = system.newton_step(gradient, slopes)
+        step, moved = system.newton_step(now.imbalance - rows.force(sets.change), slopes)
         impulses = _sum(_sum(now.impulses, sets.change), slopes.changes(moved))
         rates = _sum(now.rates, moved)
         law = law_at(impulses, rates)
-        end = Point(now.change + step, rates, impulses, law.residual)
+        change = now.change + step
+        end = Point(change, rates, impulses, system.imbalance(change, impulses), law.residual)
         error = _largest(law.residual)
-        holds = exactness.satisfied(rows, end, exactness.enough, step, missing)
+        holds = exactness.satisfied(rows, end, exactness.enough, step)
         misses = jnp.where(error < _NEARER * sets.nearest, sets.misses, sets.misses - 1)
         return _Sets(
             now=end,
@@ -340,21 +336,18 @@ class _Convex(NamedTuple):
     linear: Impulses
     """The impulses of the linear functions, which satisfy the momentum equation."""
     step: Array
-    missing: Array
     steps: Array
     is_minimum: Array
 
 
-def _proximal_point(
-    system: StepSystem, loop: _Loop, is_known: Array, exactness: _Exactness, max_steps: int
-) -> _Convex:
+def _proximal_point(system: StepSystem, loop: _Loop, is_known: Array, exactness: _Exactness, max_steps: int) -> _Convex:
     """The minimum of the convex function, unless it ``is_known``."""
     rows, center, lagged, share = system.rows, loop.center, loop.lagged, loop.share
 
     def body(convex: _Convex) -> _Convex:
         rates, slopes = convex.rates, convex.slopes
         gradient = system.imbalance(convex.change, convex.impulses)
-        step, moved, missing = system.newton_step(gradient, slopes)
+        step, moved = system.newton_step(gradient, slopes)
         steady = matmul(system.matrix, convex.change) - system.push
         curvature = matmul(system.matrix, step)
 
@@ -386,7 +379,6 @@ def _proximal_point(
             slopes=slopes_there,
             linear=linear,
             step=length * step,
-            missing=missing,
             steps=convex.steps + 1,
             is_minimum=is_exact & (length == 1),
         )
@@ -395,9 +387,7 @@ def _proximal_point(
         return ~convex.is_minimum & (convex.steps < max_steps)
 
     impulses, slopes = rows.resolvent(center.impulses, center.rates, lagged, share)
-    begin = _Convex(
-        center.change, center.rates, impulses, slopes, impulses, center.change, center.change, loop.steps, is_known
-    )
+    begin = _Convex(center.change, center.rates, impulses, slopes, impulses, center.change, loop.steps, is_known)
     return jax.lax.while_loop(goes_on, body, begin)
 
 
@@ -459,7 +449,8 @@ def _cut_off(system: StepSystem, point: Point, end: _Loop, exactness: _Exactness
         change = driven + share * change
         rates = rows.rates(system.velocity + change)
         law = rows.linear(impulses, rates, budget, exactness.held_share)
-        return Point(change, rates, impulses, law.residual), jnp.ones((), bool)
+        still = jnp.zeros_like(change)
+        return Point(change, rates, impulses, still, law.residual), jnp.ones((), bool)
 
     return jax.lax.while_loop(lambda cut: ~cut[1], body, (point, end.is_solved))[0]
 
