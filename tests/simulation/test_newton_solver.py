@@ -174,13 +174,17 @@ def test_rows_of_a_joint(options: dict, velocity: float, force: float, expected:
 
 
 def test_what_is_not_solved_is_reported() -> None:
-    """Static friction that is not enough takes two Newton steps: one to find out, one to slide."""
-    sled = slider(friction=artix.JointFriction(static=5.0, dynamic=2.0))
-    push, residuals = Control(joint_force=jnp.array([8.0])), []
+    """A cube that lands on an edge, slides and spins takes more than one Newton step; the rest gains no energy."""
+    body, ground = box(1.0, 0.1, 0.5, "float64"), Ground.flat(friction=0.5).astype("float64")
+    turned = at(body, 0, 0, 0.12).replace(root_velocity=jnp.array([2.0, 1.0, -8.0, 3.0, 2.0, 5.0]))
+    turn = jnp.array([0.5, 0.1, 0.0, 1.0])
+    turned = turned.replace(root_pose=turned.root_pose.at[3:].set(turn / jnp.linalg.norm(turn)))
+    residuals = []
     for most in (1, 60):
         options = SolverOptions(max_newton_steps=most)
-        _, report = artix.step_and_report(sled, artix.neutral_state(sled), push, DT, options)
+        end, report = artix.step_and_report(body, turned, None, DT, options, ground=ground)
         residuals.append(float(report.velocity_residual.max))
+        assert artix.kinetic_energy(body, end) < artix.kinetic_energy(body, turned)
     assert residuals[0] > 1e-3
     assert residuals[1] < 1e-8
 

@@ -88,8 +88,8 @@ class Lagged(NamedTuple):
 class StepRows(NamedTuple):
     """The rows of all articulations of a step."""
 
-    size: int
-    """nv."""
+    still: Array
+    """Zero velocity, [nv]."""
     places: np.ndarray
     """Indices of the DOFs in the generalised velocity, [n]."""
     dofs: BoundRow
@@ -108,8 +108,7 @@ class StepRows(NamedTuple):
 
     def force(self, impulses: Impulses) -> Array:
         """The generalised impulse ``J^T lambda``, [nv]."""
-        total = jnp.zeros_like(impulses.contacts, shape=self.size)
-        total = total.at[self.places].add(impulses.dofs.total)
+        total = self.still.at[self.places].add(impulses.dofs.total)
         if self.bounds is not None:
             total = total + matmul(impulses.distances, self.bounds.direction)
         if self.contacts is not None:
@@ -119,8 +118,7 @@ class StepRows(NamedTuple):
 
     def stiffness(self, slopes: Slopes) -> Array:
         """``J^T diag(slopes) J``, [nv, nv]."""
-        diagonal = jnp.zeros_like(slopes.contacts, shape=self.size).at[self.places].add(slopes.dofs.total)
-        matrix = jnp.diag(diagonal)
+        matrix = jnp.diag(self.still.at[self.places].add(slopes.dofs.total))
         if self.bounds is not None:
             direction = self.bounds.direction
             matrix = matrix + matmul(direction.T * slopes.bounds, direction)

@@ -216,7 +216,8 @@ def _step_rows(options: SolverOptions, responses: Sequence[Response], inputs: St
         contacts = contact_rows(articulations, states, touches, response, acting, options)
     sweep = implicit_sweep(dt, drive_limits_are_forces=options.drive_limits_are_forces)
     bounds = _velocity_bounds(relations, responses, [tree.nv for tree in trees])
-    return StepRows(sum(tree.nv for tree in trees), dof_places(trees), dofs, bounds, contacts, sweep)
+    still = jnp.zeros_like(dt, shape=sum(tree.nv for tree in trees))
+    return StepRows(still, dof_places(trees), dofs, bounds, contacts, sweep)
 
 
 def _velocity_bounds(

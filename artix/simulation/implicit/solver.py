@@ -47,7 +47,7 @@ Array = jax.Array
 
 #: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many digits, and at
 #: proximal points, which gain one or two.
-_TOLERANCES = {"float64": (1e-11, 1e-8), "float32": (2e-5, 2e-5)}
+_TOLERANCES = {"float64": (1e-12, 1e-8), "float32": (2e-5, 2e-5)}
 
 #: What is added to rows that hold, as a share of their responses. Less needs fewer steps, but rounds more.
 _HELD_SHARE = {"float64": 1e-8, "float32": 1e-5}
@@ -62,7 +62,7 @@ _ROUNDING = 4
 _BALANCE = 0.01
 
 #: Steps with active sets that may get no nearer in a row, at the start and from each proximal point.
-_FIRST_MISSES, _MISSES = 2, 1
+_FIRST_MISSES, _MISSES = 3, 1
 
 #: Active sets are tried from proximal points that took so few steps.
 _FEW = 2
@@ -241,13 +241,13 @@ def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, m
         return ~loop.is_solved & (loop.steps < max_steps)
 
     unknown = jnp.full_like(rows.velocities(start), jnp.inf)
-    still = jnp.zeros_like(system.push)
+    budget, still = _static_budget(rows), jnp.zeros_like(system.push)
     point = Point(still, at_start, start, system.imbalance(still, start), unknown)
     begin = _Loop(
         now=point,
         center=point,
         best=point,
-        lagged=Lagged(rows.correction(at_start), _static_budget(rows)),
+        lagged=Lagged(rows.correction(at_start), budget),
         share=jnp.full((), _FIRST_SHARE, dtype),
         misses=jnp.full((), _FIRST_MISSES, jnp.int32),
         steps=jnp.zeros((), jnp.int32),
