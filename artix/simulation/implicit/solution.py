@@ -150,9 +150,9 @@ def _solve(
     if remembered is not None:
         dofs = start.dofs._replace(friction=remembered.joint_friction)
         start = start._replace(dofs=dofs, contacts=remembered.impulse)
-    found, steps = solve_system(system, start, options.tolerance, options.max_newton_steps)
-    velocity = system.velocity + found.change
-    return StepVelocity(velocity, found.impulses, found.residual, steps.astype(velocity.dtype))
+    point, residual, steps = solve_system(system, start, options.tolerance, options.max_newton_steps)
+    velocity = system.velocity + point.change
+    return StepVelocity(velocity, point.impulses, residual, steps.astype(velocity.dtype))
 
 
 @functools.partial(_solve.defjvp, symbolic_zeros=True)

@@ -137,8 +137,8 @@ class Point(NamedTuple):
     impulses: Impulses
     imbalance: Array
     """What is missing in the momentum equation, [nv]."""
-    residual: Array
-    """How far each law is from being satisfied, as a velocity, [R]."""
+    error: Array
+    """How far the laws are from being satisfied, as a velocity, []."""
 
 
 class _Exactness(NamedTuple):
@@ -158,7 +158,7 @@ class _Exactness(NamedTuple):
         """Whether laws and momentum equation hold at a point, after a Newton step."""
         noise = self.rounding * jnp.maximum(_largest(step), _largest(rows.velocities(point.impulses)))
         lost = _largest(point.imbalance / self.weights)
-        return (_largest(point.residual) <= enough + noise) & (lost <= _BALANCE * enough + 4 * noise)
+        return (point.error <= enough + noise) & (lost <= _BALANCE * enough + 4 * noise)
 
 
 class _Loop(NamedTuple):
@@ -176,6 +176,8 @@ class _Loop(NamedTuple):
     """Steps with active sets that may get no nearer."""
     steps: Array
     """Newton steps so far."""
+    holds: Array
+    """Whether the laws hold, with the present bounds of friction."""
     is_solved: Array
 
     @property
@@ -184,7 +186,9 @@ class _Loop(NamedTuple):
         return self.share < 0.9 * _FIRST_SHARE
 
 
-def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, max_steps: int) -> tuple[Point, Array]:
+def solve_system(
+    system: StepSystem, start: Impulses, tolerance: float | None, max_steps: int
+) -> tuple[Point, Array, Array]:
     """Solves a step.
 
     Args:
@@ -194,7 +198,7 @@ def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, m
       max_steps: the largest number of Newton steps.
 
     Returns:
-      The solution, and the number of Newton steps.
+      The solution, how far each law is from being satisfied, as a velocity [R], and the number of Newton steps.
     """
     rows, dtype = system.rows, system.matrix.dtype
     at_start = rows.rates(system.velocity)
@@ -209,40 +213,19 @@ def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, m
     )
 
     def body(loop: _Loop) -> _Loop:
-        sets = _active_sets(system, loop, exactness, max_steps)
-        budget = _kinetic_budget(rows, loop.lagged.friction, sets.now)
-        is_solved = sets.holds & jnp.all(budget == loop.lagged.friction)
-        lagged = loop.lagged._replace(friction=jnp.where(sets.holds, budget, loop.lagged.friction))
-        loop = loop._replace(now=sets.now, best=sets.best, steps=sets.steps, lagged=lagged, is_solved=is_solved)
+        loop = _with_active_sets(system, loop, exactness, max_steps)
 
-        convex = _proximal_point(system, loop, sets.holds, exactness, max_steps)
-        law = rows.linear(convex.linear, convex.rates, lagged.friction, exactness.held_share)
-        imbalance = system.imbalance(convex.change, convex.linear)
-        point = Point(convex.change, convex.rates, convex.linear, imbalance, law.residual)
-        slip = jnp.where(sets.holds, lagged.slip, rows.correction(point.rates))
-        slower = jnp.where(sets.holds, budget, _kinetic_budget(rows, budget, point))
-        is_better = _largest(point.residual) < _largest(loop.best.residual)
-        is_better = ~sets.holds & convex.is_minimum & (is_better | ~loop.has_point)
-        point_holds = ~sets.holds & convex.is_minimum & exactness.satisfied(rows, point, exactness.loose, convex.step)
-        is_solved = is_solved | (point_holds & jnp.all(slower == budget))
-        tries_sets = sets.holds | (convex.steps - loop.steps <= _FEW)
-        return _Loop(
-            now=chosen(sets.holds, loop.now, point),
-            center=chosen(sets.holds, loop.center, point),
-            best=chosen(is_better, point, loop.best),
-            lagged=Lagged(slip, slower),
-            share=jnp.where(sets.holds, loop.share, jnp.maximum(_STIFFER * loop.share, _LAST_SHARE)),
-            misses=jnp.where(tries_sets, jnp.int32(_MISSES), jnp.int32(0)),
-            steps=convex.steps,
-            is_solved=is_solved,
-        )
+        def seek(sought: tuple[_Loop, Array]) -> tuple[_Loop, Array]:
+            return _with_proximal_point(system, sought[0], exactness, max_steps), jnp.ones((), bool)
+
+        # A loop of at most one turn, which a vector of robots enters only if one of them has to.
+        return jax.lax.while_loop(lambda sought: ~sought[1], seek, (loop, loop.holds))[0]
 
     def goes_on(loop: _Loop) -> Array:
         return ~loop.is_solved & (loop.steps < max_steps)
 
-    unknown = jnp.full_like(rows.velocities(start), jnp.inf)
     budget, still = _static_budget(rows), jnp.zeros_like(system.push)
-    point = Point(still, at_start, start, system.imbalance(still, start), unknown)
+    point = Point(still, at_start, start, system.imbalance(still, start), jnp.full((), jnp.inf, dtype))
     begin = _Loop(
         now=point,
         center=point,
@@ -251,11 +234,14 @@ def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, m
         share=jnp.full((), _FIRST_SHARE, dtype),
         misses=jnp.full((), _FIRST_MISSES, jnp.int32),
         steps=jnp.zeros((), jnp.int32),
+        holds=jnp.zeros((), bool),
         is_solved=jnp.zeros((), bool),
     )
     end = jax.lax.while_loop(goes_on, body, begin)
     point = chosen(end.is_solved, end.now, end.best)
-    return _cut_off(system, point, end, exactness), end.steps
+    point = _cut_off(system, point, end)
+    law = rows.linear(point.impulses, point.rates, end.lagged.friction, exactness.held_share)
+    return point, law.residual, end.steps
 
 
 class _Sets(NamedTuple):
@@ -265,19 +251,16 @@ class _Sets(NamedTuple):
     change: Impulses
     """What the laws add to the impulses."""
     slopes: Slopes
-    best: Point
     nearest: Array
-    """The smallest residual in this run."""
+    """The smallest error in this run."""
     misses: Array
     steps: Array
     holds: Array
-    """Whether the laws hold."""
 
 
-def _active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Sets:
+def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Loop:
     """Newton's method on active sets, until it gets no nearer."""
     rows, budget = system.rows, loop.lagged.friction
-
     added = jnp.where(loop.has_point, _SAFE_SHARE, exactness.held_share)
 
     def law_at(impulses: Impulses, rates: Rates) -> Law:
@@ -289,39 +272,42 @@ def _active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, max_ste
         impulses = _sum(_sum(now.impulses, sets.change), slopes.changes(moved))
         rates = _sum(now.rates, moved)
         law = law_at(impulses, rates)
-        change = now.change + step
-        end = Point(change, rates, impulses, system.imbalance(change, impulses), law.residual)
-        error = _largest(law.residual)
-        holds = exactness.satisfied(rows, end, exactness.enough, step)
-        misses = jnp.where(error < _NEARER * sets.nearest, sets.misses, sets.misses - 1)
+        change, error = now.change + step, _largest(law.residual)
+        end = Point(change, rates, impulses, system.imbalance(change, impulses), error)
         return _Sets(
             now=end,
             change=law.change,
             slopes=law.slopes,
-            best=chosen(~loop.has_point & (error < _largest(sets.best.residual)), end, sets.best),
             nearest=jnp.minimum(error, sets.nearest),
-            misses=misses,
+            misses=jnp.where(error < _NEARER * sets.nearest, sets.misses, sets.misses - 1),
             steps=sets.steps + 1,
-            holds=holds,
+            holds=exactness.satisfied(rows, end, exactness.enough, step),
         )
 
     def goes_on(sets: _Sets) -> Array:
         return ~sets.holds & (sets.misses > 0) & (sets.steps < max_steps)
 
-    law = law_at(loop.now.impulses, loop.now.rates)
-    return jax.lax.while_loop(
-        goes_on,
-        body,
-        _Sets(
-            now=loop.now,
-            change=law.change,
-            slopes=law.slopes,
-            best=loop.best,
-            nearest=_largest(loop.now.residual),
-            misses=loop.misses,
-            steps=loop.steps,
-            holds=jnp.zeros((), bool),
-        ),
+    now = loop.now
+    law = law_at(now.impulses, now.rates)
+    begin = _Sets(
+        now=now,
+        change=law.change,
+        slopes=law.slopes,
+        nearest=now.error,
+        misses=loop.misses,
+        steps=loop.steps,
+        holds=jnp.zeros((), bool),
+    )
+    sets = jax.lax.while_loop(goes_on, body, begin)
+    slower = _kinetic_budget(rows, budget, sets.now)
+    return loop._replace(
+        now=sets.now,
+        best=chosen(loop.has_point, loop.best, sets.now),
+        lagged=loop.lagged._replace(friction=jnp.where(sets.holds, slower, budget)),
+        misses=jnp.full_like(loop.misses, _MISSES),
+        steps=sets.steps,
+        holds=sets.holds,
+        is_solved=sets.holds & jnp.all(slower == budget),
     )
 
 
@@ -340,8 +326,8 @@ class _Convex(NamedTuple):
     is_minimum: Array
 
 
-def _proximal_point(system: StepSystem, loop: _Loop, is_known: Array, exactness: _Exactness, max_steps: int) -> _Convex:
-    """The minimum of the convex function, unless it ``is_known``."""
+def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Loop:
+    """The minimum of the convex function as the next centre."""
     rows, center, lagged, share = system.rows, loop.center, loop.lagged, loop.share
 
     def body(convex: _Convex) -> _Convex:
@@ -387,8 +373,34 @@ def _proximal_point(system: StepSystem, loop: _Loop, is_known: Array, exactness:
         return ~convex.is_minimum & (convex.steps < max_steps)
 
     impulses, slopes = rows.resolvent(center.impulses, center.rates, lagged, share)
-    begin = _Convex(center.change, center.rates, impulses, slopes, impulses, center.change, loop.steps, is_known)
-    return jax.lax.while_loop(goes_on, body, begin)
+    begin = _Convex(
+        change=center.change,
+        rates=center.rates,
+        impulses=impulses,
+        slopes=slopes,
+        linear=impulses,
+        step=center.change,
+        steps=loop.steps,
+        is_minimum=jnp.zeros((), bool),
+    )
+    convex = jax.lax.while_loop(goes_on, body, begin)
+    impulses, rates = convex.linear, convex.rates
+    error = _largest(rows.linear(impulses, rates, lagged.friction, exactness.held_share).residual)
+    point = Point(convex.change, rates, impulses, system.imbalance(convex.change, impulses), error)
+    slower = _kinetic_budget(rows, lagged.friction, point)
+    holds = convex.is_minimum & exactness.satisfied(rows, point, exactness.loose, convex.step)
+    is_better = convex.is_minimum & ((error < loop.best.error) | ~loop.has_point)
+    tries_sets = convex.steps - loop.steps <= _FEW
+    return loop._replace(
+        now=point,
+        center=point,
+        best=chosen(is_better, point, loop.best),
+        lagged=Lagged(rows.correction(rates), slower),
+        share=jnp.maximum(_STIFFER * share, _LAST_SHARE),
+        misses=jnp.where(tries_sets, jnp.int32(_MISSES), jnp.int32(0)),
+        steps=convex.steps,
+        is_solved=holds & jnp.all(slower == lagged.friction),
+    )
 
 
 def _line_search(slope: Callable[[Array], Array], first: Array, last: Array, is_whole: Array) -> Array:
@@ -424,7 +436,7 @@ def _line_search(slope: Callable[[Array], Array], first: Array, last: Array, is_
     return jnp.where(is_whole, 1, length)
 
 
-def _cut_off(system: StepSystem, point: Point, end: _Loop, exactness: _Exactness) -> Point:
+def _cut_off(system: StepSystem, point: Point, end: _Loop) -> Point:
     """The point, unless the step is not solved: then impulses within their bounds, which add no energy."""
     rows = system.rows
 
@@ -448,9 +460,7 @@ def _cut_off(system: StepSystem, point: Point, end: _Loop, exactness: _Exactness
         impulses = _sum(driving, jax.tree.map(lambda part: share * part, passive))
         change = driven + share * change
         rates = rows.rates(system.velocity + change)
-        law = rows.linear(impulses, rates, budget, exactness.held_share)
-        still = jnp.zeros_like(change)
-        return Point(change, rates, impulses, still, law.residual), jnp.ones((), bool)
+        return Point(change, rates, impulses, jnp.zeros_like(change), point.error), jnp.ones((), bool)
 
     return jax.lax.while_loop(lambda cut: ~cut[1], body, (point, end.is_solved))[0]
 
