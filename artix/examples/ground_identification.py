@@ -21,7 +21,7 @@ from artix.examples import trot
 Array = jax.Array
 DT = 0.005
 #: The high separation speed resolves any penetration within a step, so the depth always has a derivative.
-OPTIONS = artix.SolverOptions(max_separation_speed=100.0, smooth_friction=0.05, contact_iterations=3)
+OPTIONS = artix.SolverOptions(max_separation_speed=100.0, smooth_friction=0.05)
 
 
 class Unknowns(NamedTuple):

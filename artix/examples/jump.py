@@ -63,7 +63,7 @@ def final(knot: optimal_control.Knot) -> Array:
 
 def problem(robot: artix.Articulation) -> optimal_control.Problem:
     """The problem: a :func:`jumper` jumps from standing."""
-    options = artix.SolverOptions(smooth_friction=0.1, contact_iterations=3)
+    options = artix.SolverOptions(smooth_friction=0.1)
     ground = artix.Ground.flat(friction=FRICTION, dtype=robot.dtype)
     dynamics = optimal_control.discrete_dynamics(artix.Scene(robot, ground=ground), DT, options=options)
     stand = trot.standing(robot)

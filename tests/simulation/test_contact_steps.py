@@ -322,8 +322,10 @@ def test_refusals() -> None:
         artix.step(artix.Scene(a, ground=Ground(("floor",))), state, None, 0.01)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="repetitions must be at least 0; found -1"):
         artix.remember_contacts(scene, state, None, 0.01, repetitions=-1)
-    with pytest.raises(ValueError, match="contact_iterations must be at least 0"):
-        artix.SolverOptions(contact_iterations=-1)
+    with pytest.warns(DeprecationWarning, match="contact_iterations has no effect"):
+        assert artix.SolverOptions(contact_iterations=2) == artix.SolverOptions()
+    with pytest.warns(DeprecationWarning, match="solver='newton' is now solver='implicit'"):
+        assert artix.SolverOptions(solver="newton") == artix.SolverOptions()
     with pytest.raises(ValueError, match="max_separation_speed must be finite and at least 0"):
         artix.SolverOptions(max_separation_speed=float("nan"))
 

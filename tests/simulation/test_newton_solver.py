@@ -1,4 +1,4 @@
-"""The solver ``"newton"``: what friction holds stays, what slides obeys closed forms, and derivatives are right."""
+"""The solver of a step: what friction holds stays, what slides obeys closed forms, and derivatives are right."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import artix
 from artix import Axis, Control, Geometry, Ground, Joint, Scene, SolverOptions
 from artix.envs.tasks.quadruped_velocity import quadruped
 from artix.simulation.common.contact_memory import join_memories
-from tests.simulation.test_loop_joints import four_bar
 
-NEWTON = SolverOptions(solver="newton", max_link_contacts=None)
+NEWTON = SolverOptions()
 GRAVITY = 9.81
 DT = 0.005
 
@@ -70,7 +69,7 @@ def squeeze(factor):
     [("float32", 1), *(pytest.param("float64", order, marks=pytest.mark.slow) for order in (1, -1))],
 )
 def test_a_grasp_holds_or_slides(dtype: str, order: int) -> None:
-    """Sweeps let the cube fall with 1.5 times the force it needs, since they load a few corners only."""
+    """With 5 % more than the force that friction needs, the cube stays; with 5 % less, it slides as it must."""
     scene, states = grasp(dtype, order)
     factors = jnp.array([0.95, 1.05, 1.2, 1.5, 3.0], dtype)
     run = jax.jit(jax.vmap(lambda factor: simulate(scene, states, squeeze(factor), 200)))
@@ -177,29 +176,18 @@ def test_rows_of_a_joint(options: dict, velocity: float, force: float, expected:
     np.testing.assert_allclose(end.joint_velocity[0], expected, atol=1e-8)  # the tolerance of a step
 
 
-def test_hard_relations_are_rows() -> None:
-    """A four-bar linkage with limits and friction moves as with the solver that eliminates relations."""
-    options = {"limits": [(-0.4, 0.4)], "friction": artix.JointFriction(static=0.05, dynamic=0.05)}
-    linkage = four_bar(**options)
-    start = artix.neutral_state(linkage)
-    sweeps = SolverOptions(position_iterations=200)
-    roll = jax.jit(artix.rollout, static_argnames=("num_steps", "options"))
-    paths = [
-        roll(linkage, start, Control(joint_force=jnp.array([3.0, 0, 0])), DT, options, num_steps=60)
-        for options in (NEWTON, sweeps)
-    ]
-    assert np.max(np.abs(paths[0].joint_position)) > 0.3
-    np.testing.assert_allclose(paths[0].joint_position, paths[1].joint_position, atol=2e-6)
-
-
 def test_what_is_not_solved_is_reported() -> None:
-    """Static friction that is not enough takes two Newton steps: one to find out, one to slide."""
-    sled = slider(friction=artix.JointFriction(static=5.0, dynamic=2.0))
-    push, residuals = Control(joint_force=jnp.array([8.0])), []
+    """A cube that lands on an edge, slides and spins takes more than one Newton step; the rest gains no energy."""
+    body, ground = box(1.0, 0.1, 0.5, "float64"), Ground.flat(friction=0.5).astype("float64")
+    turned = at(body, 0, 0, 0.12).replace(root_velocity=jnp.array([2.0, 1.0, -8.0, 3.0, 2.0, 5.0]))
+    turn = jnp.array([0.5, 0.1, 0.0, 1.0])
+    turned = turned.replace(root_pose=turned.root_pose.at[3:].set(turn / jnp.linalg.norm(turn)))
+    residuals = []
     for most in (1, 60):
-        options = SolverOptions(solver="newton", max_newton_steps=most)
-        _, report = artix.step_and_report(sled, artix.neutral_state(sled), push, DT, options)
+        options = SolverOptions(max_newton_steps=most)
+        end, report = artix.step_and_report(Scene(body, ground=ground), turned, None, DT, options)
         residuals.append(float(report.velocity_residual.max))
+        assert artix.kinetic_energy(body, end) < artix.kinetic_energy(body, turned)
     assert residuals[0] > 1e-3
     assert residuals[1] < 1e-8
 

@@ -556,7 +556,7 @@ def test_a_joint_without_friction_can_be_pushed_from_rest(solver: str) -> None:
         ({"substeps": 0}, "substeps must be at least 1; found 0"),
         ({"smooth_friction": -1.0}, "smooth_friction must be finite and at least 0; found -1.0"),
         ({"smooth_friction": 0.1, "solver": "pgs"}, "smooth_friction needs solver='implicit'; found solver='pgs'"),
-        ({"solver": "euler"}, "solver must be 'implicit', 'newton', 'pgs', 'tgs' or 'rk4'; found 'euler'"),
+        ({"solver": "euler"}, "solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found 'euler'"),
         ({"position_iterations": 0}, "position_iterations must be at least 1; found 0"),
         ({"velocity_iterations": -1}, "velocity_iterations must be at least 0; found -1"),
         ({"external_forces_every_iteration": True}, "external_forces_every_iteration needs solver='tgs'"),

@@ -77,7 +77,7 @@ SIGNALS = (
 )
 
 #: The trunk has contacts at its four lowest corners.
-SOLVER_OPTIONS = artix.SolverOptions(position_iterations=2, contact_iterations=1, max_contacts_per_geometry=4)
+SOLVER_OPTIONS = artix.SolverOptions(max_contacts_per_geometry=4)
 
 
 class QuadrupedGetUp(Environment):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Literal
 
 import jax
@@ -16,10 +17,10 @@ class SolverOptions:
     """Options of the solver of a step. They are static.
 
     Attributes:
-      solver: ``"implicit"`` solves all springs, dampers and hard relations in one linear system, and inequalities by
-        sweeps over the DOFs; it is textbook mechanics without PhysX's particularities. ``"newton"`` is the same step,
-        whose laws Newton's method solves together, until they hold: grasps and stacks stay, whatever their masses, and
-        equal contacts carry equal loads. What is said below of ``"implicit"`` holds for it, too. ``"pgs"`` (projected
+      solver: ``"implicit"`` solves all springs and dampers in one linear system, and the laws of contacts, limits,
+        drives, dry friction, mimic and loop joints together by Newton's method, until they hold; it is textbook
+        mechanics without PhysX's particularities. Grasps and stacks stay, whatever their masses, and equal contacts
+        carry equal loads. ``"pgs"`` (projected
         Gauss-Seidel) and ``"tgs"`` (temporal Gauss-Seidel, with one substep per position iteration) follow PhysX, as
         ``PxSolverType`` does. ``"rk4"`` is the classical fourth-order Runge-Kutta method on
         :func:`artix.vector_field`, for smooth forces only: it ignores limits, dry friction and envelopes, and refuses
@@ -28,9 +29,10 @@ class SolverOptions:
         conserves energy and therefore suits optimisation. PhysX's fixed tendons put the reaction on a root link instead
         of the parent links, and its spatial tendons pull only at the ends of their paths, whatever the coefficients in
         between.
-      position_iterations: number of sweeps over all rows before positions move (PhysX's default is 4).
-      velocity_iterations: number of sweeps after that, which change only velocities (PhysX's default is 1). Not used by
-        ``"implicit"``.
+      position_iterations: with ``"pgs"`` and ``"tgs"``, number of sweeps over all rows before positions move (PhysX's
+        default is 4).
+      velocity_iterations: with ``"pgs"`` and ``"tgs"``, number of sweeps after that, which change only velocities
+        (PhysX's default is 1).
       external_forces_every_iteration: with ``"tgs"``, whether to apply gravity, external and joint forces in every
         substep, as PhysX's scene flag ``eENABLE_EXTERNAL_FORCES_EVERY_ITERATION_TGS`` does.
       substeps: number of equal parts into which a step is divided, all with the same control. A report describes the
@@ -38,11 +40,7 @@ class SolverOptions:
       smooth_friction: with ``"implicit"``, the speed [rad/s or m/s] below which dry friction fades instead of sticking:
         ``-dynamic v / sqrt(v^2 + smooth_friction^2)``, implicit in time, with useful derivatives at rest; static
         friction is ignored. 0 for stick and slip.
-      contact_iterations: with contacts and ``"implicit"``, not ``"newton"``, the number of Newton steps on the laws of
-        all DOFs and contacts after the sweeps; the best iterate is kept, and one sweep over the contacts comes last.
-        With tendons, mimic or loop joints, each is on the laws of the contacts and part of one of the last sweeps
-        instead. ``None`` for 2, or 4 where members of a scene touch each other, since friction alone holds what is
-        grasped.
+      contact_iterations: ignored; it leaves with the next release.
       max_contacts_per_geometry: with a ground and ``"implicit"``, the largest number of contacts between one shape and
         one surface; the nearest are kept. ``None`` for all, which are 8 for a box. That of a
         :class:`artix.Scene` comes first.
@@ -53,7 +51,7 @@ class SolverOptions:
       allowed_penetration: with a ground and ``"implicit"``, the depth [m] to which rigid contacts may penetrate without
         being pushed out. Gaps smaller than this close slowly. If it is below the rounding error of gaps, a box rests
         only on those of its corners that happen to be lowest.
-      contact_smoothing: with a ground and ``"implicit"``, not ``"newton"``, the energy E [J] of contacts that push
+      contact_smoothing: with a ground and ``"implicit"``, the energy E [J] of contacts that push
         before they touch: at rest, a contact with gap d pushes with the force E/d, so a weight W hovers at E/W.
         Optimisers then see a slope towards the ground. With 0, contacts push only when they touch.
       max_separation_speed: the largest speed [m/s] at which penetrating rigid contacts separate; PhysX's maximal
@@ -65,10 +63,11 @@ class SolverOptions:
       restitution_threshold: with a ground, the approach speed [m/s] above which contacts bounce.
       drive_limits_are_forces: whether a drive's ``max_force`` is a force instead of an impulse per step, as with
         PhysX's articulation flag ``eDRIVE_LIMITS_ARE_FORCES``.
-      tolerance: with ``"newton"``, the residual of all laws [rad/s or m/s] below which a step is solved; ``None`` for
-        1e-8 in float64 and 2e-5 in float32. Rounding of large velocities and impulses is added to it.
-      max_newton_steps: with ``"newton"``, the largest number of Newton steps. One suffices at rest, two to five where
-        legs move. Reports tell what is not solved after as many.
+      tolerance: with ``"implicit"``, the residual of all laws [rad/s or m/s] below which a step is solved; ``None`` for
+        2e-5 in float32, and in float64 for 1e-12 where Newton's method on active sets converges, 1e-8 elsewhere.
+        Rounding of large velocities and impulses is added to it.
+      max_newton_steps: with ``"implicit"``, the largest number of Newton steps. One suffices at rest, two to five where
+        legs move. What is not solved after as many keeps its best impulses, which add no energy, and reports tell.
 
     Raises:
       ValueError: a name is unknown, a count is out of range, or the options contradict each other.
@@ -83,7 +82,7 @@ class SolverOptions:
       True
     """
 
-    solver: Literal["implicit", "newton", "pgs", "tgs", "rk4"] = "implicit"
+    solver: Literal["implicit", "pgs", "tgs", "rk4"] = "implicit"
     tendon_law: Literal["physx", "virtual_work"] = "physx"
     position_iterations: int = 4
     velocity_iterations: int = 1
@@ -103,15 +102,21 @@ class SolverOptions:
     max_newton_steps: int = 60
 
     def __post_init__(self) -> None:
-        if self.solver not in ("implicit", "newton", "pgs", "tgs", "rk4"):
-            raise ValueError(f"solver must be 'implicit', 'newton', 'pgs', 'tgs' or 'rk4'; found {self.solver!r}")
+        if self.solver == "newton":
+            _warn("solver='newton' is now solver='implicit', the default")
+            object.__setattr__(self, "solver", "implicit")
+        if self.contact_iterations is not None:
+            _warn("contact_iterations has no effect: the implicit step is solved to a tolerance, so leave it out")
+            object.__setattr__(self, "contact_iterations", None)
+        if self.solver not in ("implicit", "pgs", "tgs", "rk4"):
+            raise ValueError(f"solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found {self.solver!r}")
         check_tendon_law(self.tendon_law)
         if self.tendon_law != "physx" and self.solver in ("pgs", "tgs"):
             raise ValueError(
                 "tendon_law='virtual_work' needs solver='implicit' or 'rk4'; the other solvers follow PhysX"
             )
         counts = {"position_iterations": 1, "velocity_iterations": 0, "substeps": 1, "max_newton_steps": 1}
-        optional = {"contact_iterations": 0, "max_contacts_per_geometry": 1, "max_link_contacts": 1}
+        optional = {"max_contacts_per_geometry": 1, "max_link_contacts": 1}
         counts |= {name: least for name, least in optional.items() if getattr(self, name) is not None}
         for name, least in counts.items():
             check_count(name, getattr(self, name), least)
@@ -126,7 +131,7 @@ class SolverOptions:
             raise ValueError(f"tolerance must be positive; found {self.tolerance!r}")
         if self.smooth_friction and not self.is_implicit:
             raise ValueError(f"smooth_friction needs solver='implicit'; found solver={self.solver!r}")
-        if self.contact_smoothing and self.solver != "implicit":
+        if self.contact_smoothing and not self.is_implicit:
             raise ValueError(f"contact_smoothing needs solver='implicit'; found solver={self.solver!r}")
         if self.external_forces_every_iteration and self.solver != "tgs":
             raise ValueError("external_forces_every_iteration needs solver='tgs', which has substeps")
@@ -141,7 +146,12 @@ class SolverOptions:
     @property
     def is_implicit(self) -> bool:
         """Whether the step is artix's own: implicit, with contacts between links and in scenes."""
-        return self.solver in ("implicit", "newton")
+        return self.solver == "implicit"
+
+
+def _warn(what: str) -> None:
+    """Warns the caller of the options' constructor."""
+    warnings.warn(f"{what}; the old option leaves with the next release", DeprecationWarning, stacklevel=4)
 
 
 def check_tendon_law(law: object) -> None:

@@ -28,10 +28,3 @@ def times_transposed(blocks: Array, vectors: Array) -> Array:
 def product(blocks: Array, others: Array) -> Array:
     """Blocks times others, [K, 3, S]."""
     return jnp.sum(blocks[:, :, :, None] * others[:, None], axis=2)
-
-
-def block_diagonal(blocks: Array) -> Array:
-    """The blocks on the diagonal of a matrix, [3 K, 3 K]."""
-    count = len(blocks)
-    onto = jnp.eye(count, dtype=blocks.dtype)
-    return (blocks[:, :, None] * onto[:, None, :, None]).reshape(3 * count, 3 * count)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from artix.contact.selection import Choice
 from artix.kinematics.velocities import generalized_velocity
@@ -15,9 +14,8 @@ from artix.math.arrays import joined, matmul, square_root, take
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.implicit.blocks import inverses
 from artix.simulation.implicit.contact_motions import contact_directions, contact_reaches
-from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, LinkMotions
+from artix.simulation.implicit.contact_rows import ContactRow, ContactRows
 from artix.simulation.implicit.system import Acting, Response, return_time
 from artix.simulation.implicit.touches import Touches
 
@@ -42,37 +40,27 @@ def contact_rows(
     options: SolverOptions,
 ) -> ContactRows:
     """The rows of all contacts, for the responses of all articulations under their hard relations."""
-    direction, reach, groups = contact_reaches(articulations, states, contacts)
-    effect, dt = response.effect(direction), acting[0].dt
-    coupling = matmul(response.reading(direction), effect.T)
-    if not any(
-        group.transmitted is not None for one in acting for group in one.springs
-    ):  # With PhysX's fixed tendons the response is not symmetric.
-        coupling = jnp.where(np.tri(len(coupling), dtype=bool), coupling, coupling.T)
-    links = LinkMotions(direction, effect, coupling, groups)
-    block = jnp.sum(matmul(reach, links.coupling)[:, :, None] * reach[:, None], axis=3)
+    motions, reach = contact_reaches(articulations, states, contacts)
+    effect, dt = response.effect(motions), acting[0].dt
+    coupling = matmul(response.reading(motions), effect.T)
+    block = jnp.sum(matmul(reach, coupling)[:, :, None] * reach[:, None], axis=3)
     softness = _softness(contacts, dt)
     velocity = joined([generalized_velocity(*member) for member in zip(articulations, states, strict=True)])
-    closing = matmul(reach[:, 2], links.of(velocity))
+    closing = matmul(reach[:, 2], matmul(motions, velocity))
     tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
-    # Directions that hard relations lock must not get an impulse from a division by their vanishing mobility.
     # The largest entry of a response is on its diagonal because the response is positive semidefinite.
     least = _MIN_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(response.diagonal)
-    normal = jnp.maximum(block[:, 2, 2] + softness, least)
-    stiffened = block + jnp.diag(jnp.array([0, 0, 1], block.dtype)) * softness[:, None, None]
-    stiffened = stiffened + least * jnp.eye(3, dtype=block.dtype)
+    normal = jnp.maximum(block[:, 2, 2], least) + softness
     each = ContactRow(
         reach=reach,
         approach=_approach(contacts, closing, _fall(articulations, contacts), dt, options),
         softness=softness,
         friction=contacts.friction,
-        block=block,
-        sticking=inverses(stiffened),
         tangential=jnp.maximum(tangential, least),
         normal=normal,
         smoothing=jnp.full_like(normal, options.contact_smoothing) if options.contact_smoothing else None,
     )
-    return ContactRows(links, each)
+    return ContactRows(motions, each)
 
 
 def contact_impulse(
@@ -131,8 +119,8 @@ def _share_closed(contacts: Touches, options: SolverOptions) -> Array | int:
     """The largest share of its gap that a contact may close in one step, [K]: all of it unless it is rigid and small.
 
     Contacts at rest are open or closed by rounding errors of the root's height, 1e-7 m in float32. To close such gaps
-    at once asks for 2e-5 m/s now and then, and few sweeps turn that into a jolt of all joints. Small gaps therefore
-    close slowly. Not at all would leave nothing that keeps a robot's feet level: it would creep by 1e-6 m in a minute.
+    at once asks for 2e-5 m/s now and then, a jolt of all joints. Small gaps therefore close slowly. Not at all would
+    leave nothing that keeps a robot's feet level: it would creep by 1e-6 m in a minute.
     """
     allowed = options.allowed_penetration
     if not allowed:

@@ -12,7 +12,7 @@ many contacts there are. The same holds for two links that touch each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,25 +32,22 @@ from artix.simulation.implicit.members import in_columns, side_by_side
 from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
-_Grouped: TypeAlias = tuple[Array, Array, list[np.ndarray]]
 
 
 def contact_reaches(
     articulations: Sequence[Articulation], states: Sequence[State], touches: Touches
-) -> tuple[Array, Array, tuple[tuple[int, ...], ...]]:
-    """Link motions per generalised velocity, [S, nv], contact velocities per motion, [K, 3, S], and links' contacts."""
+) -> tuple[Array, Array]:
+    """Link motions per generalised velocity, [S, nv], and contact velocities per motion, [K, 3, S]."""
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
     for k, ground in enumerate(touches.found):
         if ground is not None:
-            direction, *others = _on_ground(articulations[k], kins[k], ground)
-            parts.append((in_columns(direction, sizes, k), *others))
+            direction, reach = _on_ground(articulations[k], kins[k], ground)
+            parts.append((in_columns(direction, sizes, k), reach))
     if touches.between is not None:
         parts.append(_between_links(articulations, kins, touches.pairs, touches.between))
-    directions, reaches, groups = zip(*parts, strict=True)
-    firsts = np.cumsum([0, *map(len, reaches[:-1])])
-    numbers = [tuple((first + which).tolist()) for first, own in zip(firsts, groups, strict=True) for which in own]
-    return joined(directions), side_by_side(reaches, [len(direction) for direction in directions]), tuple(numbers)
+    directions, reaches = zip(*parts, strict=True)
+    return joined(directions), side_by_side(reaches, [len(direction) for direction in directions])
 
 
 def contact_directions(articulations: Sequence[Articulation], states: Sequence[State], touches: Touches) -> Array:
@@ -69,7 +66,7 @@ def contact_directions(articulations: Sequence[Articulation], states: Sequence[S
     return joined(parts)
 
 
-def _on_ground(articulation: Articulation, kin: Kinematics, ground: GroundContacts) -> _Grouped:
+def _on_ground(articulation: Articulation, kin: Kinematics, ground: GroundContacts) -> tuple[Array, Array]:
     links, contacts = articulation.topology.geometry_links(ground.geometries), ground.contacts
     place = contact_points(articulation, kin, links, contacts.point)
     together = np.array(contacts.links or ground.geometries, int)  # By shapes where the links are data.
@@ -82,7 +79,7 @@ def _on_ground(articulation: Articulation, kin: Kinematics, ground: GroundContac
 
 def _between_links(
     articulations: Sequence[Articulation], kins: Sequence[Kinematics], pairs: ShapePairs, between: LinkContacts
-) -> _Grouped:
+) -> tuple[Array, Array]:
     relative = _relative(pairs, between)
     groups = [np.array([k]) for k in range(len(between.gap))]
     if isinstance(relative, np.ndarray):
@@ -119,8 +116,10 @@ def _relative(pairs: ShapePairs, between: LinkContacts) -> Array | np.ndarray:
     return looked_up(pairs.moves, number, number.dtype)
 
 
-def _grouped(frames: Array, place: Array, groups: list[np.ndarray], motions: Callable[[Array], Array]) -> _Grouped:
-    """The motions of groups of contacts, [S, nv], the contacts' velocities per those, [K, 3, S], and the groups.
+def _grouped(
+    frames: Array, place: Array, groups: list[np.ndarray], motions: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """The motions of groups of contacts, [S, nv], and the contacts' velocities per those, [K, 3, S].
 
     Args:
       frames: tangents and normals, [K, 3, 3].
@@ -146,4 +145,4 @@ def _grouped(frames: Array, place: Array, groups: list[np.ndarray], motions: Cal
             ]
         for contact, own in zip(which, local, strict=True):
             reach[contact] = jnp.pad(own, ((0, 0), (sum(sizes[:k]), sum(sizes[k + 1 :]))))
-    return jnp.concatenate(direction), jnp.stack(reach), groups
+    return jnp.concatenate(direction), jnp.stack(reach)

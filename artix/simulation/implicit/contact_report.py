@@ -100,7 +100,7 @@ def contact_reports(
 def _done(touches: Touches, rows: ContactRows, impulse: Array, velocity: Array, dt: Array) -> _Done:
     frames = contact_frames(touches.normal)
     force = jnp.sum(impulse[:, :, None] * frames, axis=1) / dt
-    rates = contact_rates(rows.each, impulse, rows.links.of(velocity))
+    rates = contact_rates(rows.each, impulse, matmul(rows.motions, velocity))
     imbalance = jax.vmap(contact_imbalance)(rows.each, impulse, rates)
     # Touching, and inside the cone up to rounding.
     held = impulse[:, 2] * touches.friction

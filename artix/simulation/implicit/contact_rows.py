@@ -17,47 +17,14 @@ Alart and Curnier, *A mixed formulation for frictional contact problems prone to
 
 from __future__ import annotations
 
-import itertools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from artix.math import struct
 from artix.math.arrays import matmul
 
 Array = jax.Array
-
-
-class LinkMotions(struct.PyTreeNode):
-    """The S motions of touching links: three for a link with one contact, six for a link with several."""
-
-    direction: Array
-    """Derivatives by the generalised velocity or the coordinates, [S, nv]."""
-    effect: Array
-    """Changes of the coordinates per unit impulse, [S, nv]; see :mod:`artix.simulation.implicit.system`."""
-    coupling: Array
-    """Changes of the motions per unit impulse, [S, S]."""
-    groups: tuple[tuple[int, ...], ...] = struct.field(pytree_node=False)
-    """The contacts of each link, in the order of its motions."""
-    start: Array | None = None
-    """The motions at zero coordinates, [S]; ``None`` if the coordinates are the generalised velocity."""
-
-    def of(self, velocity: Array) -> Array:
-        """The motions [S] for a generalised velocity or coordinates [nv]."""
-        motions = matmul(self.direction, velocity)
-        return motions if self.start is None else self.start + motions
-
-    def similar_links(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Contacts [G, m] and motions [G, 3 or 6] of links, together for G consecutive ones with m contacts each."""
-        found, first = [], 0
-        for count, alike in itertools.groupby(self.groups, len):
-            contacts, size = np.array(list(alike)), num_motions(count)
-            motions = first + np.arange(size * len(contacts)).reshape(-1, size)
-            found.append((contacts, motions))
-            first += motions.size
-        return found
 
 
 def num_motions(num_contacts: int) -> int:
@@ -75,10 +42,6 @@ class ContactRow(NamedTuple):
     softness: Array
     """Velocity at which a compliant contact yields, per normal impulse."""
     friction: Array
-    block: Array
-    """Change of its velocity per impulse, [3, 3]."""
-    sticking: Array
-    """The impulse per velocity that stops all three at once, [3, 3]."""
     tangential: Array
     """An upper bound of the tangential velocity per tangential impulse."""
     normal: Array
@@ -90,7 +53,8 @@ class ContactRow(NamedTuple):
 class ContactRows(NamedTuple):
     """All K contacts."""
 
-    links: LinkMotions
+    motions: Array
+    """Derivatives of the S motions of touching links by the generalised velocity, [S, nv]."""
     each: ContactRow
 
     @property
@@ -98,64 +62,15 @@ class ContactRows(NamedTuple):
         """K."""
         return len(self.each.approach)
 
-    @property
-    def direction(self) -> Array:
-        """Derivatives of their velocities by the generalised velocity, [3 K, nv]."""
-        return matmul(self._reach, self.links.direction)
-
-    @property
-    def effect(self) -> Array:
-        """Changes of the generalised velocity per unit impulse, [3 K, nv]."""
-        return matmul(self._reach, self.links.effect)
-
     def on_links(self, impulse: Array) -> Array:
         """Converts impulses [K, 3] to impulses on the link motions, [S]."""
-        return matmul(impulse.reshape(-1), self._reach)
-
-    def of_links(self, contacts: np.ndarray, motions: np.ndarray) -> ContactRows:
-        """The rows of links with contacts [G, m] and motions [G, s], with leading axes [G]; see ``LinkMotions``."""
-        links, each = self.links, jax.tree.map(lambda leaf: leaf[contacts], self.each)
-        own = LinkMotions(
-            direction=links.direction[motions],
-            effect=links.effect[motions],
-            coupling=links.coupling[motions[:, :, None], motions[:, None]],
-            groups=(tuple(range(contacts.shape[1])),),
-            start=None if links.start is None else links.start[motions],
-        )
-        reach = self.each.reach[contacts[:, :, None, None], np.arange(3)[:, None], motions[:, None, None]]
-        return ContactRows(own, each._replace(reach=reach))
-
-    @property
-    def _reach(self) -> Array:
-        return self.each.reach.reshape(3 * self.num_contacts, -1)
+        return matmul(impulse.reshape(-1), self.each.reach.reshape(impulse.size, -1))
 
 
 def contact_rates(row: ContactRow, impulse: Array, motions: Array) -> Array:
     """The contact rates [..., 3] in the laws for motions [S]; the normal one must not be negative."""
     rate = matmul(row.reach, motions)
     return rate.at[..., 2].add(row.approach + row.softness * impulse[..., 2])
-
-
-def solve_contact_row(row: ContactRow, old: Array, rate: Array) -> Array:
-    """Solves one contact in a sweep: its new impulse [3].
-
-    If an impulse within the cone stops the contact, that is the solution. Otherwise the normal law is solved first, and
-    then friction for the remaining tangential velocity.
-
-    Args:
-      row: the contact.
-      old: its impulse, [3].
-      rate: see :func:`contact_rates`, [3].
-    """
-    normal = _normal(row, old[2], rate[2])
-    slip = rate[:2] + row.block[:2, 2] * (normal - old[2])
-    sliding = jnp.concatenate([_within_disc(old[:2] - slip / row.tangential, row.friction * normal), normal[None]])
-    if row.smoothing is not None:
-        return sliding
-    stopping = old - jnp.sum(row.sticking * rate, axis=1)
-    reach = row.friction * stopping[2]
-    sticks = (stopping[2] > 0) & (stopping[0] ** 2 + stopping[1] ** 2 <= reach**2)
-    return jnp.where(sticks, stopping, sliding)
 
 
 def contact_imbalance(row: ContactRow, found: Array, rate: Array) -> Array:
@@ -165,17 +80,10 @@ def contact_imbalance(row: ContactRow, found: Array, rate: Array) -> Array:
     return jnp.concatenate([tangents, normal[None]]) - found
 
 
-def contact_residuals(rows: ContactRows, impulse: Array, velocity: Array) -> tuple[Array, Array, Array]:
-    """How far impulses [K, 3] and a generalised velocity or coordinates [nv] are from the laws of all contacts.
-
-    Returns:
-      The rates in the laws, the residuals as impulses, and these as velocities, [K, 3] each.
-    """
-    each = rows.each
-    rates = contact_rates(each, impulse, rows.links.of(velocity))
-    imbalance = jax.vmap(contact_imbalance)(each, impulse, rates)
-    per_impulse = jnp.stack([each.tangential, each.tangential, each.normal], axis=1)
-    return rates, imbalance, per_impulse * imbalance
+def law_derivatives(rows: ContactRow, impulse: Array, rate: Array) -> tuple[Array, Array]:
+    """Derivatives of :func:`contact_imbalance` by the impulses, softness included, and by the rates, [K, 3, 3] each."""
+    by_impulse, by_rate = jax.vmap(jax.jacfwd(contact_imbalance, (1, 2)))(rows, impulse, rate)
+    return by_impulse.at[:, :, 2].add(by_rate[:, :, 2] * rows.softness[:, None]), by_rate
 
 
 def _normal(row: ContactRow, impulse: Array, rate: Array) -> Array:

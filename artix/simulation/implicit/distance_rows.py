@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
-from artix.simulation.implicit.dof_rows import LOCKED, active_bound, approach_speed
+from artix.simulation.implicit.dof_rows import LOCKED, approach_speed
 from artix.simulation.implicit.system import ERROR_REDUCTION
 
 Array = jax.Array
@@ -49,13 +49,3 @@ def distance_rows(articulation: Articulation, loops: LoopClosures, response: Arr
         lower_velocity=-approach_speed(lower_gap, lower_gap < jnp.inf, dt, time_constant) - drift,
         upper_velocity=approach_speed(upper_gap, upper_gap < jnp.inf, dt, time_constant) - drift,
     )
-
-
-def distance_imbalance(row: DistanceRow, found: Array, rate: Array) -> Array:
-    """The residual of a distance's law, as an impulse; zero without a bound that pushes."""
-    return (active_bound(found, row.lower_velocity, row.upper_velocity) - rate) * distance_slope(row, found)
-
-
-def distance_slope(row: DistanceRow, found: Array) -> Array:
-    """Decrease of the residual of a distance per rate."""
-    return jnp.where(found != 0, 1 / row.response, 0)

@@ -1,10 +1,4 @@
-"""Hard relations of the implicit solver: hard mimic joints and loop joints, held exactly in one system.
-
-The relations ``J v = target`` need impulses ``lambda`` with ``(J R J^T) lambda = target - J v``, where R is the
-response of the articulation with its springs. This matrix is singular if relations are redundant or a closure is
-singular. It is inverted with a small regularisation, which a few proximal iterations remove (Carpentier, Budhiraja and
-Mansard, RSS 2021): consistent relations are satisfied, and impulses stay finite for the others.
-"""
+"""Hard relations of a step, ``J v = target``: hard mimic joints and loop joints."""
 
 from __future__ import annotations
 
@@ -24,12 +18,10 @@ Array = jax.Array
 
 #: Regularisation in units of the rounding error of the matrix's largest entry.
 _REGULARIZATION = 10
-#: Each iteration multiplies the remaining error by ``regularisation / (regularisation + eigenvalue)``.
-_PROXIMAL_ITERATIONS = 3
 
 
 class HardRows(NamedTuple):
-    """H hard relations, and how their impulses follow from velocities."""
+    """H hard relations."""
 
     direction: Array
     """J, [H, nv]."""
@@ -37,37 +29,8 @@ class HardRows(NamedTuple):
     """Target velocities of the relations at the end of the step, [H]."""
     position_target: Array
     """Target velocities of the motion of the positions, which also corrects errors of mimic joints, [H]."""
-    solve: Array
-    """The regularised inverse of ``J R J^T``, [H, H]."""
     back: Array
-    """Change of the generalised velocity per missing velocity, ``R J^T solve``, [nv, H]."""
-
-    def missing(self, velocity: Array, target: Array) -> Array:
-        """The difference [H] between a target and the relations' velocities for a generalised velocity [nv]."""
-        return target - matmul(self.direction, velocity)
-
-    def held(self, velocity: Array, target: Array) -> Array:
-        """Corrects a generalised velocity [nv] to a target [H]."""
-        for _ in range(_PROXIMAL_ITERATIONS):
-            velocity = velocity + matmul(self.back, self.missing(velocity, target))
-        return velocity
-
-    def impulses(self, velocity: Array, target: Array) -> Array:
-        """The impulses [H] of this correction."""
-        total = jnp.zeros_like(target)
-        for _ in range(_PROXIMAL_ITERATIONS):
-            # Rates that no impulse can change, such as those out of a planar linkage's plane, miss their targets only
-            # by rounding. The regularised inverse would turn that into forces: 5 N across a four-bar linkage of 3 kg.
-            missing = matmul(self.direction, matmul(self.back, self.missing(velocity, target)))
-            total = total + matmul(self.solve, missing)
-            velocity = velocity + matmul(self.back, missing)
-        return total
-
-    def response_within(self, response: Array) -> Array:
-        """The response [nv, nv] to impulses under the relations."""
-        for _ in range(_PROXIMAL_ITERATIONS):
-            response = response - matmul(self.back, matmul(self.direction, response))
-        return response
+    """Change of the generalised velocity per missing velocity, ``R J^T (J R J^T)^-1``, regularised, [nv, H]."""
 
 
 def hard_rows(
@@ -112,4 +75,4 @@ def hard_rows(
     largest = jnp.max(jnp.abs(coupling))
     regularization = jnp.where(largest > 0, _REGULARIZATION * jnp.finfo(dt.dtype).eps * largest, 1)
     solve = inverse_of_unsymmetric(coupling + regularization * jnp.eye(len(coupling), dtype=dt.dtype))
-    return HardRows(direction, target, target + correction, solve, matmul(effect, solve))
+    return HardRows(direction, target, target + correction, matmul(effect, solve))

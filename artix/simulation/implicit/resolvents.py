@@ -10,10 +10,16 @@ satisfies it where the row's velocity is ``u + r (lambda - lambda0)``, that is, 
     Coulomb's contact         lambda_n = max(0, -x_n / r),  lambda_t = -x_t / r within |.| <= mu lambda_n
     contact, convex           lambda = the point of the friction cone nearest to -(x + s n) / r
 
-A law holds wherever its resolvent returns its centre. With a small r, resolvents make Newton's method
-fast; with r = the row's own response, the change from centre to resolvent measures how far a law is
-from being satisfied. In the convex law of a contact, De Saxce's correction ``s = mu |u_t|`` is constant.
-It is Coulomb's law once s is right, and maximal dissipation otherwise.
+A law holds wherever its resolvent returns its centre. The change from centre to resolvent measures how
+far it is from being satisfied, with r = the row's own response. In the convex law of a contact, De
+Saxce's correction ``s = mu |u_t|`` is constant: it is Coulomb's law once s is right.
+
+Newton's method needs slopes. Let S be the decrease of a resolvent per velocity, with the row's own
+response w. A change du of the velocity then changes the resolvent by ``S (w dlambda - du)``, so the
+impulse that the resolvent will return is ``lambda + (resolvent - lambda - S du) / (1 - S w)``. Where a
+bound or friction holds a row, S w = 1, and a small share of w is added to keep the quotient finite.
+
+With contact smoothing E, a contact's normal law is ``lambda_n u_n = E`` instead of ``lambda_n u_n = 0``.
 """
 
 from __future__ import annotations
@@ -41,157 +47,147 @@ class VelocityBounds(NamedTuple):
     """Velocity per impulse, [E]."""
 
 
+class Linear(NamedTuple):
+    """An impulse as a linear function of its row's velocity, near the current one."""
+
+    change: Array
+    """What is added to the impulse at the current velocity."""
+    slope: Array
+    """Decrease of the impulse per velocity."""
+
+
+def linearized(center: Array, resolved: Array, slope: Array, response: Array, share: Array | float) -> Linear:
+    """The linear function of scalar rows, from a resolvent with their own ``response`` and its slope."""
+    factor = 1 / (1 - (1 - share) * slope * response)
+    return Linear(factor * (resolved - center), factor * slope)
+
+
 def resolve_dofs(
-    row: BoundRow, sweep: Sweep, center: BoundImpulses, rate: Array, budget: Array, share: Array
+    row: BoundRow, sweep: Sweep, center: BoundImpulses, rate: Array, budget: Array, share: Array | float
 ) -> tuple[BoundImpulses, BoundImpulses]:
-    """The resolvents of drives, friction and limits, [n] each, and their slopes."""
+    """The resolvents of drives, friction and limits, [n] each, and their slopes.
+
+    Args:
+      row: the DOFs.
+      sweep: the time over which forces act.
+      center: the impulses lambda0.
+      rate: the velocities, [n].
+      budget: the largest impulses of friction, [n].
+      share: the response r as a share of the row's own.
+    """
     response = share * row.response
     inverse = 1 / response
-    drive, drive_slope = _resolve_drives(row, sweep, center.drive, rate, response)
-    stopping = center.friction - rate * inverse
-    friction = jnp.clip(stopping, -budget, budget)
-    free = rate - response * center.limit
-    limit = (jnp.clip(free, row.lower_velocity, row.upper_velocity) - free) * inverse
-    beyond = (free < row.lower_velocity) | (free > row.upper_velocity)
-    slopes = BoundImpulses(
-        drive_slope,
-        jnp.where(jnp.abs(stopping) < budget, inverse, 0),
-        jnp.where(beyond, inverse, 0),
-    )
-    return BoundImpulses(drive, friction, limit), slopes
 
-
-def active_dofs(
-    row: BoundRow, sweep: Sweep, center: BoundImpulses, rate: Array, budget: Array, share: float
-) -> tuple[BoundImpulses, BoundImpulses]:
-    """The impulses of drives, friction and limits where what sticks and pushes remains so, and their slopes."""
-    inverse = 1 / (share * row.response)
-    drive, drive_slope = _resolve_drives(row, sweep, center.drive, rate, share * row.response)
-    stopping = center.friction - rate / row.response
-    sticks = jnp.abs(stopping) < budget
-    friction = jnp.where(sticks, center.friction - rate * inverse, jnp.clip(stopping, -budget, budget))
-    free = rate - row.response * center.limit
-    below, above = free < row.lower_velocity, free > row.upper_velocity
-    bound = jnp.where(below, row.lower_velocity, jnp.where(above, row.upper_velocity, rate))
-    limit = jnp.where(below | above, center.limit + (bound - rate) * inverse, 0)
-    slopes = BoundImpulses(drive_slope, jnp.where(sticks, inverse, 0), jnp.where(below | above, inverse, 0))
-    return BoundImpulses(drive, friction, limit), slopes
-
-
-def _resolve_drives(row: BoundRow, sweep: Sweep, center: Array, rate: Array, response: Array) -> tuple[Array, Array]:
     def pull(rate: Array) -> Array:
         free = response / (1 - row.in_matrix * row.gain * response)
         own = row._replace(response=response, drive=row.drive._replace(response=free))
-        return drive_impulse(own, rate - response * center, sweep)
+        return drive_impulse(own, rate - response * center.drive, sweep)
 
     drive, rise = jax.jvp(pull, (rate,), (jnp.ones_like(rate),))
-    return drive, -rise
+    stopping = center.friction - rate * inverse
+    friction = jnp.clip(stopping, -budget, budget)
+    limit, beyond = _bounded(row.lower_velocity, row.upper_velocity, rate - response * center.limit)
+    sticks = jnp.abs(stopping) < budget
+    slopes = BoundImpulses(-rise, jnp.where(sticks, inverse, 0), jnp.where(beyond, inverse, 0))
+    return BoundImpulses(drive, friction, limit * inverse), slopes
 
 
 def resolve_bounds(row: VelocityBounds, center: Array, rate: Array, share: Array | float) -> tuple[Array, Array]:
     """The resolvents of bounds of velocities, and their slopes."""
-    response = share * row.response
-    free = rate - response * center
-    held = (free < row.lower) | (free > row.upper) | (row.lower == row.upper)
-    impulse = (jnp.clip(free, row.lower, row.upper) - free) / response
-    return impulse, jnp.where(held, 1 / response, 0)
-
-
-def active_bounds(row: VelocityBounds, center: Array, rate: Array, share: float) -> tuple[Array, Array]:
-    """The impulses of bounds where what pushes remains so, and their slopes."""
-    free = rate - row.response * center
-    below, above = free < row.lower, free > row.upper
-    held = below | above | (row.lower == row.upper)
     inverse = 1 / (share * row.response)
-    bound = jnp.where(above, row.upper, row.lower)
-    impulse = jnp.where(held, center + (jnp.where(held, bound, 0) - rate) * inverse, 0)
-    return impulse, jnp.where(held, inverse, 0)
+    impulse, beyond = _bounded(row.lower, row.upper, rate - share * row.response * center)
+    held = beyond | (row.lower == row.upper)
+    return impulse * inverse, jnp.where(held, inverse, 0)
 
 
-def coulomb(row: ContactRow, center: Array, rate: Array) -> Array:
-    """The resolvent of Coulomb's law with a contact's own response."""
-    push, pull = _alone(row, center, rate)
-    reach = row.friction * jnp.maximum(push, 0)
-    length = tangential_length(pull)
-    slides = length > reach
-    factor = jnp.where(slides, reach / jnp.where(slides, length, 1), 1)
-    return jnp.concatenate([pull * factor[:, None], jnp.maximum(push, 0)[:, None]], axis=1)
+def _bounded(lower: Array, upper: Array, free: Array) -> tuple[Array, Array]:
+    """What is missing for velocities to be within their bounds, and whether something is."""
+    return jnp.clip(free, lower, upper) - free, (free < lower) | (free > upper)
 
 
-def active_contacts(row: ContactRow, center: Array, rate: Array, share: float) -> tuple[Array, Array]:
-    """Semismooth Newton on Coulomb's resolvents, in closed form.
+def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
+    """The resolvents of Coulomb's law with the contacts' own responses, and the linear functions that follow.
 
     Where a contact slides along -d, its friction is ``mu lambda_n d``, and across d it answers the velocity by
     ``-k u``, with k = mu lambda_n / |u_t| at the solution.
     """
-    push, pull = _alone(row, center, rate)
-    pushes = push > 0
-    length, reach = tangential_length(pull), row.friction * push
+    rigid = 1 - row.softness / row.normal
+    push = rigid * center[:, 2] - (rate[:, 2] + row.approach) / row.normal
+    pull = center[:, :2] - rate[:, :2] / row.tangential[:, None]
+    pressed, rise = _pressed(row, push, 1 / row.normal)
+    factor = 1 / (1 - (1 - share) * rise * rigid)
+    outward = factor * (pressed - center[:, 2])
+    yields = factor * rise / row.normal
+
+    length, reach = tangential_length(pull), row.friction * pressed
+    pushes = pressed > 0
     slides = pushes & (length > reach)
-    sticks = pushes & ~slides
-    tangential, _, normal = _responses(row, share)
-    held = (center[:, 2] * (normal - row.softness) - rate[:, 2] - row.approach) / normal
-    held = jnp.where(pushes, held, 0)
-    direction = pull / jnp.where(slides, length, 1)[:, None]
-    part = jnp.where(slides, reach / jnp.where(slides, length, 1), 0)
-    across = part / ((1 - part + share) * row.tangential)
-    sideways = rate[:, :2] - direction * jnp.sum(direction * rate[:, :2], axis=1)[:, None]
-    sliding = (row.friction * held)[:, None] * direction - across[:, None] * sideways
-    sticking = center[:, :2] - rate[:, :2] / tangential[:, None]
-    friction = jnp.where(slides[:, None], sliding, jnp.where(sticks[:, None], sticking, 0))
+    sticks = pushes & ~slides & (reach > 0)
+    safe = jnp.where(slides, length, 1)
+    direction, part = pull / safe[:, None], jnp.where(slides, reach / safe, 0)
+    within = jnp.where(sticks, 1, part)
+    resolved = jnp.concatenate([pull * within[:, None], pressed[:, None]], axis=1)
+    across = jnp.where(sticks, 1 / share, part / (1 - part + share)) / row.tangential
+    sideways = -across[:, None] * rate[:, :2]
+    along = -jnp.sum(direction * sideways, axis=1) + row.friction * (center[:, 2] + outward)
+    sliding = sideways + along[:, None] * direction - center[:, :2]
+    friction = jnp.where(sticks[:, None], sideways, sliding)
     slope = _blocks(
         direction,
-        jnp.where(sticks, 1 / tangential, across),
-        -across,
-        jnp.where(slides, row.friction / normal, 0),
+        across,
+        jnp.where(slides, -across, 0),
+        jnp.where(slides, row.friction * yields, 0),
         jnp.zeros_like(across),
-        jnp.where(pushes, 1 / normal, 0),
+        yields,
     )
-    return jnp.concatenate([friction, held[:, None]], axis=1), slope
-
-
-def _alone(row: ContactRow, center: Array, rate: Array) -> tuple[Array, Array]:
-    """The normal impulse [K] and friction [K, 2] that would stop a contact with its own response."""
-    softened = row.approach + row.softness * center[:, 2]
-    push = center[:, 2] - (rate[:, 2] + softened) / row.normal
-    return push, center[:, :2] - rate[:, :2] / row.tangential[:, None]
-
-
-def _responses(row: ContactRow, share: Array | float) -> tuple[Array, Array, Array]:
-    """Tangential and normal responses of a resolvent, and the normal one with the softness."""
-    normal = share * (row.normal - row.softness)
-    return share * row.tangential, normal, normal + row.softness
+    return resolved, Linear(jnp.concatenate([friction, outward[:, None]], axis=1), slope)
 
 
 def convex_contacts(row: ContactRow, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:
-    """The projection onto the friction cone in the metric of the responses.
-
-    Normal components are scaled by ``c``, after which the projection is Euclidean and the friction mu / c.
-    """
-    tangential, rigid, normal = _responses(row, share)
-    scale = jnp.sqrt(normal / tangential)
-    mu = row.friction / scale
-    push = scale * (center[:, 2] * (rigid / normal) - (rate[:, 2] + row.approach + slip) / normal)
+    """The resolvents of the convex law, and their slopes: projections onto friction cones."""
+    tangential, rigid = share * row.tangential, share * (row.normal - row.softness)
+    normal = rigid + row.softness
+    push = (rigid * center[:, 2] - rate[:, 2] - row.approach - slip) / normal
     pull = center[:, :2] - rate[:, :2] / tangential[:, None]
+    pressed, rise = _pressed(row, push, 1 / normal)
     length = tangential_length(pull)
-    sticks, opens = (push > 0) & (length <= mu * push), mu * length <= -push
-    slides = ~sticks & ~opens
-    safe = jnp.where(slides, length, 1)
+    slides = (length > row.friction * pressed) | (row.friction <= 0)
+    # On the cone's surface the squares of both distances count, with the friction's weighted by mu^2.
+    weight = row.friction**2 * tangential
+    total = normal + weight
+    nearest = (normal * push + row.friction * tangential * length) / total
+    on_surface, rise_there = _pressed(row, nearest, 1 / total)
+    pressed = jnp.where(slides, on_surface, pressed)
+    rise = jnp.where(slides, rise_there, rise)
+    safe = jnp.where(length > 0, length, 1)
     direction = pull / safe[:, None]
-    share_of_normal = 1 / (1 + mu**2)
-    pressed = jnp.where(slides, (mu * length + push) * share_of_normal, 0)
-    factor = jnp.where(sticks, 1, mu * pressed / safe)
-    impulse = jnp.concatenate([pull * factor[:, None], (jnp.where(sticks, push, pressed) / scale)[:, None]], axis=1)
-    outward = jnp.where(slides, mu * share_of_normal, 0) / (scale * tangential)
+    factor = jnp.where(slides, row.friction * pressed / safe, 1)
+    impulse = jnp.concatenate([pull * factor[:, None], pressed[:, None]], axis=1)
+    outward = jnp.where(slides, row.friction * rise / total, 0)
     slope = _blocks(
         direction,
         factor / tangential,
-        jnp.where(slides, mu**2 * share_of_normal - factor, 0) / tangential,
+        jnp.where(slides, row.friction * outward - factor / tangential, 0),
         outward,
         outward,
-        jnp.where(sticks, 1, jnp.where(slides, share_of_normal, 0)) / normal,
+        jnp.where(slides, rise / total, rise / normal),
     )
     return impulse, slope
+
+
+def _pressed(row: ContactRow, push: Array, inverse: Array) -> tuple[Array, Array]:
+    """The normal impulse that is nearest to ``push``, and its change per push.
+
+    With smoothing it is the positive root of ``x (x - push) = E inverse``.
+    """
+    if row.smoothing is None:
+        return jnp.maximum(push, 0), (push > 0).astype(push.dtype)
+    share = row.smoothing * inverse
+    root = jnp.sqrt(push**2 + 4 * share)
+    is_away = push <= 0
+    # Without cancellation.
+    pressed = jnp.where(is_away, 2 * share / jnp.where(is_away, root - push, 1), 0.5 * (push + root))
+    return pressed, pressed / root
 
 
 def _blocks(direction: Array, isotropic: Array, along: Array, inward: Array, outward: Array, normal: Array) -> Array:

@@ -23,11 +23,9 @@ import numpy as np
 from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import lu_factorize, refined
 from artix.simulation.implicit.blocks import inverses, product, times, times_transposed
-from artix.simulation.implicit.contact_newton import law_derivatives
-from artix.simulation.implicit.contact_rows import contact_imbalance
+from artix.simulation.implicit.contact_rows import contact_imbalance, law_derivatives
 from artix.simulation.implicit.dof_rows import BoundImpulses, bound_imbalance
-from artix.simulation.implicit.laws import Impulses
-from artix.simulation.implicit.rows import Rates, Slopes, StepRows
+from artix.simulation.implicit.rows import Impulses, Rates, Slopes, StepRows
 
 Array = jax.Array
 

@@ -13,20 +13,27 @@ from artix.simulation.common.sweep import Sweep
 from artix.simulation.implicit.blocks import times
 from artix.simulation.implicit.contact_rows import ContactRows
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow
-from artix.simulation.implicit.laws import Impulses
 from artix.simulation.implicit.resolvents import (
     VelocityBounds,
-    active_bounds,
-    active_contacts,
-    active_dofs,
     convex_contacts,
-    coulomb,
+    linear_contacts,
+    linearized,
     resolve_bounds,
     resolve_dofs,
     tangential_length,
 )
 
 Array = jax.Array
+
+
+class Impulses(NamedTuple):
+    """The impulses of all rows. Derivatives are right for the total of each DOF."""
+
+    dofs: BoundImpulses
+    distances: Array
+    """Impulses of bounds of other velocities, positive at the lower ones, [E]."""
+    contacts: Array
+    """Impulses of contacts, two tangential ones and then the normal one, [K, 3]."""
 
 
 class Rates(NamedTuple):
@@ -59,6 +66,16 @@ class Slopes(NamedTuple):
         )
 
 
+class Law(NamedTuple):
+    """The laws of all rows near impulses and velocities."""
+
+    residual: Array
+    """How far each law is from being satisfied, as a velocity, [R]."""
+    change: Impulses
+    """The laws as linear functions of the velocity: what they add to the impulses, and their slopes."""
+    slopes: Slopes
+
+
 class Lagged(NamedTuple):
     """What convex laws keep constant while Newton's method solves them."""
 
@@ -71,6 +88,8 @@ class Lagged(NamedTuple):
 class StepRows(NamedTuple):
     """The rows of all articulations of a step."""
 
+    still: Array
+    """Zero velocity, [nv]."""
     places: np.ndarray
     """Indices of the DOFs in the generalised velocity, [n]."""
     dofs: BoundRow
@@ -84,30 +103,27 @@ class StepRows(NamedTuple):
         bounds = none if self.bounds is None else matmul(self.bounds.direction, velocity)
         if self.contacts is None:
             return Rates(velocity[self.places], bounds, none.reshape(0, 3))
-        motions = matmul(self.contacts.links.direction, velocity)
+        motions = matmul(self.contacts.motions, velocity)
         return Rates(velocity[self.places], bounds, matmul(self.contacts.each.reach, motions))
 
     def force(self, impulses: Impulses) -> Array:
         """The generalised impulse ``J^T lambda``, [nv]."""
-        total = jnp.zeros_like(impulses.contacts, shape=self.dofs.effect.shape[-1])
-        total = total.at[self.places].add(impulses.dofs.total)
+        total = self.still.at[self.places].add(impulses.dofs.total)
         if self.bounds is not None:
             total = total + matmul(impulses.distances, self.bounds.direction)
         if self.contacts is not None:
             on_links = self.contacts.on_links(impulses.contacts)
-            total = total + matmul(on_links, self.contacts.links.direction)
+            total = total + matmul(on_links, self.contacts.motions)
         return total
 
     def stiffness(self, slopes: Slopes) -> Array:
         """``J^T diag(slopes) J``, [nv, nv]."""
-        size = self.dofs.effect.shape[-1]
-        diagonal = jnp.zeros_like(slopes.contacts, shape=size).at[self.places].add(slopes.dofs.total)
-        matrix = jnp.diag(diagonal)
+        matrix = jnp.diag(self.still.at[self.places].add(slopes.dofs.total))
         if self.bounds is not None:
             direction = self.bounds.direction
             matrix = matrix + matmul(direction.T * slopes.bounds, direction)
         if self.contacts is not None:
-            reach, direction = self.contacts.each.reach, self.contacts.links.direction
+            reach, direction = self.contacts.each.reach, self.contacts.motions
             pulled = jnp.sum(slopes.contacts[:, :, :, None] * reach[:, None], axis=2)
             width = len(direction)
             on_links = matmul(reach.reshape(-1, width).T, pulled.reshape(-1, width))
@@ -148,33 +164,38 @@ class StepRows(NamedTuple):
         impulses = Impulses(dofs[0], bounds[0], contacts[0])
         return impulses, Slopes(dofs[1], bounds[1], contacts[1])
 
-    def active_sets(self, center: Impulses, rates: Rates, lagged: Lagged, share: float) -> tuple[Impulses, Slopes]:
-        """The impulses of linear laws, and their slopes: what holds, slides and is open at ``center`` remains so.
+    def linear(self, center: Impulses, rates: Rates, budget: Array, share: Array | float) -> Law:
+        """The laws near impulses and velocities: what holds, slides and is open there remains so.
 
-        A row with its own response decides which; ``share`` is that of what holds. Arguments as for
-        :meth:`resolvent`.
+        Args:
+          center: the impulses.
+          rates: the rows' velocities.
+          budget: the largest friction impulse of each DOF, [n].
+          share: what is added to rows that hold, as a share of their responses.
         """
-        dofs = active_dofs(self.dofs, self.sweep, center.dofs, rates.dofs, lagged.friction, share)
-        bounds = center.distances, center.distances
+        row, bounds, contacts = self.dofs, center.distances, center.contacts
+        change, slope = Impulses(center.dofs, bounds, contacts), Slopes(center.dofs, bounds, contacts)
+        resolved = change
+        dofs, slopes = resolve_dofs(row, self.sweep, center.dofs, rates.dofs, budget, 1)
+        each = zip(center.dofs, dofs, slopes, strict=True)
+        of_dofs = [linearized(*one, row.response, share) for one in each]
+        resolved = resolved._replace(dofs=dofs)
+        change = change._replace(dofs=BoundImpulses(*(one.change for one in of_dofs)))
+        slope = slope._replace(dofs=BoundImpulses(*(one.slope for one in of_dofs)))
         if self.bounds is not None:
-            bounds = active_bounds(self.bounds, center.distances, rates.bounds, share)
-        contacts = center.contacts, jnp.zeros_like(center.contacts, shape=(0, 3, 3))
+            bounds, steep = resolve_bounds(self.bounds, bounds, rates.bounds, 1)
+            one = linearized(center.distances, bounds, steep, self.bounds.response, share)
+            resolved = resolved._replace(distances=bounds)
+            change, slope = change._replace(distances=one.change), slope._replace(bounds=one.slope)
         if self.contacts is not None:
-            contacts = active_contacts(self.contacts.each, center.contacts, rates.contacts, share)
-        impulses = Impulses(dofs[0], bounds[0], contacts[0])
-        return impulses, Slopes(dofs[1], bounds[1], contacts[1])
-
-    def residual(self, impulses: Impulses, rates: Rates, lagged: Lagged) -> Array:
-        """How far the laws of all rows are from being satisfied, as velocities, [R]."""
-        one = jnp.ones_like(self.sweep.dt)
-        dofs, _ = resolve_dofs(self.dofs, self.sweep, impulses.dofs, rates.dofs, lagged.friction, one)
-        bounds, contacts = impulses.distances, impulses.contacts
-        if self.bounds is not None:
-            bounds, _ = resolve_bounds(self.bounds, bounds, rates.bounds, one)
-        if self.contacts is not None:
-            contacts = coulomb(self.contacts.each, contacts, rates.contacts)
-        wanted = Impulses(dofs, bounds, contacts)
-        return self.velocities(jax.tree.map(jnp.subtract, wanted, impulses))
+            each = self.contacts.each
+            contacts, one = linear_contacts(each, contacts, rates.contacts, share)
+            resolved = resolved._replace(contacts=contacts)
+            change, slope = change._replace(contacts=one.change), slope._replace(contacts=one.slope)
+        else:
+            slope = slope._replace(contacts=jnp.zeros_like(contacts, shape=(0, 3, 3)))
+        missing = self.velocities(jax.tree.map(jnp.subtract, resolved, center))
+        return Law(missing, change, slope)
 
     def velocities(self, impulses: Impulses) -> Array:
         """Impulses as the velocities that they give to their own rows, [R]."""
@@ -188,9 +209,9 @@ class StepRows(NamedTuple):
             parts.append((contacts * scale).reshape(-1))
         return jnp.concatenate(parts)
 
-    def admissible(self, impulses: Impulses, lagged: Lagged) -> Impulses:
+    def admissible(self, impulses: Impulses, budget: Array) -> Impulses:
         """The impulses cut to what friction allows, and contacts that do not pull."""
-        dofs = impulses.dofs._replace(friction=jnp.clip(impulses.dofs.friction, -lagged.friction, lagged.friction))
+        dofs = impulses.dofs._replace(friction=jnp.clip(impulses.dofs.friction, -budget, budget))
         contacts = impulses.contacts
         if self.contacts is not None:
             normal = jnp.maximum(contacts[:, 2], 0)
@@ -199,3 +220,25 @@ class StepRows(NamedTuple):
             factor = jnp.where(length > reach, reach / jnp.where(length > reach, length, 1), 1)
             contacts = jnp.concatenate([contacts[:, :2] * factor[:, None], normal[:, None]], axis=1)
         return Impulses(dofs, impulses.distances, contacts)
+
+    def driving(self, impulses: Impulses) -> Impulses:
+        """The impulses of the drives alone, which may add energy."""
+        none = self.none()
+        return none._replace(dofs=none.dofs._replace(drive=impulses.dofs.drive))
+
+    def returned_energy(self, impulses: Impulses) -> Array:
+        """The energy that limits and contacts may add, as they undo what lies beyond them.
+
+        It is counted with the inertia that each row alone has. A compliant contact gives back what it stored.
+        """
+        row, limit = self.dofs, impulses.dofs.limit
+        back = jnp.where(limit > 0, row.lower_velocity, -row.upper_velocity)
+        back = jnp.where(limit != 0, jnp.maximum(back, 0), 0)
+        energy = jnp.sum(jnp.minimum(jnp.abs(limit) * back, 0.5 * back**2 / row.response))
+        if self.contacts is not None:
+            each = self.contacts.each
+            apart = jnp.maximum(-each.approach, 0)
+            given = impulses.contacts[:, 2] * apart
+            rigid = jnp.minimum(given, 0.5 * apart**2 / each.normal)
+            energy = energy + jnp.sum(jnp.where(each.softness > 0, given, rigid))
+        return energy

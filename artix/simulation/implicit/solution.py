@@ -21,11 +21,9 @@ from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.sweep import implicit_sweep
-from artix.simulation.implicit.bounds import AllBounded, Bounded
 from artix.simulation.implicit.contact_bounds import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.distance_rows import distance_rows
 from artix.simulation.implicit.dof_rows import LOCKED, BoundImpulses, all_bound_rows
-from artix.simulation.implicit.laws import Impulses
 from artix.simulation.implicit.members import (
     dof_places,
     elimination_order,
@@ -35,12 +33,39 @@ from artix.simulation.implicit.members import (
 )
 from artix.simulation.implicit.resolvents import VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
-from artix.simulation.implicit.rows import StepRows
+from artix.simulation.implicit.rows import Impulses, StepRows
 from artix.simulation.implicit.solver import StepSystem, solve_system
 from artix.simulation.implicit.system import Acting, Prepared, Response, missing_impulse
 from artix.simulation.implicit.touches import Touches
 
 Array = jax.Array
+
+
+class Bounded(NamedTuple):
+    """Velocities of one articulation that satisfy all bounds."""
+
+    moving_velocity: Array
+    """Velocity that moves the positions, [nv]; it also corrects position errors of hard mimic joints."""
+    velocity: Array
+    """Velocity at the end of the step, [nv]."""
+    loop_impulse: Array
+    """Impulses on all rows of the loop joints' anchors."""
+
+
+class AllBounded(NamedTuple):
+    """The velocities and impulses of all articulations."""
+
+    each: list[Bounded]
+    velocity: Array
+    """Velocity of all articulations at the end of the step, [nv]."""
+    moving_corrections: Array
+    """How far the laws are from being satisfied by the velocity that moves positions, as velocities, [R]."""
+    corrections: Array
+    """The same for the velocity at the end."""
+    impulses: Impulses
+    """Impulses of all bounds at the end of the step; those of DOFs in their order."""
+    newton_steps: Array
+    """Number of Newton steps, as a floating-point number."""
 
 
 class Relations(NamedTuple):
@@ -125,9 +150,9 @@ def _solve(
     if remembered is not None:
         dofs = start.dofs._replace(friction=remembered.joint_friction)
         start = start._replace(dofs=dofs, contacts=remembered.impulse)
-    found, steps = solve_system(system, start, options.tolerance, options.max_newton_steps)
-    velocity = system.velocity + found.change
-    return StepVelocity(velocity, found.impulses, found.residual, steps.astype(velocity.dtype))
+    point, residual, steps = solve_system(system, start, options.tolerance, options.max_newton_steps)
+    velocity = system.velocity + point.change
+    return StepVelocity(velocity, point.impulses, residual, steps.astype(velocity.dtype))
 
 
 @functools.partial(_solve.defjvp, symbolic_zeros=True)
@@ -184,14 +209,15 @@ def _step_rows(options: SolverOptions, responses: Sequence[Response], inputs: St
     """The rows of all articulations."""
     articulations, states, acting, relations, touches = inputs
     trees, dt = [one.topology for one in articulations], acting[0].dt
-    dofs = all_bound_rows(articulations, states, acting, responses, responses)
+    dofs = all_bound_rows(articulations, states, acting, responses)
     contacts = None
     if touches is not None:
         response = Response.joined(responses)
         contacts = contact_rows(articulations, states, touches, response, acting, options)
     sweep = implicit_sweep(dt, drive_limits_are_forces=options.drive_limits_are_forces)
     bounds = _velocity_bounds(relations, responses, [tree.nv for tree in trees])
-    return StepRows(dof_places(trees), dofs, bounds, contacts, sweep)
+    still = jnp.zeros_like(dt, shape=sum(tree.nv for tree in trees))
+    return StepRows(still, dof_places(trees), dofs, bounds, contacts, sweep)
 
 
 def _velocity_bounds(

@@ -5,25 +5,27 @@ The step in symbols, for the velocity v [nv] at its end and the impulses lambda 
     M (v - v0) = p + J^T lambda       momentum: M with springs and dampers, v0 at the start, p of forces
     lambda ~ u = J v                  the law of each row, see :mod:`artix.simulation.implicit.resolvents`
 
-Laws are replaced by functions ``lambda = R(u)`` with slopes R' = -dR/du. A Newton step solves
-``(M + J^T R' J) d = p + J^T R - M (v - v0)``, and ``lambda = R - R' J d`` satisfies the momentum equation.
-The step is solved once this pair satisfies the laws as well, which each row's own response measures.
-There are two kinds of functions:
+Laws are replaced by linear functions ``lambda = l - R u``. A Newton step solves
+``(M + J^T R J) d = p + J^T lambda - M (v - v0)``, after which lambda and v satisfy the momentum equation.
+The step is solved once they satisfy the laws as well, which each row's own response measures. There are
+two kinds of functions:
 
-* **Active sets.** What sticks, slides, pushes and is open remains so, and each lambda is the next centre
-  (a semismooth Newton method on Coulomb's law). One step suffices if the last impulses tell which is
-  which, and two or three if little changes. The method need not converge, so it gets a few tries.
+* **Active sets.** What sticks, slides, pushes and is open remains so (a semismooth Newton method on
+  Coulomb's law). One step suffices if the last impulses tell which is which, and two or three if little
+  changes. The method need not converge, so it ends as soon as it gets no nearer.
 * **Proximal points.** With De Saxce's correction ``s = mu |u_t|`` held constant, the equation is the
   gradient of a convex function, whose minimum Newton's method with a line search finds. The impulses at
   the minimum are the next centre and its velocities give the next s. Where laws leave impulses open, this
-  finds those nearest to the start: equal corners carry equal loads, whatever their order. The responses
+  finds those nearest to the start: equal corners carry equal loads, whatever their order. Responses
   become smaller from point to point, and active sets are tried from each.
 
-With a constant s, impulses are maximally dissipative, so steps that are cut off hardly add energy.
+A step that is not solved after ``max_steps`` keeps impulses within their bounds, and the velocity that
+follows from them. They are made smaller if they would add energy.
 
 Hintermueller, Ito and Kunisch, *The primal-dual active set strategy as a semismooth Newton method*, 2002;
 Alart and Curnier, *A mixed formulation for frictional contact problems*, 1991; De Saxce and Feng, *The
-bipotential method*, 1998; Castro et al., *An unconstrained convex formulation of compliant contact*, 2022;
+bipotential method*, 1998; Acary, Bremond and Huber, *On solving contact problems with Coulomb friction*,
+2018; Castro et al., *An unconstrained convex formulation of compliant contact* (SAP, arXiv 2110.10107);
 Rockafellar, *Augmented Lagrangians and applications of the proximal point algorithm*, 1976.
 """
 
@@ -39,16 +41,19 @@ import numpy as np
 
 from artix.math.arrays import chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
-from artix.simulation.implicit.laws import Impulses
-from artix.simulation.implicit.rows import Lagged, Rates, StepRows
+from artix.simulation.implicit.rows import Impulses, Lagged, Law, Rates, Slopes, StepRows
 
 Array = jax.Array
 
-#: Residual [m/s or rad/s] at which a step is solved.
-_TOLERANCE = {"float64": 1e-8, "float32": 2e-5}
+#: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many digits, and at
+#: proximal points, which gain one or two.
+_TOLERANCES = {"float64": (1e-12, 1e-8), "float32": (2e-5, 2e-5)}
 
-#: Response of rows that hold, as a share of their own. Smaller ones need fewer steps, but round more.
-_HELD_SHARE = {"float64": 1e-6, "float32": 1e-5}
+#: What is added to rows that hold, as a share of their responses. Less needs fewer steps, but rounds more.
+_HELD_SHARE = {"float64": 1e-8, "float32": 1e-5}
+
+#: The same after a proximal point. Where laws leave impulses open, it keeps them from jumping.
+_SAFE_SHARE = 1e-4
 
 #: Residuals cannot be smaller than this times the largest velocity of a row, in rounding errors.
 _ROUNDING = 4
@@ -56,14 +61,17 @@ _ROUNDING = 4
 #: The momentum that may be lost, as a share of the residual: what is lost in free directions adds up.
 _BALANCE = 0.01
 
-#: Steps with active sets that get no nearer, at the start and from each proximal point.
-_FIRST_TRIES, _TRIES = 4, 3
+#: Steps with active sets that may get no nearer in a row, at the start and from each proximal point.
+_FIRST_MISSES, _MISSES = 3, 1
 
-#: A step gets nearer if it leaves less than this share of the residual.
+#: Active sets are tried from proximal points that took so few steps.
+_FEW = 2
+
+#: A step gets nearer if it leaves less than this share of the smallest residual so far.
 _NEARER = 0.5
 
 #: Responses at the first proximal point and at late ones as shares of the rows' own, and their ratio.
-_FIRST_SHARE, _LAST_SHARE, _STIFFER = 0.1, 1e-3, 0.1
+_FIRST_SHARE, _LAST_SHARE, _STIFFER = 0.1, 1e-4, 0.1
 
 #: A minimum need not be more exact than this share of what it changes.
 _INEXACT = 0.1
@@ -92,9 +100,8 @@ class StepSystem(NamedTuple):
     order: np.ndarray
     """The entries of the velocity from the leaves to the root."""
 
-    def factorized(self, stiffness: Array) -> Callable[[Array], Array]:
-        """The function that gives the solution d of ``(M + stiffness) d = right``, [nv]."""
-        matrix = self.matrix + stiffness
+    def factorized(self, matrix: Array) -> Callable[[Array], Array]:
+        """The function that gives the solution d of ``matrix d = right``, [nv]."""
         if len(matrix) > _MAX_UNROLLED:
             factors = jax.scipy.linalg.lu_factor(matrix)
             return lambda right: jax.scipy.linalg.lu_solve(factors, right)
@@ -106,52 +113,82 @@ class StepSystem(NamedTuple):
         """``M (v - v0) - p - J^T lambda``, [nv]."""
         return matmul(self.matrix, change) - self.push - self.rows.force(impulses)
 
+    def newton_step(self, gradient: Array, slopes: Slopes) -> tuple[Array, Rates]:
+        """The solution d of ``(M + J^T slopes J) d = -gradient``, and the rows' rates J d.
+
+        Rows that hold are far stiffer than masses. A refinement corrects what moves without straining them.
+        """
+        rows = self.rows
+        solve = self.factorized(self.matrix + rows.stiffness(slopes))
+        first = -solve(gradient)
+        moved = rows.rates(first)
+        strained = rows.force(slopes.changes(moved))
+        second = -solve(gradient + matmul(self.matrix, first) - strained)
+        return first + second, _sum(moved, rows.rates(second))
+
 
 class Point(NamedTuple):
     """A change of the velocity with impulses."""
 
     change: Array
     """v - v0, [nv]."""
+    rates: Rates
+    """J v."""
     impulses: Impulses
-    lagged: Lagged
-    residual: Array
-    """How far each law is from being satisfied, as a velocity, [R]."""
+    imbalance: Array
+    """What is missing in the momentum equation, [nv]."""
+    error: Array
+    """How far the laws are from being satisfied, as a velocity, []."""
+
+
+class _Exactness(NamedTuple):
+    """What counts as solved."""
+
+    enough: Array
+    """The largest residual of a solution with active sets."""
+    loose: Array
+    """The same at a proximal point."""
+    rounding: float
+    """Rounding error of velocities, as a share of their changes."""
+    weights: Array
+    """Diagonal of M, [nv]."""
+    held_share: float
+
+    def satisfied(self, rows: StepRows, point: Point, enough: Array, step: Array) -> Array:
+        """Whether laws and momentum equation hold at a point, after a Newton step."""
+        noise = self.rounding * jnp.maximum(_largest(step), _largest(rows.velocities(point.impulses)))
+        lost = _largest(point.imbalance / self.weights)
+        return (point.error <= enough + noise) & (lost <= _BALANCE * enough + 4 * noise)
 
 
 class _Loop(NamedTuple):
-    """The state of the iterations."""
+    """The state between proximal points."""
 
     now: Point
-    """The current iterate; its impulses are the centre."""
-    proximal: Point
+    center: Point
     """The last proximal point, or the start."""
-    has_proximal: Array
-    """Whether there is a proximal point."""
+    best: Point
+    """The proximal point with the smallest residual. Before the first one, the best iterate so far."""
+    lagged: Lagged
     share: Array
     """Responses of proximal points as shares of the rows' own."""
-    tries: Array
-    """Steps with active sets before the next proximal point is sought."""
+    misses: Array
+    """Steps with active sets that may get no nearer."""
     steps: Array
     """Newton steps so far."""
+    holds: Array
+    """Whether the laws hold, with the present bounds of friction."""
     is_solved: Array
 
-
-class _Step(NamedTuple):
-    """A Newton step."""
-
-    length: Array
-    """1 for the whole step."""
-    change: Array
-    """v - v0 after it, [nv]."""
-    rates: Rates
-    """Velocities of the rows after it."""
-    impulses: Impulses
-    """The impulses that the linear functions give after it."""
-    resolvents: Impulses
-    """Those of the convex laws."""
+    @property
+    def has_point(self) -> Array:
+        """Whether there is a proximal point."""
+        return self.share < 0.9 * _FIRST_SHARE
 
 
-def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, max_steps: int) -> tuple[Point, Array]:
+def solve_system(
+    system: StepSystem, start: Impulses, tolerance: float | None, max_steps: int
+) -> tuple[Point, Array, Array]:
     """Solves a step.
 
     Args:
@@ -161,115 +198,208 @@ def solve_system(system: StepSystem, start: Impulses, tolerance: float | None, m
       max_steps: the largest number of Newton steps.
 
     Returns:
-      The solution, and the number of Newton steps. If those were not enough, the last proximal point.
+      The solution, how far each law is from being satisfied, as a velocity [R], and the number of Newton steps.
     """
     rows, dtype = system.rows, system.matrix.dtype
-    held_share = _HELD_SHARE.get(dtype.name, 1e-5)
     at_start = rows.rates(system.velocity)
-    rounding = _ROUNDING * jnp.finfo(dtype).eps
-    least = _TOLERANCE.get(dtype.name, 2e-5) if tolerance is None else tolerance
-    enough = jnp.asarray(least, dtype) + rounding * _largest(at_start)
-    weights = jnp.diagonal(system.matrix)
+    rounding = _ROUNDING * float(jnp.finfo(dtype).eps)
+    exact, loose = _TOLERANCES.get(dtype.name, (2e-5, 2e-5)) if tolerance is None else (tolerance, tolerance)
+    exactness = _Exactness(
+        enough=exact + rounding * _largest(at_start),
+        loose=loose + rounding * _largest(at_start),
+        rounding=rounding,
+        weights=jnp.diagonal(system.matrix),
+        held_share=_HELD_SHARE.get(dtype.name, 1e-5),
+    )
 
     def body(loop: _Loop) -> _Loop:
-        now, seeks_point = loop.now, loop.tries <= 0
-        step = _newton_step(system, loop, at_start, held_share, 0.1 * enough)
-        residual = rows.residual(step.impulses, step.rates, now.lagged)
-        error = _largest(residual)
-        noise = rounding * jnp.maximum(_largest(step.change), _largest(rows.velocities(step.impulses)))
-        lost = _largest(system.imbalance(step.change, step.impulses) / weights)
-        holds = (step.length == 1) & (error <= enough + noise)
-        holds = holds & (lost <= _BALANCE * enough + 4 * noise)
+        loop = _with_active_sets(system, loop, exactness, max_steps)
 
-        # A minimum of the convex function need not be more exact than what it changes.
-        slip = rows.correction(step.rates)
-        mismatch = loop.share * _distance(rows, step.resolvents, step.impulses)
-        changes = loop.share * _distance(rows, step.resolvents, now.impulses)
-        changes = jnp.maximum(changes, _largest(slip - now.lagged.slip))
-        is_minimum = mismatch <= jnp.maximum(0.1 * enough, _INEXACT * changes)
-        is_minimum = is_minimum & seeks_point & (step.length == 1)
+        def seek(sought: tuple[_Loop, Array]) -> tuple[_Loop, Array]:
+            return _with_proximal_point(system, sought[0], exactness, max_steps), jnp.ones((), bool)
 
-        budget = _kinetic_budget(rows, now.lagged.friction, step)
-        budget = jnp.where(holds | is_minimum, budget, now.lagged.friction)
-        is_solved = holds & jnp.all(budget == now.lagged.friction)
-        # Centres of convex laws are within their sets; until the minimum is reached, they stay.
-        keeps = seeks_point & ~is_solved
-        center = chosen(keeps, chosen(is_minimum, step.resolvents, now.impulses), step.impulses)
-        lagged = chosen(keeps & ~is_minimum, now.lagged, Lagged(slip, budget))
-        end = Point(step.change, center, lagged, residual)
-
-        proximal = chosen(is_minimum, end, loop.proximal)
-        fails = ~seeks_point & (error > _NEARER * _largest(now.residual))
-        tries = jnp.where(is_minimum, _TRIES, loop.tries - (fails | seeks_point).astype(jnp.int32))
-        gives_up = ~seeks_point & (tries <= 0) & ~is_solved
-        stiffer = jnp.maximum(_STIFFER * loop.share, _LAST_SHARE)
-        return _Loop(
-            now=chosen(gives_up, proximal, end),
-            proximal=proximal,
-            has_proximal=loop.has_proximal | is_minimum,
-            share=jnp.where(is_minimum, stiffer, loop.share),
-            tries=tries,
-            steps=loop.steps + 1,
-            is_solved=is_solved,
-        )
+        # A loop of at most one turn, which a vector of robots enters only if one of them has to.
+        return jax.lax.while_loop(lambda sought: ~sought[1], seek, (loop, loop.holds))[0]
 
     def goes_on(loop: _Loop) -> Array:
         return ~loop.is_solved & (loop.steps < max_steps)
 
-    lagged = Lagged(rows.correction(at_start), _static_budget(rows))
-    # Drives are soft: what they do at the first velocity is near to what they will do.
-    first, _ = rows.active_sets(start, at_start, lagged, held_share)
-    start = start._replace(dofs=start.dofs._replace(drive=first.dofs.drive))
-    unknown = jnp.full_like(rows.velocities(start), jnp.inf)
-    point = Point(jnp.zeros_like(system.push), start, lagged, unknown)
+    budget, still = _static_budget(rows), jnp.zeros_like(system.push)
+    point = Point(still, at_start, start, system.imbalance(still, start), jnp.full((), jnp.inf, dtype))
     begin = _Loop(
         now=point,
-        proximal=point,
-        has_proximal=jnp.zeros((), bool),
+        center=point,
+        best=point,
+        lagged=Lagged(rows.correction(at_start), budget),
         share=jnp.full((), _FIRST_SHARE, dtype),
-        tries=jnp.full((), _FIRST_TRIES, jnp.int32),
+        misses=jnp.full((), _FIRST_MISSES, jnp.int32),
         steps=jnp.zeros((), jnp.int32),
+        holds=jnp.zeros((), bool),
         is_solved=jnp.zeros((), bool),
     )
     end = jax.lax.while_loop(goes_on, body, begin)
-    best = chosen(end.is_solved | ~end.has_proximal, end.now, end.proximal)
-    return best._replace(impulses=rows.admissible(best.impulses, best.lagged)), end.steps
+    point = chosen(end.is_solved, end.now, end.best)
+    point = _cut_off(system, point, end)
+    law = rows.linear(point.impulses, point.rates, end.lagged.friction, exactness.held_share)
+    return point, law.residual, end.steps
 
 
-def _newton_step(system: StepSystem, loop: _Loop, at_start: Rates, held_share: float, small: Array) -> _Step:
-    """A Newton step. Steps to proximal points are searched along unless they are ``small`` velocities."""
-    rows, now, seeks_point = system.rows, loop.now, loop.tries <= 0
-    rates = _sum(at_start, rows.rates(now.change))
-    convex = rows.resolvent(now.impulses, rates, now.lagged, loop.share)
-    linear = rows.active_sets(now.impulses, rates, now.lagged, held_share)
-    impulses, slopes = chosen(seeks_point, convex, linear)
-    gradient = system.imbalance(now.change, impulses)
-    solve = system.factorized(rows.stiffness(slopes))
-    step = -solve(gradient)
-    # Rows that hold are far stiffer than masses. A refinement corrects what moves without straining them.
-    strained = rows.force(slopes.changes(rows.rates(step)))
-    step = step - solve(gradient + matmul(system.matrix, step) - strained)
-    moved = rows.rates(step)
-    steady = matmul(system.matrix, now.change) - system.push
-    curvature = matmul(system.matrix, step)
+class _Sets(NamedTuple):
+    """The state of Newton's method on active sets."""
 
-    def ahead(length: Array) -> tuple[Impulses, Array]:
-        """The resolvents after part of the step, and the derivative of the convex function along it."""
-        pushed, _ = rows.resolvent(now.impulses, _sum(rates, _times(length, moved)), now.lagged, loop.share)
-        return pushed, jnp.sum(step * (steady + length * curvature)) - _work(pushed, moved)
+    now: Point
+    change: Impulses
+    """What the laws add to the impulses."""
+    slopes: Slopes
+    nearest: Array
+    """The smallest error in this run."""
+    misses: Array
+    steps: Array
+    holds: Array
 
-    first = jnp.sum(step * gradient)
-    resolvents, last = ahead(jnp.ones_like(first))
-    is_small = _largest((step, moved)) <= small
-    is_whole = ~seeks_point | (last <= -_FLATTER * first) | is_small
-    length = _line_search(lambda length: ahead(length)[1], first, last, is_whole)
-    moved = _times(length, moved)
-    return _Step(
-        length=length,
-        change=now.change + length * step,
-        rates=_sum(rates, moved),
-        impulses=_sum(impulses, slopes.changes(moved)),
-        resolvents=resolvents,
+
+def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Loop:
+    """Newton's method on active sets, until it gets no nearer."""
+    rows, budget = system.rows, loop.lagged.friction
+    added = jnp.where(loop.has_point, _SAFE_SHARE, exactness.held_share)
+
+    def law_at(impulses: Impulses, rates: Rates) -> Law:
+        return rows.linear(impulses, rates, budget, added)
+
+    def body(sets: _Sets) -> _Sets:
+        now, slopes = sets.now, sets.slopes
+        step, moved = system.newton_step(now.imbalance - rows.force(sets.change), slopes)
+        impulses = _sum(_sum(now.impulses, sets.change), slopes.changes(moved))
+        rates = _sum(now.rates, moved)
+        law = law_at(impulses, rates)
+        change, error = now.change + step, _largest(law.residual)
+        end = Point(change, rates, impulses, system.imbalance(change, impulses), error)
+        return _Sets(
+            now=end,
+            change=law.change,
+            slopes=law.slopes,
+            nearest=jnp.minimum(error, sets.nearest),
+            misses=jnp.where(error < _NEARER * sets.nearest, sets.misses, sets.misses - 1),
+            steps=sets.steps + 1,
+            holds=exactness.satisfied(rows, end, exactness.enough, step),
+        )
+
+    def goes_on(sets: _Sets) -> Array:
+        return ~sets.holds & (sets.misses > 0) & (sets.steps < max_steps)
+
+    now = loop.now
+    law = law_at(now.impulses, now.rates)
+    begin = _Sets(
+        now=now,
+        change=law.change,
+        slopes=law.slopes,
+        nearest=now.error,
+        misses=loop.misses,
+        steps=loop.steps,
+        holds=jnp.zeros((), bool),
+    )
+    sets = jax.lax.while_loop(goes_on, body, begin)
+    slower = _kinetic_budget(rows, budget, sets.now)
+    return loop._replace(
+        now=sets.now,
+        best=chosen(loop.has_point, loop.best, sets.now),
+        lagged=loop.lagged._replace(friction=jnp.where(sets.holds, slower, budget)),
+        misses=jnp.full_like(loop.misses, _MISSES),
+        steps=sets.steps,
+        holds=sets.holds,
+        is_solved=sets.holds & jnp.all(slower == budget),
+    )
+
+
+class _Convex(NamedTuple):
+    """The state of Newton's method on a convex function."""
+
+    change: Array
+    rates: Rates
+    impulses: Impulses
+    """The resolvents."""
+    slopes: Slopes
+    linear: Impulses
+    """The impulses of the linear functions, which satisfy the momentum equation."""
+    step: Array
+    steps: Array
+    is_minimum: Array
+
+
+def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Loop:
+    """The minimum of the convex function as the next centre."""
+    rows, center, lagged, share = system.rows, loop.center, loop.lagged, loop.share
+
+    def body(convex: _Convex) -> _Convex:
+        rates, slopes = convex.rates, convex.slopes
+        gradient = system.imbalance(convex.change, convex.impulses)
+        step, moved = system.newton_step(gradient, slopes)
+        steady = matmul(system.matrix, convex.change) - system.push
+        curvature = matmul(system.matrix, step)
+
+        def resolvents(length: Array) -> tuple[Impulses, Slopes]:
+            return rows.resolvent(center.impulses, _sum(rates, _times(length, moved)), lagged, share)
+
+        def slope(length: Array) -> Array:
+            """The derivative of the convex function along the step."""
+            return jnp.sum(step * (steady + length * curvature)) - _work(resolvents(length)[0], moved)
+
+        first = jnp.sum(step * gradient)
+        last = slope(jnp.ones_like(first))
+        is_small = _largest((step, moved)) <= 0.1 * exactness.loose
+        is_whole = (last <= -_FLATTER * first) | is_small
+        length = _line_search(slope, first, last, is_whole)
+        moved = _times(length, moved)
+        resolved, slopes_there = rows.resolvent(center.impulses, _sum(rates, moved), lagged, share)
+        # A minimum of the convex function need not be more exact than what it changes.
+        linear = _sum(convex.impulses, slopes.changes(moved))
+        mismatch = share * _distance(rows, resolved, linear)
+        changes = share * _distance(rows, resolved, center.impulses)
+        slip = rows.correction(_sum(rates, moved))
+        changes = jnp.maximum(changes, _largest(slip - lagged.slip))
+        is_exact = mismatch <= jnp.maximum(0.1 * exactness.loose, _INEXACT * changes)
+        return _Convex(
+            change=convex.change + length * step,
+            rates=_sum(rates, moved),
+            impulses=resolved,
+            slopes=slopes_there,
+            linear=linear,
+            step=length * step,
+            steps=convex.steps + 1,
+            is_minimum=is_exact & (length == 1),
+        )
+
+    def goes_on(convex: _Convex) -> Array:
+        return ~convex.is_minimum & (convex.steps < max_steps)
+
+    impulses, slopes = rows.resolvent(center.impulses, center.rates, lagged, share)
+    begin = _Convex(
+        change=center.change,
+        rates=center.rates,
+        impulses=impulses,
+        slopes=slopes,
+        linear=impulses,
+        step=center.change,
+        steps=loop.steps,
+        is_minimum=jnp.zeros((), bool),
+    )
+    convex = jax.lax.while_loop(goes_on, body, begin)
+    impulses, rates = convex.linear, convex.rates
+    error = _largest(rows.linear(impulses, rates, lagged.friction, exactness.held_share).residual)
+    point = Point(convex.change, rates, impulses, system.imbalance(convex.change, impulses), error)
+    slower = _kinetic_budget(rows, lagged.friction, point)
+    holds = convex.is_minimum & exactness.satisfied(rows, point, exactness.loose, convex.step)
+    is_better = convex.is_minimum & ((error < loop.best.error) | ~loop.has_point)
+    tries_sets = convex.steps - loop.steps <= _FEW
+    return loop._replace(
+        now=point,
+        center=point,
+        best=chosen(is_better, point, loop.best),
+        lagged=Lagged(rows.correction(rates), slower),
+        share=jnp.maximum(_STIFFER * share, _LAST_SHARE),
+        misses=jnp.where(tries_sets, jnp.int32(_MISSES), jnp.int32(0)),
+        steps=convex.steps,
+        is_solved=holds & jnp.all(slower == lagged.friction),
     )
 
 
@@ -306,14 +436,47 @@ def _line_search(slope: Callable[[Array], Array], first: Array, last: Array, is_
     return jnp.where(is_whole, 1, length)
 
 
+def _cut_off(system: StepSystem, point: Point, end: _Loop) -> Point:
+    """The point, unless the step is not solved: then impulses within their bounds, which add no energy."""
+    rows = system.rows
+
+    def body(cut: tuple[Point, Array]) -> tuple[Point, Array]:
+        point, _ = cut
+        budget = end.lagged.friction
+        impulses = rows.admissible(point.impulses, budget)
+        solve = system.factorized(system.matrix)
+        driving = rows.driving(impulses)
+        driven = solve(system.push + rows.force(driving))
+        passive = jax.tree.map(jnp.subtract, impulses, driving)
+        force = rows.force(passive)
+        change = solve(force)
+        work, twice = jnp.sum(force * system.velocity), jnp.sum(force * change)
+        forced = 0.5 * jnp.sum(driven * matmul(system.matrix, driven))
+        allowed = (1 + _SMALL_ENERGY) * forced + rows.returned_energy(impulses)
+        excessive = work + 0.5 * twice > allowed
+        # The share s that solves s work + s^2 twice / 2 = allowed.
+        root = jnp.sqrt(jnp.where(excessive, work**2 + 2 * twice * allowed, 1))
+        share = jnp.where(excessive, (root - work) / jnp.where(excessive, twice, 1), 1)
+        impulses = _sum(driving, jax.tree.map(lambda part: share * part, passive))
+        change = driven + share * change
+        rates = rows.rates(system.velocity + change)
+        return Point(change, rates, impulses, jnp.zeros_like(change), point.error), jnp.ones((), bool)
+
+    return jax.lax.while_loop(lambda cut: ~cut[1], body, (point, end.is_solved))[0]
+
+
+#: Energy that counts as rounding, as a share of what the step's forces would give a body at rest.
+_SMALL_ENERGY = 1e-3
+
+
 def _static_budget(rows: StepRows) -> Array:
     friction = rows.dofs.friction
     return jnp.maximum(friction.static, friction.dynamic) * rows.sweep.dt
 
 
-def _kinetic_budget(rows: StepRows, budget: Array, step: _Step) -> Array:
+def _kinetic_budget(rows: StepRows, budget: Array, point: Point) -> Array:
     """The largest impulses of friction, which are dynamic where the static ones were not enough."""
-    stopping = step.impulses.dofs.friction - step.rates.dofs / rows.dofs.response
+    stopping = point.impulses.dofs.friction - point.rates.dofs / rows.dofs.response
     slips = jnp.abs(stopping) > budget * (1 + _SLIPS)
     return jnp.where(slips, rows.dofs.friction.dynamic * rows.sweep.dt, budget)
 

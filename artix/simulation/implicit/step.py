@@ -1,8 +1,7 @@
-"""The implicit step: springs, dampers and hard relations in one linear system, inequalities by projected sweeps."""
+"""The implicit step: springs and dampers in one linear system, all laws as rows of it."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,18 +19,22 @@ from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, commands_of
 from artix.simulation.common.link_forces import gravity_and_loads, link_resistance
-from artix.simulation.common.loop_closures import loop_closures
+from artix.simulation.common.loop_closures import closure_errors, loop_closures
 from artix.simulation.common.momentum_end import Momentum, mass_and_momentum, with_momentum
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.springs import coupling_springs
 from artix.simulation.common.step_start import StepStart, evaluate_step_start, has_loop_joints, has_tendons, link_motion
-from artix.simulation.implicit.bounds import AllBounded, Bounded, bounded
 from artix.simulation.implicit.contact_bounds import Touching
-from artix.simulation.implicit.dof_rows import is_unlimited, with_drives_chosen
-from artix.simulation.implicit.hard_bounds import bounded_with_relations, close_loops
+from artix.simulation.implicit.dof_rows import is_unlimited
+from artix.simulation.implicit.solution import AllBounded, Bounded, solved_bounds
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
 Array = jax.Array
+
+
+#: Newton steps that bring loop joints back onto their closures after the positions have moved. They use the Jacobian at
+#: the start of the step, so each leaves a fraction of the error equal to the relative change of the Jacobian.
+_CLOSING_STEPS = 2
 
 
 class Solved(NamedTuple):
@@ -52,16 +55,7 @@ def solve_step(
 ) -> Solved:
     """Solves one step (see :func:`artix.step`) of articulations that contacts may couple."""
     parts = [_prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))]
-    if options.solver == "newton":
-        # Imported here while it is optional, so that importing artix takes no longer.
-        from artix.simulation.implicit.solution import solved_bounds
-
-        return Solved(parts, touching, solved_bounds(parts, touching, options))
-    touch_each_other = len(parts) > 1 and touching is not None and touching.touches.between is not None
-    if touch_each_other and options.contact_iterations is None:
-        options = dataclasses.replace(options, contact_iterations=4)  # Friction alone holds what is grasped.
-    within_bounds = bounded if all(part.is_plain for part in parts) else bounded_with_relations
-    return Solved(parts, touching, within_bounds(parts, touching, options))
+    return Solved(parts, touching, solved_bounds(parts, touching, options))
 
 
 def _prepared(
@@ -83,14 +77,10 @@ def _prepared(
         wrench=load - taken + brake,
         springs=springs,
         drive_inertia=drive_inertia(articulation, at_start),
-        in_matrix=jnp.ones_like(state.joint_velocity),
+        in_matrix=is_unlimited(articulation),  # Drives with limits are rows.
         dt=dt,
         smooth_friction=options.smooth_friction,
     )
-    if options.solver == "newton":  # Drives with limits are rows.
-        acting = acting.replace(in_matrix=is_unlimited(articulation))
-    else:
-        acting = with_drives_chosen(articulation, state, at_start, acting, options)
     loops = loop_closures(articulation, state) if has_loop_joints(tree) else None
     system = implicit_system(articulation, state, at_start, acting, loops)
     return Prepared(articulation, state, at_start, motion, given - taken + brake, acting, loops, system)
@@ -109,7 +99,7 @@ def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
     moved = dt * found.moving_velocity
     end = integrate(articulation, state, moved)
     if loops:
-        end, moved = close_loops(part, end, moved)
+        end, moved = _close_loops(part, end, moved)
     end = end.replace(joint_velocity=found.velocity[base:])
     if base == 0:
         return end
@@ -123,6 +113,18 @@ def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
         momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration))
     start = end.replace(root_velocity=found.velocity[:6])
     return _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
+
+
+def _close_loops(part: Prepared, end: State, displacement: Array) -> tuple[State, Array]:
+    """Closes the loops of an articulation after its positions have moved; also the total displacement, [nv]."""
+    loops, hard = part.loops, part.system.hard
+    if loops is None or hard is None or not len(loops.held):
+        return end, displacement
+    back = hard.back[:, -len(loops.held) :]
+    for _ in range(_CLOSING_STEPS):
+        correction = -matmul(back, closure_errors(part.articulation, end, loops))
+        end, displacement = integrate(part.articulation, end, correction), displacement + correction
+    return end, displacement
 
 
 def mean_acceleration(part: Prepared, found: Bounded) -> Array:

@@ -16,9 +16,9 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import ContactReport, Residual, StepReport, all_finite, residual_of
 from artix.simulation.common.springs import Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, link_motion
-from artix.simulation.implicit.bounds import Bounded
 from artix.simulation.implicit.contact_bounds import contact_rows
 from artix.simulation.implicit.contact_report import contact_reports
+from artix.simulation.implicit.solution import Bounded
 from artix.simulation.implicit.step import Solved, mean_acceleration
 from artix.simulation.implicit.system import Prepared, Response
 
@@ -34,7 +34,7 @@ def step_reports(solved: Solved, ends: Sequence[State], options: SolverOptions) 
     if solved.touching:
         members = [part.articulation for part in parts], [part.state for part in parts]
         touches, acting = solved.touching.touches, [part.acting for part in parts]
-        response = Response.joined([part.response for part in parts])
+        response = Response.joined([part.system.response for part in parts])
         rows = contact_rows(*members, touches, response, acting, options)
         impulses, dt = found.impulses.contacts, acting[0].dt
         grounds, between, on_links = contact_reports(*members, touches, rows, impulses, found.velocity, dt)

@@ -15,11 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.factorization import (
-    factorize_dense,
-    factorize_product,
     inverse_of_matrix,
     inverse_of_unsymmetric,
-    solve,
     split_inverse,
 )
 from artix.dynamics.inverse import rigid_body_forces
@@ -151,17 +148,6 @@ class Prepared(NamedTuple):
     loops: LoopClosures | None
     system: ImplicitSystem
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether only bounds restrict the velocity and its derivative has a closed form."""
-        return self.system.hard is None and self.loops is None
-
-    @property
-    def response(self) -> Response:
-        """Response to impulses under the hard relations."""
-        free, hard = self.system.response, self.system.hard
-        return free if hard is None else Response(None, hard.response_within(free.matrix))
-
 
 def return_time(dt: Array) -> Array:
     """A penetration over this time [s] is the speed at which a step of length dt undoes it; so beyond a limit."""
@@ -230,20 +216,6 @@ def implicit_system(
     start = response.effect(missing_impulse(articulation, state, acting, None)[None])[0]
     velocity = generalized_velocity(articulation, state) - response.velocity(start)
     return ImplicitSystem(velocity, start, response, hard, matrix + jnp.diag(diagonal))
-
-
-def unlimited_velocity(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> Array:
-    """The velocity [nv] without bounds and hard relations. Not for differentiation."""
-    matrix, diagonal = _matrix(articulation, state, at_start, acting)
-    velocity = generalized_velocity(articulation, state)
-    missing = missing_impulse(articulation, state, acting, None)
-    if any(group.transmitted is not None for group in acting.springs):
-        return velocity - matmul(inverse_of_unsymmetric(matrix + jnp.diag(diagonal)), missing)
-    if acting.springs:
-        return velocity - solve(factorize_dense(matrix, diagonal), missing)
-    product = at_start.mass_product._replace(added=diagonal)
-    # The step computes the mass matrix in any case, so elimination takes fewer operations than articulated bodies.
-    return velocity - solve(factorize_product(at_start.topology, product, many=True), missing)
 
 
 def _matrix(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> tuple[Array, Array]:
