@@ -28,6 +28,7 @@ from artix.simulation.common.step_start import StepStart, evaluate_step_start, h
 from artix.simulation.implicit.bounds import AllBounded, Bounded, bounded
 from artix.simulation.implicit.contact_bounds import Touching
 from artix.simulation.implicit.dof_rows import is_unlimited, with_drives_chosen
+from artix.simulation.implicit.fast_motion import share_of_fast_motion, with_bounded_energy, with_centered_forces
 from artix.simulation.implicit.hard_bounds import bounded_with_relations, close_loops
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
@@ -40,6 +41,10 @@ class Solved(NamedTuple):
     parts: list[Prepared]
     touching: Touching | None
     found: AllBounded
+    ends: list[State]
+    """The states after the step."""
+    energy_changes: list[Array]
+    """Changes of the kinetic energy by the bound on that of fast motion [J], []."""
 
 
 def solve_step(
@@ -56,12 +61,12 @@ def solve_step(
         # Imported here while it is optional, so that importing artix takes no longer.
         from artix.simulation.implicit.solution import solved_bounds
 
-        return Solved(parts, touching, solved_bounds(parts, touching, options))
+        return _ended(parts, touching, solved_bounds(parts, touching, options))
     touch_each_other = len(parts) > 1 and touching is not None and touching.touches.between is not None
     if touch_each_other and options.contact_iterations is None:
         options = dataclasses.replace(options, contact_iterations=4)  # Friction alone holds what is grasped.
     within_bounds = bounded if all(part.is_plain for part in parts) else bounded_with_relations
-    return Solved(parts, touching, within_bounds(parts, touching, options))
+    return _ended(parts, touching, within_bounds(parts, touching, options))
 
 
 def _prepared(
@@ -86,6 +91,7 @@ def _prepared(
         in_matrix=jnp.ones_like(state.joint_velocity),
         dt=dt,
         smooth_friction=options.smooth_friction,
+        fast_share=share_of_fast_motion(motion, dt),
     )
     if options.solver == "newton":  # Drives with limits are rows.
         acting = acting.replace(in_matrix=is_unlimited(articulation))
@@ -93,13 +99,25 @@ def _prepared(
         acting = with_drives_chosen(articulation, state, at_start, acting, options)
     loops = loop_closures(articulation, state) if has_loop_joints(tree) else None
     system = implicit_system(articulation, state, at_start, acting, loops)
+    acting, system = with_centered_forces(articulation, state, acting, system, at_start.mass_matrix)
     return Prepared(articulation, state, at_start, motion, given - taken + brake, acting, loops, system)
 
 
 def end_states(solved: Solved) -> list[State]:
     """The states after the step."""
-    touched = [solved.touching is not None and solved.touching.touches.is_external(k) for k in range(len(solved.parts))]
-    return [_end(*one) for one in zip(solved.parts, solved.found.each, touched, strict=True)]
+    return solved.ends
+
+
+def _ended(parts: list[Prepared], touching: Touching | None, found: AllBounded) -> Solved:
+    ends, changes = [], []
+    for k, (part, bounded_part) in enumerate(zip(parts, found.each, strict=True)):
+        is_touched = touching is not None and touching.touches.is_external(k)
+        start = part.articulation, part.state, part.acting, part.at_start.mass_matrix
+        end = _end(part, bounded_part, is_touched)
+        end, change = with_bounded_energy(*start, bounded_part.velocity, end)
+        ends.append(end)
+        changes.append(change)
+    return Solved(parts, touching, found, ends, changes)
 
 
 def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
@@ -120,7 +138,7 @@ def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
         # velocity, not from the impulses: otherwise rounding errors would make standing feet drift.
         acceleration = mean_acceleration(part, found)
         needed = rigid_body_forces(articulation, state, None, acting.wrench, gravity=True)[:6]
-        momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration))
+        momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration)) + acting.fast_impulse[:6]
     start = end.replace(root_velocity=found.velocity[:6])
     return _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
 

@@ -59,6 +59,10 @@ class Acting(struct.PyTreeNode):
     """Length of the step [s]."""
     smooth_friction: float = struct.field(pytree_node=False)
     """As in :class:`artix.SolverOptions`."""
+    fast_share: Array | None = None
+    """Share of the measures for fast motion, []; see :mod:`artix.simulation.implicit.fast_motion`."""
+    fast_impulse: Array | None = None
+    """What the Coriolis forces of fast motion add to the missing impulse, [nv]."""
 
 
 class Response(struct.PyTreeNode):
@@ -116,6 +120,12 @@ class Response(struct.PyTreeNode):
     def velocity(self, coordinates: Array) -> Array:
         """The change of the generalised velocity [nv] for coordinates [nv]."""
         return coordinates if self.left is None else matmul(self.left, coordinates)
+
+    def energy(self, impulse: Array, coordinates: Array) -> Array:
+        """Twice the energy that an impulse [nv] gives to a body at rest, from the coordinates [nv] of its effect."""
+        if self.left is None:
+            return jnp.sum(impulse * coordinates)
+        return jnp.sum(coordinates**2 / self.weight)
 
     def to(self, impulse: Array) -> Array:
         """The change of the generalised velocity due to a generalised impulse [nv]."""
@@ -205,7 +215,7 @@ def missing_impulse(articulation: Articulation, state: State, acting: Acting, ch
     missing = dt * taken + jnp.pad(joints, (base, 0))
     for group in acting.springs:
         missing = missing + dt * matmul(spring_efforts(group, velocity, dt), group.force)
-    return missing
+    return missing if acting.fast_impulse is None else missing + acting.fast_impulse
 
 
 def implicit_system(

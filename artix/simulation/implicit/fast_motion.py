@@ -1,0 +1,288 @@
+"""Fast motion: Coriolis forces at the middle of the step, and a bound on the energy at its end.
+
+A step takes Coriolis and gyroscopic forces at its start. That is an explicit Euler step: where links
+turn by an angle a within it, the energy grows by a share of the order of a^2 in every step. From some
+hundredths of a radian on, steps therefore take two measures, and slower steps are as without them:
+
+* Coriolis forces are those of the velocity at the middle of the step, as in the implicit midpoint rule,
+  from one predictor and one corrector. Both are kept as small as rotations of the velocity would be,
+  so that nothing explodes where links turn by several radians. A floating base is moved with the angular
+  velocity of the midpoint rule of its rigid whole, which conserves energy and angular momentum exactly.
+* At the end, velocities are scaled so that the kinetic energy is what it was at the start plus the work
+  of all forces. Of a floating base it is the internal motion, so both momenta stay; only where the
+  momentum alone has too much energy at the new poses, angular momentum is lost.
+
+Simo and Wong, *Unconditionally stable algorithms for rigid body dynamics that exactly preserve energy
+and momentum*, 1991; Sanz-Serna, *An unconventional symplectic integrator of W. Kahan*, 1994; Hairer,
+Lubich and Wanner, *Geometric numerical integration*, 2006, section IV.4 on projections.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.dynamics.energy import kinetic_energy, potential_energy
+from artix.dynamics.inverse import gravity_compensation, rigid_body_forces
+from artix.kinematics.velocities import generalized_velocity
+from artix.math import spatial
+from artix.math.arrays import matmul, square_root
+from artix.math.tangents import value_and_change
+from artix.model.articulation import Articulation, State
+from artix.simulation.common.momentum_end import mass_and_momentum
+from artix.simulation.implicit.system import Acting, ImplicitSystem
+
+Array = jax.Array
+
+#: Angles [rad] by which links turn in a step: up to the first nothing is done, from the second on all.
+_SLOW, _FAST = 0.02, 0.03
+
+#: Newton steps for the midpoint rule of a rigid body.
+_NEWTON_STEPS = 3
+
+#: The largest factor by which kinetic energy may be corrected upwards.
+_MOST_GAINED = 4
+
+
+class CoriolisChange(NamedTuple):
+    """What Coriolis forces at the middle of the step change in its linear system."""
+
+    impulse: Array
+    """Added to the missing impulse, [nv]."""
+    start: Array
+    """Added to the coordinates of the velocity at the start, [nv]."""
+    velocity: Array
+    """Added to the velocity without bounds, [nv]."""
+
+
+class EndChange(NamedTuple):
+    """What the bound on the energy changes at the end of a step."""
+
+    root: Array
+    """Added to the velocity of the root, [6]."""
+    joints: Array
+    """Added to the velocities of the joints, [n]."""
+    energy: Array
+    """Added to the kinetic energy [J], []."""
+
+
+def share_of_fast_motion(motion: Array, dt: Array) -> Array:
+    """0 for a step in which links with velocities ``motion`` [L, 6] turn slowly, 1 where one turns fast."""
+    angle = dt**2 * jnp.max(jnp.sum(motion[:, 3:] ** 2, axis=1))
+    return jnp.clip((angle - _SLOW**2) / (_FAST**2 - _SLOW**2), 0, 1)
+
+
+def with_centered_forces(
+    articulation: Articulation, state: State, acting: Acting, system: ImplicitSystem, mass_matrix: Array
+) -> tuple[Acting, ImplicitSystem]:
+    """The linear system of a step with the Coriolis forces at its middle, if the motion is fast."""
+    arguments = articulation, state, acting, system, mass_matrix
+    change = _if_fast(_coriolis_change, acting.fast_share, arguments)
+    start, velocity = system.start + change.start, system.velocity + change.velocity
+    return acting.replace(fast_impulse=change.impulse), system._replace(start=start, velocity=velocity)
+
+
+def with_bounded_energy(
+    articulation: Articulation, state: State, acting: Acting, mass_matrix: Array, velocity: Array, end: State
+) -> tuple[State, Array]:
+    """The end of a step whose kinetic energy is bounded if the motion is fast, and the change of the energy [J].
+
+    Args:
+      articulation: the articulation.
+      state: the state at the start of the step.
+      acting: what acted during the step.
+      mass_matrix: the mass matrix at the start, [nv, nv].
+      velocity: the generalised velocity that solves the step, at the poses at its start, [nv].
+      end: the end of the step.
+    """
+    arguments = articulation, state, acting, mass_matrix, velocity, end
+    change = _if_fast(_end_change, acting.fast_share, arguments)
+    root, joints = end.root_velocity + change.root, end.joint_velocity + change.joints
+    return end.replace(root_velocity=root, joint_velocity=joints), change.energy
+
+
+# --- evaluation only where it is needed -------------------------------------------------------------------------------
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _if_fast(function: Callable[..., Any], share: Array, arguments: Any) -> Any:
+    """``share function(1, *arguments)``, evaluated only if the share is positive.
+
+    Kernels evaluate what is in the loop for a vector of robots of which at least one moves fast. They take out of loops
+    what does not depend on what is carried: the number one is carried, for functions to multiply what should stay.
+    """
+    one = jnp.ones_like(share)
+    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, one, *arguments))
+
+    def body(carry: tuple[Array, Array, Any]) -> tuple[Array, Array, Any]:
+        _, one, _ = carry
+        change = function(one, *arguments)
+        return jnp.zeros((), bool), 2 * one, jax.tree.map(lambda leaf: share * leaf, change)
+
+    return jax.lax.while_loop(lambda carry: carry[0], body, (share > 0, one, nothing))[2]
+
+
+@functools.partial(_if_fast.defjvp, symbolic_zeros=True)
+def _if_fast_jvp(function: Callable[..., Any], primals, tangents):
+    def scaled(inputs: tuple[Array, Any]) -> Any:
+        share, arguments = inputs
+        return jax.tree.map(lambda leaf: share * leaf, function(jnp.ones_like(share), *arguments))
+
+    value, change = _if_fast(function, *primals), value_and_change(scaled, primals, tangents)[1]
+    return value, jax.tree.map(lambda leaf: jnp.where(primals[0] > 0, leaf, 0), change)
+
+
+# --- Coriolis forces at the middle of the step ------------------------------------------------------------------------
+
+
+def _coriolis_change(
+    one: Array, articulation: Articulation, state: State, acting: Acting, system: ImplicitSystem, mass_matrix: Array
+) -> CoriolisChange:
+    dt, base = acting.dt, articulation.topology.num_base_dofs
+    response, before = system.response, one * generalized_velocity(articulation, state)
+    motion, twice = _relative_motion(articulation, mass_matrix, before)
+    at_rest = gravity_compensation(articulation, state)
+
+    def coriolis(velocity: Array) -> Array:
+        there = _with_velocity(state, velocity, base)
+        return dt * (rigid_body_forces(articulation, there, None, gravity=True) - at_rest)
+
+    at_start = one * coriolis(generalized_velocity(articulation, state))
+    bent = response.effect(at_start[None])[0]
+    # What a rotation of the velocity by these forces would be according to the midpoint rule.
+    ratio = jnp.where(twice > 0, response.energy(at_start, bent) / jnp.where(twice > 0, twice, 1), 0)
+    shorter = 1 / (1 + 0.25 * ratio)
+    turned = response.velocity(system.start - bent + shorter * bent) + 0.5 * ratio * shorter * motion
+    middle = before - 0.5 * turned
+    at_middle = coriolis(middle)
+    effect = response.effect(at_middle[None])[0]
+    # A rotation changes a velocity by at most twice itself.
+    size = response.energy(at_middle, effect)
+    large = size > 4 * twice
+    limit = jnp.where(large, 2 * square_root(twice) / jnp.sqrt(jnp.where(large, size, 1)), 1)
+    impulse, start = limit * at_middle - at_start, limit * effect - bent
+    if base:
+        shift = matmul(mass_matrix[:, :6], _rigid_shift(mass_matrix, before, middle, limit * at_middle, dt))
+        impulse, start = impulse - shift, start - response.effect(shift[None])[0]
+    return CoriolisChange(impulse, start, -response.velocity(start))
+
+
+def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Array, dt: Array) -> Array:
+    """The twist [6] that the root must move with in addition, for its rigid whole to follow the midpoint rule.
+
+    Args:
+      mass_matrix: the mass matrix, [nv, nv].
+      before: the velocity at the start of the step, [nv].
+      middle: the velocity of which the Coriolis forces are, [nv].
+      impulse: their impulse, [nv].
+      dt: length of the step [s].
+    """
+    mass, m = mass_matrix[0, 0], mass_matrix
+    center = jnp.stack([m[1, 5], m[2, 3], m[0, 4]])[:, None] / mass
+    spread = jnp.sum(center**2) * jnp.eye(3, dtype=m.dtype) - center * center.T
+    inertia = (m[3:6, 3:6] - mass * spread)[:, :, None]
+    inverse = spatial.inverse(inertia)
+
+    def about_center(momentum: Array) -> Array:
+        return momentum[3:6, None] - spatial.cross(center, momentum[:3, None])
+
+    def gyroscopic(omega: Array) -> Array:
+        return 0.5 * dt * spatial.cross(omega, spatial.apply(inertia, omega))
+
+    momentum = about_center(matmul(m[:6], before))
+    start = spatial.apply(inverse, momentum)
+
+    def newton_step(omega: Array) -> Array:
+        """For the midpoint rule in axes at the start, I w + dt / 2 w x I w = L."""
+        error = spatial.apply(inertia, omega) + gyroscopic(omega) - momentum
+        spin = spatial.apply(inertia, omega)
+        slope = spatial.multiply(spatial.skew(omega), inertia) - spatial.skew(spin)
+        return -spatial.apply(spatial.inverse(inertia + 0.5 * dt * slope), error)
+
+    omega = start
+    for _ in range(_NEWTON_STEPS):
+        omega = omega + newton_step(omega)
+    # The rule turns by a Cayley transform, poses by an exponential.
+    square = 0.25 * dt**2 * jnp.sum(omega**2)
+    tiny = square < 1e-6
+    half = jnp.sqrt(jnp.where(tiny, 1, square))
+    shorter = jnp.where(tiny, 1 - square / 3, jnp.arctan2(half, jnp.ones_like(half)) / half)
+    bent = 0.5 * spatial.apply(inverse, about_center(impulse))
+    explicit = spatial.apply(inverse, gyroscopic(spatial.apply(inverse, about_center(matmul(m[:6], middle)))))
+    shift = bent + shorter * omega - start + explicit
+    return jnp.concatenate([spatial.cross(center, shift), shift])[:, 0]
+
+
+def _relative_motion(articulation: Articulation, mass_matrix: Array, velocity: Array) -> tuple[Array, Array]:
+    """The velocity [nv] relative to the centre of mass of a floating articulation, and twice its kinetic energy."""
+    base = articulation.topology.num_base_dofs
+    if base:
+        velocity = velocity.at[:3].set(0)
+        velocity = velocity.at[:3].set(-matmul(mass_matrix[:3], velocity) / mass_matrix[0, 0])
+    armature = jnp.sum(articulation.armature * velocity[base:] ** 2)
+    return velocity, jnp.sum(velocity * matmul(mass_matrix, velocity)) + armature
+
+
+def _with_velocity(state: State, velocity: Array, base: int) -> State:
+    root = velocity[:6] if base else state.root_velocity
+    return state.replace(root_velocity=root, joint_velocity=velocity[base:])
+
+
+# --- the bound on the energy ------------------------------------------------------------------------------------------
+
+
+def _end_change(
+    one: Array,
+    articulation: Articulation,
+    state: State,
+    acting: Acting,
+    mass_matrix: Array,
+    velocity: Array,
+    end: State,
+) -> EndChange:
+    dt, base = acting.dt, articulation.topology.num_base_dofs
+    before, velocity = one * generalized_velocity(articulation, state), one * velocity
+    mean, _ = _relative_motion(articulation, mass_matrix, 0.5 * (before + velocity))
+    _, twice = _relative_motion(articulation, mass_matrix, velocity)
+    # The energy at the start and the work of all impulses but those of inertia, which do none.
+    inertial = rigid_body_forces(articulation, state, None, gravity=True)
+    if base:
+        inertial = inertial - gravity_compensation(articulation, state)
+    allowed = 0.5 * twice + jnp.sum((dt * inertial + acting.fast_impulse) * mean)
+    joints = one * end.joint_velocity
+    end = end.replace(joint_velocity=joints)
+    if not base:  # Nothing else needs the poses at the end.
+        end = end.replace(joint_position=one * end.joint_position)
+        allowed = allowed - potential_energy(articulation, end) + potential_energy(articulation, state)
+        energy = kinetic_energy(articulation, end, armature=True)
+        scale = square_root(_ratio(allowed, energy, _MOST_GAINED))
+        return EndChange(jnp.zeros_like(end.root_velocity), (scale - 1) * joints, (scale**2 - 1) * energy)
+    still = end.replace(root_velocity=end.root_velocity.at[:3].set(0))
+    moments, momentum = mass_and_momentum(articulation, still)
+    center, mass = moments.first / moments.mass, moments.mass[0]
+    linear, second = momentum[:3], moments.second - moments.first[:, None] * center[None]
+    locked = spatial.trace(second)[None, None] * spatial.identity_like(center) - second
+    angular = momentum[3:] - spatial.cross(center, linear)
+    omega = spatial.apply(spatial.inverse(locked), angular)
+    rigid = 0.5 * jnp.sum(omega * angular)
+    total = kinetic_energy(articulation, still, armature=True) - 0.5 * jnp.sum(linear**2) / mass
+    inner = jnp.maximum(total - rigid, 0)
+    scale = square_root(_ratio(allowed - rigid, inner, _MOST_GAINED))
+    slower = square_root(_ratio(allowed, rigid, 1))
+    # Velocities relative to the centre of mass: of the rigid whole, and what the joints add.
+    drift = linear / mass
+    whole = jnp.concatenate([spatial.cross(center, omega), omega])
+    rest = jnp.concatenate([-drift, still.root_velocity[3:, None]]) - whole
+    root = ((slower - 1) * whole + (scale - 1) * rest)[:, 0]
+    energy = (scale**2 - 1) * inner + (slower**2 - 1) * rigid
+    return EndChange(root, (scale - 1) * joints, energy)
+
+
+def _ratio(wanted: Array, energy: Array, most: float) -> Array:
+    """The factor between 0 and ``most`` for an energy; 1 where there is none."""
+    positive = energy > 0
+    return jnp.where(positive, jnp.clip(wanted / jnp.where(positive, energy, 1), 0, most), 1)
