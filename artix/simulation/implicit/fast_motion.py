@@ -9,8 +9,11 @@ hundredths of a radian on, steps therefore take two measures, and slower steps a
   so that nothing explodes where links turn by several radians. A floating base is moved with the angular
   velocity of the midpoint rule of its rigid whole, which conserves energy and angular momentum exactly.
 * At the end, velocities are scaled so that the kinetic energy is what it was at the start plus the work
-  of all forces. Of a floating base it is the internal motion, so both momenta stay; only where the
-  momentum alone has too much energy at the new poses, angular momentum is lost.
+  of all forces. Of a floating base it is the internal motion, so that both momenta stay. Only where the
+  momentum alone has too much energy at the new poses, and links turn by tenths of a radian, angular
+  momentum is lost.
+
+A joint whose damping takes more than Coriolis forces can add counts as fast from a tenth of a radian on.
 
 Simo and Wong, *Unconditionally stable algorithms for rigid body dynamics that exactly preserve energy
 and momentum*, 1991; Sanz-Serna, *An unconventional symplectic integrator of W. Kahan*, 1994; Hairer,
@@ -34,18 +37,24 @@ from artix.math.arrays import matmul, square_root
 from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.momentum_end import mass_and_momentum
-from artix.simulation.implicit.system import Acting, ImplicitSystem
+from artix.simulation.implicit.system import Acting, ImplicitSystem, joint_gains
 
 Array = jax.Array
 
-#: Angles [rad] by which links turn in a step: up to the first nothing is done, from the second on all.
-_SLOW, _FAST = 0.02, 0.03
+#: Angle [rad] by which the base or an undamped joint may turn in a slow step.
+_SLOW = 0.01
+
+#: The same for a joint whose damping takes a larger share of its velocity than the square of this.
+_SLOW_DAMPED = 0.1
+
+#: Motion is fast as a whole from this multiple of these angles on. Between, the measures grow.
+_FAST_RATIO = 1.5
+
+#: From the first to the second angle [rad], the bound on the energy becomes strict.
+_BOUNDED, _STRICT = 0.1, 0.2
 
 #: Newton steps for the midpoint rule of a rigid body.
 _NEWTON_STEPS = 3
-
-#: The largest factor by which kinetic energy may be corrected upwards.
-_MOST_GAINED = 4
 
 
 class CoriolisChange(NamedTuple):
@@ -70,36 +79,52 @@ class EndChange(NamedTuple):
     """Added to the kinetic energy [J], []."""
 
 
-def share_of_fast_motion(motion: Array, dt: Array) -> Array:
-    """0 for a step in which links with velocities ``motion`` [L, 6] turn slowly, 1 where one turns fast."""
-    angle = dt**2 * jnp.max(jnp.sum(motion[:, 3:] ** 2, axis=1))
-    return jnp.clip((angle - _SLOW**2) / (_FAST**2 - _SLOW**2), 0, 1)
+def _share(articulation: Articulation, state: State, acting: Acting, system: ImplicitSystem) -> Array:
+    """The share of the measures that a step takes: 0 for slow motion, 1 for fast motion."""
+    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    damped = joint_gains(articulation, state, acting) * system.response.diagonal[base:]
+    slow = jnp.minimum(_SLOW**2 + damped, _SLOW_DAMPED**2)
+    turned = jnp.where(tree.dof_is_linear, 0, (acting.dt * state.joint_velocity) ** 2)
+    ratio = jnp.max(turned / slow, initial=0)
+    if base:
+        spin = jnp.sum((acting.dt * state.root_velocity[3:]) ** 2)
+        ratio = jnp.maximum(ratio, spin / _SLOW**2)
+    return jnp.clip((ratio - 1) / (_FAST_RATIO**2 - 1), 0, 1)
 
 
 def with_centered_forces(
     articulation: Articulation, state: State, acting: Acting, system: ImplicitSystem, mass_matrix: Array
 ) -> tuple[Acting, ImplicitSystem]:
     """The linear system of a step with the Coriolis forces at its middle, if the motion is fast."""
+    share = _share(articulation, state, acting, system)
     arguments = articulation, state, acting, system, mass_matrix
-    change = _if_fast(_coriolis_change, acting.fast_share, arguments)
+    change = _if_fast(_coriolis_change, share, arguments)
     start, velocity = system.start + change.start, system.velocity + change.velocity
-    return acting.replace(fast_impulse=change.impulse), system._replace(start=start, velocity=velocity)
+    acting = acting.replace(fast_share=share, fast_impulse=change.impulse)
+    return acting, system._replace(start=start, velocity=velocity)
 
 
 def with_bounded_energy(
-    articulation: Articulation, state: State, acting: Acting, mass_matrix: Array, velocity: Array, end: State
+    articulation: Articulation,
+    state: State,
+    motion: Array,
+    acting: Acting,
+    mass_matrix: Array,
+    velocity: Array,
+    end: State,
 ) -> tuple[State, Array]:
     """The end of a step whose kinetic energy is bounded if the motion is fast, and the change of the energy [J].
 
     Args:
       articulation: the articulation.
       state: the state at the start of the step.
+      motion: velocities of the links, [L, 6].
       acting: what acted during the step.
       mass_matrix: the mass matrix at the start, [nv, nv].
       velocity: the generalised velocity that solves the step, at the poses at its start, [nv].
       end: the end of the step.
     """
-    arguments = articulation, state, acting, mass_matrix, velocity, end
+    arguments = articulation, state, motion, acting, mass_matrix, velocity, end
     change = _if_fast(_end_change, acting.fast_share, arguments)
     root, joints = end.root_velocity + change.root, end.joint_velocity + change.joints
     return end.replace(root_velocity=root, joint_velocity=joints), change.energy
@@ -166,12 +191,14 @@ def _coriolis_change(
     limit = jnp.where(large, 2 * square_root(twice) / jnp.sqrt(jnp.where(large, size, 1)), 1)
     impulse, start = limit * at_middle - at_start, limit * effect - bent
     if base:
-        shift = matmul(mass_matrix[:, :6], _rigid_shift(mass_matrix, before, middle, limit * at_middle, dt))
+        shift = matmul(mass_matrix[:, :6], _rigid_shift(mass_matrix, before, middle, at_middle, limit, dt))
         impulse, start = impulse - shift, start - response.effect(shift[None])[0]
     return CoriolisChange(impulse, start, -response.velocity(start))
 
 
-def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Array, dt: Array) -> Array:
+def _rigid_shift(
+    mass_matrix: Array, before: Array, middle: Array, impulse: Array, limit: Array, dt: Array
+) -> Array:
     """The twist [6] that the root must move with in addition, for its rigid whole to follow the midpoint rule.
 
     Args:
@@ -179,6 +206,7 @@ def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Arra
       before: the velocity at the start of the step, [nv].
       middle: the velocity of which the Coriolis forces are, [nv].
       impulse: their impulse, [nv].
+      limit: the factor by which it is limited.
       dt: length of the step [s].
     """
     mass, m = mass_matrix[0, 0], mass_matrix
@@ -213,7 +241,7 @@ def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Arra
     shorter = jnp.where(tiny, 1 - square / 3, jnp.arctan2(half, jnp.ones_like(half)) / half)
     bent = 0.5 * spatial.apply(inverse, about_center(impulse))
     explicit = spatial.apply(inverse, gyroscopic(spatial.apply(inverse, about_center(matmul(m[:6], middle)))))
-    shift = bent + shorter * omega - start + explicit
+    shift = limit * (bent + explicit) + shorter * omega - start
     return jnp.concatenate([spatial.cross(center, shift), shift])[:, 0]
 
 
@@ -239,6 +267,7 @@ def _end_change(
     one: Array,
     articulation: Articulation,
     state: State,
+    motion: Array,
     acting: Acting,
     mass_matrix: Array,
     velocity: Array,
@@ -249,17 +278,22 @@ def _end_change(
     mean, _ = _relative_motion(articulation, mass_matrix, 0.5 * (before + velocity))
     _, twice = _relative_motion(articulation, mass_matrix, velocity)
     # The energy at the start and the work of all impulses but those of inertia, which do none.
-    inertial = rigid_body_forces(articulation, state, None, gravity=True)
-    if base:
-        inertial = inertial - gravity_compensation(articulation, state)
+    weight = gravity_compensation(articulation, state)
+    inertial = rigid_body_forces(articulation, state, None, gravity=True) - weight
     allowed = 0.5 * twice + jnp.sum((dt * inertial + acting.fast_impulse) * mean)
+    # Small corrections suffice unless links turn far. The internal motion of a whole that turns may be far slower.
+    angle = one * dt * square_root(jnp.max(jnp.sum(motion[:, 3:] ** 2, axis=1)))
+    strict = jnp.clip((angle - _BOUNDED) / (_STRICT - _BOUNDED), 0, 1)
+    least, most = 1 - jnp.maximum(jnp.minimum(angle, 1), strict), 1 + angle
     joints = one * end.joint_velocity
     end = end.replace(joint_velocity=joints)
     if not base:  # Nothing else needs the poses at the end.
         end = end.replace(joint_position=one * end.joint_position)
-        allowed = allowed - potential_energy(articulation, end) + potential_energy(articulation, state)
+        # The work of gravity along the mean velocity errs by an oscillation that slow motion keeps.
+        work = potential_energy(articulation, state) - potential_energy(articulation, end)
+        allowed = allowed + strict * (work + dt * jnp.sum(weight * mean))
         energy = kinetic_energy(articulation, end, armature=True)
-        scale = square_root(_ratio(allowed, energy, _MOST_GAINED))
+        scale = square_root(_ratio(allowed, energy, least, most))
         return EndChange(jnp.zeros_like(end.root_velocity), (scale - 1) * joints, (scale**2 - 1) * energy)
     still = end.replace(root_velocity=end.root_velocity.at[:3].set(0))
     moments, momentum = mass_and_momentum(articulation, still)
@@ -271,8 +305,8 @@ def _end_change(
     rigid = 0.5 * jnp.sum(omega * angular)
     total = kinetic_energy(articulation, still, armature=True) - 0.5 * jnp.sum(linear**2) / mass
     inner = jnp.maximum(total - rigid, 0)
-    scale = square_root(_ratio(allowed - rigid, inner, _MOST_GAINED))
-    slower = square_root(_ratio(allowed, rigid, 1))
+    scale = square_root(_ratio(allowed - rigid, inner, least, most))
+    slower = square_root(_ratio(allowed, rigid, 1 - strict, 1))
     # Velocities relative to the centre of mass: of the rigid whole, and what the joints add.
     drift = linear / mass
     whole = jnp.concatenate([spatial.cross(center, omega), omega])
@@ -282,7 +316,7 @@ def _end_change(
     return EndChange(root, (scale - 1) * joints, energy)
 
 
-def _ratio(wanted: Array, energy: Array, most: float) -> Array:
-    """The factor between 0 and ``most`` for an energy; 1 where there is none."""
+def _ratio(wanted: Array, energy: Array, least: Array, most: Array | float) -> Array:
+    """The factor between two bounds that an energy needs; 1 where there is none."""
     positive = energy > 0
-    return jnp.where(positive, jnp.clip(wanted / jnp.where(positive, energy, 1), 0, most), 1)
+    return jnp.where(positive, jnp.clip(wanted / jnp.where(positive, energy, 1), least, most), 1)

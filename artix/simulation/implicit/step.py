@@ -28,7 +28,7 @@ from artix.simulation.common.step_start import StepStart, evaluate_step_start, h
 from artix.simulation.implicit.bounds import AllBounded, Bounded, bounded
 from artix.simulation.implicit.contact_bounds import Touching
 from artix.simulation.implicit.dof_rows import is_unlimited, with_drives_chosen
-from artix.simulation.implicit.fast_motion import share_of_fast_motion, with_bounded_energy, with_centered_forces
+from artix.simulation.implicit.fast_motion import with_bounded_energy, with_centered_forces
 from artix.simulation.implicit.hard_bounds import bounded_with_relations, close_loops
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
@@ -91,7 +91,6 @@ def _prepared(
         in_matrix=jnp.ones_like(state.joint_velocity),
         dt=dt,
         smooth_friction=options.smooth_friction,
-        fast_share=share_of_fast_motion(motion, dt),
     )
     if options.solver == "newton":  # Drives with limits are rows.
         acting = acting.replace(in_matrix=is_unlimited(articulation))
@@ -112,7 +111,7 @@ def _ended(parts: list[Prepared], touching: Touching | None, found: AllBounded) 
     ends, changes = [], []
     for k, (part, bounded_part) in enumerate(zip(parts, found.each, strict=True)):
         is_touched = touching is not None and touching.touches.is_external(k)
-        start = part.articulation, part.state, part.acting, part.at_start.mass_matrix
+        start = part.articulation, part.state, part.motion, part.acting, part.at_start.mass_matrix
         end = _end(part, bounded_part, is_touched)
         end, change = with_bounded_energy(*start, bounded_part.velocity, end)
         ends.append(end)

@@ -196,6 +196,12 @@ def drive_impulses(articulation: Articulation, state: State, acting: Acting) -> 
     return DriveImpulses(gain, push)
 
 
+def joint_gains(articulation: Articulation, state: State, acting: Acting) -> Array:
+    """Decreases of the joints' impulses per velocity, by drives in the linear system and friction, [n]."""
+    drives = acting.in_matrix * drive_impulses(articulation, state, acting).gain
+    return drives + acting.dt * _friction_gain(articulation, state, acting)
+
+
 def missing_impulse(articulation: Articulation, state: State, acting: Acting, change: Array | None) -> Array:
     """The generalised impulse [nv] that bounds and hard relations must supply for a change of velocity.
 
@@ -208,7 +214,7 @@ def missing_impulse(articulation: Articulation, state: State, acting: Acting, ch
     velocity = velocity if change is None else velocity + change
     taken = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=True)
     drives = drive_impulses(articulation, state, acting)
-    joints = (acting.in_matrix * drives.gain + dt * _friction_gain(articulation, state, acting)) * velocity[base:]
+    joints = joint_gains(articulation, state, acting) * velocity[base:]
     joints = joints - acting.in_matrix * drives.push - dt * acting.commands.joint_force
     if change is not None:
         joints = joints + articulation.armature * change[base:]
@@ -259,8 +265,7 @@ def unlimited_velocity(articulation: Articulation, state: State, at_start: StepS
 def _matrix(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> tuple[Array, Array]:
     """The matrix of the linear system, and a diagonal to add to it."""
     dt = acting.dt
-    diagonal = acting.in_matrix * drive_impulses(articulation, state, acting).gain
-    diagonal = diagonal + dt * _friction_gain(articulation, state, acting)
+    diagonal = joint_gains(articulation, state, acting)
     matrix = at_start.mass_matrix
     for group in acting.springs:
         stiffened = dt * (dt * group.stiffness + group.damping)
