@@ -13,7 +13,8 @@ hundredths of a radian on, steps therefore take two measures, and slower steps a
   momentum alone has too much energy at the new poses, and links turn by tenths of a radian, angular
   momentum is lost.
 
-A joint whose damping takes more than Coriolis forces can add counts as fast from a tenth of a radian on.
+Where the damping of every joint takes more than Coriolis forces can add, links other than a floating
+base may turn by a tenth of a radian before that counts as fast.
 
 Simo and Wong, *Unconditionally stable algorithms for rigid body dynamics that exactly preserve energy
 and momentum*, 1991; Sanz-Serna, *An unconventional symplectic integrator of W. Kahan*, 1994; Hairer,
@@ -29,8 +30,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.energy import kinetic_energy, potential_energy
+from artix.dynamics.energy import kinetic_energy
+from artix.dynamics.inertia import gravity_moments
 from artix.dynamics.inverse import gravity_compensation, rigid_body_forces
+from artix.kinematics.solve import kinematics
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial
 from artix.math.arrays import matmul, square_root
@@ -41,10 +44,10 @@ from artix.simulation.implicit.system import Acting, ImplicitSystem, joint_gains
 
 Array = jax.Array
 
-#: Angle [rad] by which the base or an undamped joint may turn in a slow step.
+#: Angle [rad] by which links may turn in a slow step if a joint is not damped.
 _SLOW = 0.01
 
-#: The same for a joint whose damping takes a larger share of its velocity than the square of this.
+#: The same if damping takes a larger share of the velocity of every joint than the square of this.
 _SLOW_DAMPED = 0.1
 
 #: Motion is fast as a whole from this multiple of these angles on. Between, the measures grow.
@@ -53,8 +56,11 @@ _FAST_RATIO = 1.5
 #: From the first to the second angle [rad], the bound on the energy becomes strict.
 _BOUNDED, _STRICT = 0.1, 0.2
 
+#: The same for the share of the internal motion in the energy of a floating articulation.
+_STIFF, _LOOSE = 0.1, 0.3
+
 #: Newton steps for the midpoint rule of a rigid body.
-_NEWTON_STEPS = 3
+_NEWTON_STEPS = 4
 
 
 class CoriolisChange(NamedTuple):
@@ -79,24 +85,32 @@ class EndChange(NamedTuple):
     """Added to the kinetic energy [J], []."""
 
 
-def _share(articulation: Articulation, state: State, acting: Acting, system: ImplicitSystem) -> Array:
+def _share(articulation: Articulation, state: State, motion: Array, acting: Acting, system: ImplicitSystem) -> Array:
     """The share of the measures that a step takes: 0 for slow motion, 1 for fast motion."""
-    tree, base = articulation.topology, articulation.topology.num_base_dofs
+    base = articulation.topology.num_base_dofs
     damped = joint_gains(articulation, state, acting) * system.response.diagonal[base:]
-    slow = jnp.minimum(_SLOW**2 + damped, _SLOW_DAMPED**2)
-    turned = jnp.where(tree.dof_is_linear, 0, (acting.dt * state.joint_velocity) ** 2)
-    ratio = jnp.max(turned / slow, initial=0)
+    slow = jnp.min(_SLOW**2 + damped, initial=_SLOW_DAMPED**2)
+    ratio = _angle(motion, acting.dt) ** 2 / slow
     if base:
-        spin = jnp.sum((acting.dt * state.root_velocity[3:]) ** 2)
-        ratio = jnp.maximum(ratio, spin / _SLOW**2)
-    return jnp.clip((ratio - 1) / (_FAST_RATIO**2 - 1), 0, 1)
+        ratio = jnp.maximum(ratio, jnp.sum((acting.dt * state.root_velocity[3:]) ** 2) / _SLOW**2)
+    return _ramp(ratio, 1, _FAST_RATIO**2)
+
+
+def _angle(motion: Array, dt: Array) -> Array:
+    """The largest angle [rad] by which a link turns in a step."""
+    return dt * square_root(jnp.max(jnp.sum(motion[:, 3:] ** 2, axis=1)))
 
 
 def with_centered_forces(
-    articulation: Articulation, state: State, acting: Acting, system: ImplicitSystem, mass_matrix: Array
+    articulation: Articulation,
+    state: State,
+    motion: Array,
+    acting: Acting,
+    system: ImplicitSystem,
+    mass_matrix: Array,
 ) -> tuple[Acting, ImplicitSystem]:
     """The linear system of a step with the Coriolis forces at its middle, if the motion is fast."""
-    share = _share(articulation, state, acting, system)
+    share = _share(articulation, state, motion, acting, system)
     arguments = articulation, state, acting, system, mass_matrix
     change = _if_fast(_coriolis_change, share, arguments)
     start, velocity = system.start + change.start, system.velocity + change.velocity
@@ -196,9 +210,7 @@ def _coriolis_change(
     return CoriolisChange(impulse, start, -response.velocity(start))
 
 
-def _rigid_shift(
-    mass_matrix: Array, before: Array, middle: Array, impulse: Array, limit: Array, dt: Array
-) -> Array:
+def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Array, limit: Array, dt: Array) -> Array:
     """The twist [6] that the root must move with in addition, for its rigid whole to follow the midpoint rule.
 
     Args:
@@ -218,31 +230,31 @@ def _rigid_shift(
     def about_center(momentum: Array) -> Array:
         return momentum[3:6, None] - spatial.cross(center, momentum[:3, None])
 
-    def gyroscopic(omega: Array) -> Array:
-        return 0.5 * dt * spatial.cross(omega, spatial.apply(inertia, omega))
-
     momentum = about_center(matmul(m[:6], before))
     start = spatial.apply(inverse, momentum)
-
-    def newton_step(omega: Array) -> Array:
-        """For the midpoint rule in axes at the start, I w + dt / 2 w x I w = L."""
-        error = spatial.apply(inertia, omega) + gyroscopic(omega) - momentum
-        spin = spatial.apply(inertia, omega)
-        slope = spatial.multiply(spatial.skew(omega), inertia) - spatial.skew(spin)
-        return -spatial.apply(spatial.inverse(inertia + 0.5 * dt * slope), error)
-
     omega = start
     for _ in range(_NEWTON_STEPS):
-        omega = omega + newton_step(omega)
-    # The rule turns by a Cayley transform, poses by an exponential.
-    square = 0.25 * dt**2 * jnp.sum(omega**2)
-    tiny = square < 1e-6
-    half = jnp.sqrt(jnp.where(tiny, 1, square))
-    shorter = jnp.where(tiny, 1 - square / 3, jnp.arctan2(half, jnp.ones_like(half)) / half)
-    bent = 0.5 * spatial.apply(inverse, about_center(impulse))
-    explicit = spatial.apply(inverse, gyroscopic(spatial.apply(inverse, about_center(matmul(m[:6], middle)))))
-    shift = limit * (bent + explicit) + shorter * omega - start
+        # The rule in axes at the start: I w + dt / 2 w x I w = L. It turns the body by a Cayley transform. With
+        # a longer dt that is the turn by w dt, and energy is conserved with any.
+        half = 0.5 * dt * _tangent_ratio(0.25 * dt**2 * jnp.sum(omega**2))
+        spin = spatial.apply(inertia, omega)
+        error = spin + half * spatial.cross(omega, spin) - momentum
+        slope = spatial.multiply(spatial.skew(omega), inertia) - spatial.skew(spin)
+        omega = omega - spatial.apply(spatial.inverse(inertia + half * slope), error)
+    # Coriolis forces have changed the angular velocity of the whole by the first of these, at the middle of
+    # the step by half of it, and the gyroscopic forces among them by the second.
+    changed = -spatial.apply(inverse, about_center(impulse))
+    turning = spatial.apply(inverse, about_center(matmul(m[:6], middle)))
+    explicit = dt * spatial.apply(inverse, spatial.cross(turning, spatial.apply(inertia, turning)))
+    shift = omega - start - 0.5 * limit * (changed - explicit)
     return jnp.concatenate([spatial.cross(center, shift), shift])[:, 0]
+
+
+def _tangent_ratio(square: Array) -> Array:
+    """tan(x) / x as a function of x squared, with a tangent of at most 3."""
+    tiny = square < 1e-4
+    x = jnp.sqrt(jnp.where(tiny, 1, square))
+    return jnp.where(tiny, 1 + square / 3, jnp.clip(jnp.tan(x), -3, 3) / x)
 
 
 def _relative_motion(articulation: Articulation, mass_matrix: Array, velocity: Array) -> tuple[Array, Array]:
@@ -281,19 +293,17 @@ def _end_change(
     weight = gravity_compensation(articulation, state)
     inertial = rigid_body_forces(articulation, state, None, gravity=True) - weight
     allowed = 0.5 * twice + jnp.sum((dt * inertial + acting.fast_impulse) * mean)
-    # Small corrections suffice unless links turn far. The internal motion of a whole that turns may be far slower.
-    angle = one * dt * square_root(jnp.max(jnp.sum(motion[:, 3:] ** 2, axis=1)))
-    strict = jnp.clip((angle - _BOUNDED) / (_STRICT - _BOUNDED), 0, 1)
-    least, most = 1 - jnp.maximum(jnp.minimum(angle, 1), strict), 1 + angle
+    angle = one * _angle(motion, dt)
+    strict = _ramp(angle, _BOUNDED, _STRICT)
     joints = one * end.joint_velocity
     end = end.replace(joint_velocity=joints)
     if not base:  # Nothing else needs the poses at the end.
         end = end.replace(joint_position=one * end.joint_position)
         # The work of gravity along the mean velocity errs by an oscillation that slow motion keeps.
-        work = potential_energy(articulation, state) - potential_energy(articulation, end)
+        work = _height_energy(articulation, state) - _height_energy(articulation, end)
         allowed = allowed + strict * (work + dt * jnp.sum(weight * mean))
         energy = kinetic_energy(articulation, end, armature=True)
-        scale = square_root(_ratio(allowed, energy, least, most))
+        scale = square_root(_ratio(allowed, energy, 0, 1 + angle))
         return EndChange(jnp.zeros_like(end.root_velocity), (scale - 1) * joints, (scale**2 - 1) * energy)
     still = end.replace(root_velocity=end.root_velocity.at[:3].set(0))
     moments, momentum = mass_and_momentum(articulation, still)
@@ -305,7 +315,10 @@ def _end_change(
     rigid = 0.5 * jnp.sum(omega * angular)
     total = kinetic_energy(articulation, still, armature=True) - 0.5 * jnp.sum(linear**2) / mass
     inner = jnp.maximum(total - rigid, 0)
-    scale = square_root(_ratio(allowed - rigid, inner, least, most))
+    # Where the whole turns and joints hardly move, what it errs by must not change their motion much.
+    loose = _ramp(jnp.where(total > 0, inner / jnp.where(total > 0, total, 1), 0), _STIFF, _LOOSE)
+    least = 1 - jnp.maximum(jnp.minimum(angle, 1), jnp.maximum(strict, loose))
+    scale = square_root(_ratio(allowed - rigid, inner, least, 1 + angle))
     slower = square_root(_ratio(allowed, rigid, 1 - strict, 1))
     # Velocities relative to the centre of mass: of the rigid whole, and what the joints add.
     drift = linear / mass
@@ -316,7 +329,22 @@ def _end_change(
     return EndChange(root, (scale - 1) * joints, energy)
 
 
-def _ratio(wanted: Array, energy: Array, least: Array, most: Array | float) -> Array:
+def _ramp(x: Array, low: float, high: float) -> Array:
+    """0 up to a first number, 1 from a second one on."""
+    return jnp.clip((x - low) / (high - low), 0, 1)
+
+
+def _ratio(wanted: Array, energy: Array, least: Array | float, most: Array | float) -> Array:
     """The factor between two bounds that an energy needs; 1 where there is none."""
     positive = energy > 0
-    return jnp.where(positive, jnp.clip(wanted / jnp.where(positive, energy, 1), least, most), 1)
+    share = jnp.where(positive, wanted / jnp.where(positive, energy, 1) - 1, 0)
+    # Two evaluations of the same energy differ by rounding, by which a wheel would become slower and slower. The
+    # derivatives are those of what this rounds.
+    rounding = jnp.abs(share) <= 4 * jnp.finfo(share.dtype).eps
+    return 1 + jnp.clip(share - jax.lax.stop_gradient(jnp.where(rounding, share, 0)), least - 1, most - 1)
+
+
+def _height_energy(articulation: Articulation, state: State) -> Array:
+    """Potential energy relative to the centre of mass of the root [J]."""
+    _, moment = gravity_moments(articulation, kinematics(articulation, state))
+    return -jnp.sum(jnp.sum(moment, axis=1) * articulation.gravity)

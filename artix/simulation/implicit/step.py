@@ -43,8 +43,8 @@ class Solved(NamedTuple):
     found: AllBounded
     ends: list[State]
     """The states after the step."""
-    energy_changes: list[Array]
-    """Changes of the kinetic energy by the bound on that of fast motion [J], []."""
+    energy_corrections: list[Array]
+    """Kinetic energy added by the bound on that of fast motion [J], []."""
 
 
 def solve_step(
@@ -98,7 +98,7 @@ def _prepared(
         acting = with_drives_chosen(articulation, state, at_start, acting, options)
     loops = loop_closures(articulation, state) if has_loop_joints(tree) else None
     system = implicit_system(articulation, state, at_start, acting, loops)
-    acting, system = with_centered_forces(articulation, state, acting, system, at_start.mass_matrix)
+    acting, system = with_centered_forces(articulation, state, motion, acting, system, at_start.mass_matrix)
     return Prepared(articulation, state, at_start, motion, given - taken + brake, acting, loops, system)
 
 
@@ -108,15 +108,15 @@ def end_states(solved: Solved) -> list[State]:
 
 
 def _ended(parts: list[Prepared], touching: Touching | None, found: AllBounded) -> Solved:
-    ends, changes = [], []
+    ends, corrections = [], []
     for k, (part, bounded_part) in enumerate(zip(parts, found.each, strict=True)):
         is_touched = touching is not None and touching.touches.is_external(k)
         start = part.articulation, part.state, part.motion, part.acting, part.at_start.mass_matrix
         end = _end(part, bounded_part, is_touched)
-        end, change = with_bounded_energy(*start, bounded_part.velocity, end)
+        end, correction = with_bounded_energy(*start, bounded_part.velocity, end)
         ends.append(end)
-        changes.append(change)
-    return Solved(parts, touching, found, ends, changes)
+        corrections.append(correction)
+    return Solved(parts, touching, found, ends, corrections)
 
 
 def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
