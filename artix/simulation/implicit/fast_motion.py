@@ -340,7 +340,7 @@ def _ratio(wanted: Array, energy: Array, least: Array | float, most: Array | flo
     share = jnp.where(positive, wanted / jnp.where(positive, energy, 1) - 1, 0)
     # Two evaluations of the same energy differ by rounding, by which a wheel would become slower and slower. The
     # derivatives are those of what this rounds.
-    rounding = jnp.abs(share) <= 4 * jnp.finfo(share.dtype).eps
+    rounding = jnp.abs(share) <= 16 * jnp.finfo(share.dtype).eps
     return 1 + jnp.clip(share - jax.lax.stop_gradient(jnp.where(rounding, share, 0)), least - 1, most - 1)
 
 
