@@ -1,17 +1,17 @@
 """Fast motion: Coriolis forces at the middle of the step, and a bound on the energy at its end.
 
 A step takes Coriolis and gyroscopic forces at its start. That is an explicit Euler step: where links
-turn by an angle a within it, the energy grows by a share of the order of a^2 in every step. From some
-hundredths of a radian on, steps therefore take two measures, and slower steps are as without them:
+turn by an angle a within it, the energy grows by a share of up to the order of a^2 in every step. From
+a hundredth of a radian on, steps therefore take two measures, and slower steps are as without them:
 
 * Coriolis forces are those of the velocity at the middle of the step, as in the implicit midpoint rule,
   from one predictor and one corrector. Both are kept as small as rotations of the velocity would be,
   so that nothing explodes where links turn by several radians. A floating base is moved with the angular
   velocity of the midpoint rule of its rigid whole, which conserves energy and angular momentum exactly.
 * At the end, velocities are scaled so that the kinetic energy is what it was at the start plus the work
-  of all forces. Of a floating base it is the internal motion, so that both momenta stay. Only where the
-  momentum alone has too much energy at the new poses, and links turn by tenths of a radian, angular
-  momentum is lost.
+  of all forces. With a floating base, the motion of the joints is scaled and both momenta stay. Angular
+  momentum is lost only where links turn by tenths of a radian and the rotation of the whole alone would
+  have too much energy at the new poses.
 
 Where the damping of every joint takes more than Coriolis forces can add, links other than a floating
 base may turn by a tenth of a radian before that counts as fast.
@@ -191,19 +191,20 @@ def _coriolis_change(
         return dt * (rigid_body_forces(articulation, there, None, gravity=True) - at_rest)
 
     at_start = one * coriolis(generalized_velocity(articulation, state))
-    bent = response.effect(at_start[None])[0]
+    effect_at_start = response.effect(at_start[None])[0]
     # What a rotation of the velocity by these forces would be according to the midpoint rule.
-    ratio = jnp.where(twice > 0, response.energy(at_start, bent) / jnp.where(twice > 0, twice, 1), 0)
-    shorter = 1 / (1 + 0.25 * ratio)
-    turned = response.velocity(system.start - bent + shorter * bent) + 0.5 * ratio * shorter * motion
-    middle = before - 0.5 * turned
+    energy = response.energy(at_start, effect_at_start)
+    ratio = jnp.where(twice > 0, energy / jnp.where(twice > 0, twice, 1), 0)
+    share = 1 / (1 + 0.25 * ratio)
+    fall = response.velocity(system.start - (1 - share) * effect_at_start) + 0.5 * ratio * share * motion
+    middle = before - 0.5 * fall
     at_middle = coriolis(middle)
     effect = response.effect(at_middle[None])[0]
     # A rotation changes a velocity by at most twice itself.
-    size = response.energy(at_middle, effect)
-    large = size > 4 * twice
-    limit = jnp.where(large, 2 * square_root(twice) / jnp.sqrt(jnp.where(large, size, 1)), 1)
-    impulse, start = limit * at_middle - at_start, limit * effect - bent
+    energy = response.energy(at_middle, effect)
+    is_large = energy > 4 * twice
+    limit = jnp.where(is_large, 2 * square_root(twice) / jnp.sqrt(jnp.where(is_large, energy, 1)), 1)
+    impulse, start = limit * at_middle - at_start, limit * effect - effect_at_start
     if base:
         shift = matmul(mass_matrix[:, :6], _rigid_shift(mass_matrix, before, middle, at_middle, limit, dt))
         impulse, start = impulse - shift, start - response.effect(shift[None])[0]
@@ -241,12 +242,13 @@ def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Arra
         error = spin + half * spatial.cross(omega, spin) - momentum
         slope = spatial.multiply(spatial.skew(omega), inertia) - spatial.skew(spin)
         omega = omega - spatial.apply(spatial.inverse(inertia + half * slope), error)
-    # Coriolis forces have changed the angular velocity of the whole by the first of these, at the middle of
-    # the step by half of it, and the gyroscopic forces among them by the second.
-    changed = -spatial.apply(inverse, about_center(impulse))
-    turning = spatial.apply(inverse, about_center(matmul(m[:6], middle)))
-    explicit = dt * spatial.apply(inverse, spatial.cross(turning, spatial.apply(inertia, turning)))
-    shift = omega - start - 0.5 * limit * (changed - explicit)
+    # Coriolis forces change the angular velocity of the whole by the first of these, until the middle of the
+    # step by half of it. The second is the part of gyroscopic forces, in whose place the rule is.
+    change = -spatial.apply(inverse, about_center(impulse))
+    at_middle = spatial.apply(inverse, about_center(matmul(m[:6], middle)))
+    torque = spatial.cross(spatial.apply(inertia, at_middle), at_middle)
+    gyroscopic = dt * spatial.apply(inverse, torque)
+    shift = omega - start - 0.5 * limit * (change + gyroscopic)
     return jnp.concatenate([spatial.cross(center, shift), shift])[:, 0]
 
 
@@ -296,6 +298,9 @@ def _end_change(
     angle = one * _angle(motion, dt)
     strict = _ramp(angle, _BOUNDED, _STRICT)
     joints = one * end.joint_velocity
+    # Nothing is added where that would exceed a speed limit.
+    is_limited = jnp.any((1 + angle) * joints**2 > articulation.max_joint_velocity**2)
+    most = jnp.where(is_limited, 1, 1 + angle)
     end = end.replace(joint_velocity=joints)
     if not base:  # Nothing else needs the poses at the end.
         end = end.replace(joint_position=one * end.joint_position)
@@ -303,7 +308,7 @@ def _end_change(
         work = _height_energy(articulation, state) - _height_energy(articulation, end)
         allowed = allowed + strict * (work + dt * jnp.sum(weight * mean))
         energy = kinetic_energy(articulation, end, armature=True)
-        scale = square_root(_ratio(allowed, energy, 0, 1 + angle))
+        scale = square_root(_ratio(allowed, energy, 0, most))
         return EndChange(jnp.zeros_like(end.root_velocity), (scale - 1) * joints, (scale**2 - 1) * energy)
     still = end.replace(root_velocity=end.root_velocity.at[:3].set(0))
     moments, momentum = mass_and_momentum(articulation, still)
@@ -318,7 +323,7 @@ def _end_change(
     # Where the whole turns and joints hardly move, what it errs by must not change their motion much.
     loose = _ramp(jnp.where(total > 0, inner / jnp.where(total > 0, total, 1), 0), _STIFF, _LOOSE)
     least = 1 - jnp.maximum(jnp.minimum(angle, 1), jnp.maximum(strict, loose))
-    scale = square_root(_ratio(allowed - rigid, inner, least, 1 + angle))
+    scale = square_root(_ratio(allowed - rigid, inner, least, most))
     slower = square_root(_ratio(allowed, rigid, 1 - strict, 1))
     # Velocities relative to the centre of mass: of the rigid whole, and what the joints add.
     drift = linear / mass
