@@ -63,7 +63,7 @@ def test_a_free_body_at_1000_radians_per_second(direction: tuple[float, ...], dt
     start = spinning(1000.0 * np.asarray(direction))
     path = rollout(body(), start, None, dt, num_steps=200)
     change = energies(body(), path) / float(artix.mechanical_energy(body(), start)) - 1
-    assert -1e-2 < change.min()
+    assert change.min() > -1e-2
     assert change.max() < 1e-12
     momentum = np.asarray(jax.vmap(artix.centroidal_momentum, (None, 0))(body(), path))
     before = np.asarray(artix.centroidal_momentum(body(), start))
@@ -112,14 +112,19 @@ def test_a_fast_double_pendulum_beside_mujoco() -> None:
     start = start.replace(joint_position=jnp.array([1.5, 0.7]), joint_velocity=jnp.array([20.0, -35.0]))
     fine = rollout(a, start, None, 5e-5, SolverOptions(solver="rk4"), num_steps=10_000)
     path = rollout(a, start, None, dt, num_steps=250)
-    error = np.abs(path.joint_position[-1] - fine.joint_position[-1]).max()
+
+    def error_of(position: np.ndarray) -> float:
+        turns = np.exp(1j * np.asarray(position - fine.joint_position[-1]))
+        return np.abs(np.angle(turns)).max()
+
+    error = error_of(path.joint_position[-1])
     assert error < 0.2
     for integrator in ("Euler", "implicit", "implicitfast"):
         model = mujoco.MjModel.from_xml_string(_DOUBLE.format(dt=dt, integrator=integrator))
         data = mujoco.MjData(model)
         data.qpos, data.qvel = start.joint_position, start.joint_velocity
         mujoco.mj_step(model, data, nstep=250)
-        assert error < 0.6 * np.abs(data.qpos - fine.joint_position[-1]).max(), integrator
+        assert error < 0.4 * error_of(data.qpos), integrator
     energy = energies(a, path) - float(artix.mechanical_energy(a, start))
     assert energy.max() < 1e-4 * float(artix.kinetic_energy(a, start))
     assert energy.min() > -5e-3 * float(artix.kinetic_energy(a, start))
