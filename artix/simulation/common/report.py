@@ -159,6 +159,9 @@ class StepReport(struct.PyTreeNode):
       velocity_residual: residual of the last sweep that determined the final velocities; the same if there is only one
         kind of sweep.
       is_finite: whether all numbers of the state after the step are finite, [], bool. If not, the step has diverged.
+      energy_correction: kinetic energy that ``"implicit"`` and ``"newton"`` added to fast motion at the end of the step
+        (negative: took from it), so that it is that of the start plus the work of all forces [J], []; zero for slow
+        motion.
       contacts: contacts with the ground; ``None`` without a ground.
       link_contacts: contacts between links; ``None`` without pairs of shapes (``topology.geometry_pairs``).
 
@@ -178,6 +181,7 @@ class StepReport(struct.PyTreeNode):
     position_residual: Residual
     velocity_residual: Residual
     is_finite: Array
+    energy_correction: Array
     contacts: ContactReport | None = None
     link_contacts: LinkContactReport | None = None
 
@@ -190,7 +194,7 @@ class StepReport(struct.PyTreeNode):
         )
         loops = jnp.zeros((len(articulation.loop_joints.pose_a), 6), articulation.dtype)
         none = residual_of(dofs[:0])
-        return cls(dofs, links, links, links, loops, none, none, jnp.ones((), bool))
+        return cls(dofs, links, links, links, loops, none, none, jnp.ones((), bool), none.max)
 
 
 class SceneReport(struct.PyTreeNode):

@@ -26,6 +26,7 @@ from artix.simulation.common.springs import coupling_springs
 from artix.simulation.common.step_start import StepStart, evaluate_step_start, has_loop_joints, has_tendons, link_motion
 from artix.simulation.implicit.contact_bounds import Touching
 from artix.simulation.implicit.dof_rows import is_unlimited
+from artix.simulation.implicit.fast_motion import with_bounded_energy, with_centered_forces
 from artix.simulation.implicit.solution import AllBounded, Bounded, solved_bounds
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
@@ -43,6 +44,10 @@ class Solved(NamedTuple):
     parts: list[Prepared]
     touching: Touching | None
     found: AllBounded
+    ends: list[State]
+    """The states after the step."""
+    energy_corrections: list[Array]
+    """Kinetic energy added by the bound on that of fast motion [J], []."""
 
 
 def solve_step(
@@ -55,7 +60,7 @@ def solve_step(
 ) -> Solved:
     """Solves one step (see :func:`artix.step`) of articulations that contacts may couple."""
     parts = [_prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))]
-    return Solved(parts, touching, solved_bounds(parts, touching, options))
+    return _ended(parts, touching, solved_bounds(parts, touching, options))
 
 
 def _prepared(
@@ -83,13 +88,25 @@ def _prepared(
     )
     loops = loop_closures(articulation, state) if has_loop_joints(tree) else None
     system = implicit_system(articulation, state, at_start, acting, loops)
+    acting, system = with_centered_forces(articulation, state, motion, acting, system, at_start.mass_matrix)
     return Prepared(articulation, state, at_start, motion, given - taken + brake, acting, loops, system)
 
 
 def end_states(solved: Solved) -> list[State]:
     """The states after the step."""
-    touched = [solved.touching is not None and solved.touching.touches.is_external(k) for k in range(len(solved.parts))]
-    return [_end(*one) for one in zip(solved.parts, solved.found.each, touched, strict=True)]
+    return solved.ends
+
+
+def _ended(parts: list[Prepared], touching: Touching | None, found: AllBounded) -> Solved:
+    ends, corrections = [], []
+    for k, (part, bounded_part) in enumerate(zip(parts, found.each, strict=True)):
+        is_touched = touching is not None and touching.touches.is_external(k)
+        start = part.articulation, part.state, part.motion, part.acting, part.at_start.mass_matrix
+        end = _end(part, bounded_part, is_touched)
+        end, correction = with_bounded_energy(*start, bounded_part.velocity, end)
+        ends.append(end)
+        corrections.append(correction)
+    return Solved(parts, touching, found, ends, corrections)
 
 
 def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
@@ -110,7 +127,7 @@ def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
         # velocity, not from the impulses: otherwise rounding errors would make standing feet drift.
         acceleration = mean_acceleration(part, found)
         needed = rigid_body_forces(articulation, state, None, acting.wrench, gravity=True)[:6]
-        momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration))
+        momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration)) + acting.fast_impulse[:6]
     start = end.replace(root_velocity=found.velocity[:6])
     return _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
 

@@ -41,13 +41,19 @@ def step_reports(solved: Solved, ends: Sequence[State], options: SolverOptions) 
         wrenches = [wrench + contact for wrench, contact in zip(wrenches, on_links, strict=True)]
     residuals = residual_of(found.moving_corrections), residual_of(found.corrections)
     reports = []
-    for part, own, wrench, end, ground in zip(parts, found.each, wrenches, ends, grounds, strict=True):
-        reports.append(_report(part, own, wrench, end, residuals).replace(contacts=ground, link_contacts=between))
+    for k, ground in enumerate(grounds):
+        one = parts[k], found.each[k], wrenches[k], ends[k], solved.energy_corrections[k]
+        reports.append(_report(*one, residuals).replace(contacts=ground, link_contacts=between))
     return reports
 
 
 def _report(
-    part: Prepared, found: Bounded, wrench: Array, end: State, residuals: tuple[Residual, Residual]
+    part: Prepared,
+    found: Bounded,
+    wrench: Array,
+    end: State,
+    correction: Array,
+    residuals: tuple[Residual, Residual],
 ) -> StepReport:
     """The report on one articulation, without contacts; ``wrench`` [L, 6] acts on its links."""
     articulation, state, at_start, dt = part.articulation, part.state, part.at_start, part.acting.dt
@@ -72,6 +78,7 @@ def _report(
         position_residual=residuals[0],
         velocity_residual=residuals[1],
         is_finite=all_finite(end),
+        energy_correction=correction,
     )
 
 

@@ -56,6 +56,10 @@ class Acting(struct.PyTreeNode):
     """Length of the step [s]."""
     smooth_friction: float = struct.field(pytree_node=False)
     """As in :class:`artix.SolverOptions`."""
+    fast_share: Array | None = None
+    """Share of the measures for fast motion, []; see :mod:`artix.simulation.implicit.fast_motion`."""
+    fast_impulse: Array | None = None
+    """What the Coriolis forces of fast motion add to the missing impulse, [nv]."""
 
 
 class Response(struct.PyTreeNode):
@@ -113,6 +117,12 @@ class Response(struct.PyTreeNode):
     def velocity(self, coordinates: Array) -> Array:
         """The change of the generalised velocity [nv] for coordinates [nv]."""
         return coordinates if self.left is None else matmul(self.left, coordinates)
+
+    def energy(self, impulse: Array, coordinates: Array) -> Array:
+        """Twice the energy that an impulse [nv] gives to a body at rest, from the coordinates [nv] of its effect."""
+        if self.left is None:
+            return jnp.sum(impulse * coordinates)
+        return jnp.sum(coordinates**2 / self.weight)
 
     def to(self, impulse: Array) -> Array:
         """The change of the generalised velocity due to a generalised impulse [nv]."""
@@ -172,6 +182,12 @@ def drive_impulses(articulation: Articulation, state: State, acting: Acting) -> 
     return DriveImpulses(gain, push)
 
 
+def joint_gains(articulation: Articulation, state: State, acting: Acting) -> Array:
+    """Decreases of the joints' impulses per velocity, by drives in the linear system and friction, [n]."""
+    drives = acting.in_matrix * drive_impulses(articulation, state, acting).gain
+    return drives + acting.dt * _friction_gain(articulation, state, acting)
+
+
 def missing_impulse(articulation: Articulation, state: State, acting: Acting, change: Array | None) -> Array:
     """The generalised impulse [nv] that bounds and hard relations must supply for a change of velocity.
 
@@ -184,14 +200,14 @@ def missing_impulse(articulation: Articulation, state: State, acting: Acting, ch
     velocity = velocity if change is None else velocity + change
     taken = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=True)
     drives = drive_impulses(articulation, state, acting)
-    joints = (acting.in_matrix * drives.gain + dt * _friction_gain(articulation, state, acting)) * velocity[base:]
+    joints = joint_gains(articulation, state, acting) * velocity[base:]
     joints = joints - acting.in_matrix * drives.push - dt * acting.commands.joint_force
     if change is not None:
         joints = joints + articulation.armature * change[base:]
     missing = dt * taken + jnp.pad(joints, (base, 0))
     for group in acting.springs:
         missing = missing + dt * matmul(spring_efforts(group, velocity, dt), group.force)
-    return missing
+    return missing if acting.fast_impulse is None else missing + acting.fast_impulse
 
 
 def implicit_system(
@@ -221,8 +237,7 @@ def implicit_system(
 def _matrix(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> tuple[Array, Array]:
     """The matrix of the linear system, and a diagonal to add to it."""
     dt = acting.dt
-    diagonal = acting.in_matrix * drive_impulses(articulation, state, acting).gain
-    diagonal = diagonal + dt * _friction_gain(articulation, state, acting)
+    diagonal = joint_gains(articulation, state, acting)
     matrix = at_start.mass_matrix
     for group in acting.springs:
         stiffened = dt * (dt * group.stiffness + group.damping)

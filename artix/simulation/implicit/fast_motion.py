@@ -1,0 +1,355 @@
+"""Fast motion: Coriolis forces at the middle of the step, and a bound on the energy at its end.
+
+A step takes Coriolis and gyroscopic forces at its start. That is an explicit Euler step: where links
+turn by an angle a within it, the energy grows by a share of up to the order of a^2 in every step. From
+a hundredth of a radian on, steps therefore take two measures, and slower steps are as without them:
+
+* Coriolis forces are those of the velocity at the middle of the step, as in the implicit midpoint rule,
+  from one predictor and one corrector. Both are kept as small as rotations of the velocity would be,
+  so that nothing explodes where links turn by several radians. A floating base is moved with the angular
+  velocity of the midpoint rule of its rigid whole, which conserves energy and angular momentum exactly.
+* At the end, velocities are scaled so that the kinetic energy is what it was at the start plus the work
+  of all forces. With a floating base, the motion of the joints is scaled and both momenta stay. Angular
+  momentum is lost only where links turn by tenths of a radian and the rotation of the whole alone would
+  have too much energy at the new poses.
+
+Where the damping of every joint takes more than Coriolis forces can add, links other than a floating
+base may turn by a tenth of a radian before that counts as fast.
+
+Simo and Wong, *Unconditionally stable algorithms for rigid body dynamics that exactly preserve energy
+and momentum*, 1991; Sanz-Serna, *An unconventional symplectic integrator of W. Kahan*, 1994; Hairer,
+Lubich and Wanner, *Geometric numerical integration*, 2006, section IV.4 on projections.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from artix.dynamics.energy import kinetic_energy
+from artix.dynamics.inertia import gravity_moments
+from artix.dynamics.inverse import gravity_compensation, rigid_body_forces
+from artix.kinematics.forward import kinematics
+from artix.kinematics.velocities import generalized_velocity
+from artix.math import spatial
+from artix.math.arrays import matmul, square_root
+from artix.math.tangents import value_and_change
+from artix.model.articulation import Articulation, State
+from artix.simulation.common.momentum_end import mass_and_momentum
+from artix.simulation.implicit.system import Acting, ImplicitSystem, joint_gains
+
+Array = jax.Array
+
+#: Angle [rad] by which links may turn in a slow step if a joint is not damped.
+_SLOW = 0.01
+
+#: The same if damping takes a larger share of the velocity of every joint than the square of this.
+_SLOW_DAMPED = 0.1
+
+#: Motion is fast as a whole from this multiple of these angles on. Between, the measures grow.
+_FAST_RATIO = 1.5
+
+#: From the first to the second angle [rad], the bound on the energy becomes strict.
+_BOUNDED, _STRICT = 0.1, 0.2
+
+#: The same for the share of the internal motion in the energy of a floating articulation.
+_STIFF, _LOOSE = 0.1, 0.3
+
+#: Newton steps for the midpoint rule of a rigid body.
+_NEWTON_STEPS = 4
+
+
+class CoriolisChange(NamedTuple):
+    """What Coriolis forces at the middle of the step change in its linear system."""
+
+    impulse: Array
+    """Added to the missing impulse, [nv]."""
+    start: Array
+    """Added to the coordinates of the velocity at the start, [nv]."""
+    velocity: Array
+    """Added to the velocity without bounds, [nv]."""
+
+
+class EndChange(NamedTuple):
+    """What the bound on the energy changes at the end of a step."""
+
+    root: Array
+    """Added to the velocity of the root, [6]."""
+    joints: Array
+    """Added to the velocities of the joints, [n]."""
+    energy: Array
+    """Added to the kinetic energy [J], []."""
+
+
+def _share(articulation: Articulation, state: State, motion: Array, acting: Acting, system: ImplicitSystem) -> Array:
+    """The share of the measures that a step takes: 0 for slow motion, 1 for fast motion."""
+    base = articulation.topology.num_base_dofs
+    damped = joint_gains(articulation, state, acting) * system.response.diagonal[base:]
+    slow = jnp.min(_SLOW**2 + damped, initial=_SLOW_DAMPED**2)
+    ratio = _angle(motion, acting.dt) ** 2 / slow
+    if base:
+        ratio = jnp.maximum(ratio, jnp.sum((acting.dt * state.root_velocity[3:]) ** 2) / _SLOW**2)
+    return _ramp(ratio, 1, _FAST_RATIO**2)
+
+
+def _angle(motion: Array, dt: Array) -> Array:
+    """The largest angle [rad] by which a link turns in a step."""
+    return dt * square_root(jnp.max(jnp.sum(motion[:, 3:] ** 2, axis=1)))
+
+
+def with_centered_forces(
+    articulation: Articulation,
+    state: State,
+    motion: Array,
+    acting: Acting,
+    system: ImplicitSystem,
+    mass_matrix: Array,
+) -> tuple[Acting, ImplicitSystem]:
+    """The linear system of a step with the Coriolis forces at its middle, if the motion is fast."""
+    share = _share(articulation, state, motion, acting, system)
+    arguments = articulation, state, acting, system, mass_matrix
+    change = _if_fast(_coriolis_change, share, arguments)
+    start, velocity = system.start + change.start, system.velocity + change.velocity
+    acting = acting.replace(fast_share=share, fast_impulse=change.impulse)
+    return acting, system._replace(start=start, velocity=velocity)
+
+
+def with_bounded_energy(
+    articulation: Articulation,
+    state: State,
+    motion: Array,
+    acting: Acting,
+    mass_matrix: Array,
+    velocity: Array,
+    end: State,
+) -> tuple[State, Array]:
+    """The end of a step whose kinetic energy is bounded if the motion is fast, and the change of the energy [J].
+
+    Args:
+      articulation: the articulation.
+      state: the state at the start of the step.
+      motion: velocities of the links, [L, 6].
+      acting: what acted during the step.
+      mass_matrix: the mass matrix at the start, [nv, nv].
+      velocity: the generalised velocity that solves the step, at the poses at its start, [nv].
+      end: the end of the step.
+    """
+    arguments = articulation, state, motion, acting, mass_matrix, velocity, end
+    change = _if_fast(_end_change, acting.fast_share, arguments)
+    root, joints = end.root_velocity + change.root, end.joint_velocity + change.joints
+    return end.replace(root_velocity=root, joint_velocity=joints), change.energy
+
+
+# --- evaluation only where it is needed -------------------------------------------------------------------------------
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _if_fast(function: Callable[..., Any], share: Array, arguments: Any) -> Any:
+    """``share function(1, *arguments)``, evaluated only if the share is positive.
+
+    Kernels evaluate what is in the loop for a vector of robots of which at least one moves fast. They take out of loops
+    what does not depend on what is carried: the number one is carried, for functions to multiply what should stay.
+    """
+    one = jnp.ones_like(share)
+    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, one, *arguments))
+
+    def body(carry: tuple[Array, Array, Any]) -> tuple[Array, Array, Any]:
+        _, one, _ = carry
+        change = function(one, *arguments)
+        return jnp.zeros((), bool), 2 * one, jax.tree.map(lambda leaf: share * leaf, change)
+
+    return jax.lax.while_loop(lambda carry: carry[0], body, (share > 0, one, nothing))[2]
+
+
+@functools.partial(_if_fast.defjvp, symbolic_zeros=True)
+def _if_fast_jvp(function: Callable[..., Any], primals, tangents):
+    def scaled(inputs: tuple[Array, Any]) -> Any:
+        share, arguments = inputs
+        return jax.tree.map(lambda leaf: share * leaf, function(jnp.ones_like(share), *arguments))
+
+    value, change = _if_fast(function, *primals), value_and_change(scaled, primals, tangents)[1]
+    return value, jax.tree.map(lambda leaf: jnp.where(primals[0] > 0, leaf, 0), change)
+
+
+# --- Coriolis forces at the middle of the step ------------------------------------------------------------------------
+
+
+def _coriolis_change(
+    one: Array, articulation: Articulation, state: State, acting: Acting, system: ImplicitSystem, mass_matrix: Array
+) -> CoriolisChange:
+    dt, base = acting.dt, articulation.topology.num_base_dofs
+    response, before = system.response, one * generalized_velocity(articulation, state)
+    motion, twice = _relative_motion(articulation, mass_matrix, before)
+    at_rest = gravity_compensation(articulation, state)
+
+    def coriolis(velocity: Array) -> Array:
+        there = _with_velocity(state, velocity, base)
+        return dt * (rigid_body_forces(articulation, there, None, gravity=True) - at_rest)
+
+    at_start = one * coriolis(generalized_velocity(articulation, state))
+    effect_at_start = response.effect(at_start[None])[0]
+    # What a rotation of the velocity by these forces would be according to the midpoint rule.
+    energy = response.energy(at_start, effect_at_start)
+    ratio = jnp.where(twice > 0, energy / jnp.where(twice > 0, twice, 1), 0)
+    share = 1 / (1 + 0.25 * ratio)
+    fall = response.velocity(system.start - (1 - share) * effect_at_start) + 0.5 * ratio * share * motion
+    middle = before - 0.5 * fall
+    at_middle = coriolis(middle)
+    effect = response.effect(at_middle[None])[0]
+    # A rotation changes a velocity by at most twice itself.
+    energy = response.energy(at_middle, effect)
+    is_large = energy > 4 * twice
+    limit = jnp.where(is_large, 2 * square_root(twice) / jnp.sqrt(jnp.where(is_large, energy, 1)), 1)
+    impulse, start = limit * at_middle - at_start, limit * effect - effect_at_start
+    if base:
+        shift = matmul(mass_matrix[:, :6], _rigid_shift(mass_matrix, before, middle, at_middle, limit, dt))
+        impulse, start = impulse - shift, start - response.effect(shift[None])[0]
+    return CoriolisChange(impulse, start, -response.velocity(start))
+
+
+def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Array, limit: Array, dt: Array) -> Array:
+    """The twist [6] that the root must move with in addition, for its rigid whole to follow the midpoint rule.
+
+    Args:
+      mass_matrix: the mass matrix, [nv, nv].
+      before: the velocity at the start of the step, [nv].
+      middle: the velocity of which the Coriolis forces are, [nv].
+      impulse: their impulse, [nv].
+      limit: the factor by which it is limited.
+      dt: length of the step [s].
+    """
+    mass, m = mass_matrix[0, 0], mass_matrix
+    center = jnp.stack([m[1, 5], m[2, 3], m[0, 4]])[:, None] / mass
+    spread = jnp.sum(center**2) * jnp.eye(3, dtype=m.dtype) - center * center.T
+    inertia = (m[3:6, 3:6] - mass * spread)[:, :, None]
+    inverse = spatial.inverse(inertia)
+
+    def about_center(momentum: Array) -> Array:
+        return momentum[3:6, None] - spatial.cross(center, momentum[:3, None])
+
+    momentum = about_center(matmul(m[:6], before))
+    start = spatial.apply(inverse, momentum)
+    omega = start
+    for _ in range(_NEWTON_STEPS):
+        # The rule in axes at the start: I w + dt / 2 w x I w = L. It turns the body by a Cayley transform. With
+        # a longer dt that is the turn by w dt, and energy is conserved with any.
+        half = 0.5 * dt * _tangent_ratio(0.25 * dt**2 * jnp.sum(omega**2))
+        spin = spatial.apply(inertia, omega)
+        error = spin + half * spatial.cross(omega, spin) - momentum
+        slope = spatial.multiply(spatial.skew(omega), inertia) - spatial.skew(spin)
+        omega = omega - spatial.apply(spatial.inverse(inertia + half * slope), error)
+    # Coriolis forces change the angular velocity of the whole by the first of these, until the middle of the
+    # step by half of it. The second is the part of gyroscopic forces, in whose place the rule is.
+    change = -spatial.apply(inverse, about_center(impulse))
+    at_middle = spatial.apply(inverse, about_center(matmul(m[:6], middle)))
+    torque = spatial.cross(spatial.apply(inertia, at_middle), at_middle)
+    gyroscopic = dt * spatial.apply(inverse, torque)
+    shift = omega - start - 0.5 * limit * (change + gyroscopic)
+    return jnp.concatenate([spatial.cross(center, shift), shift])[:, 0]
+
+
+def _tangent_ratio(square: Array) -> Array:
+    """tan(x) / x as a function of x squared, with a tangent of at most 3."""
+    tiny = square < 1e-4
+    x = jnp.sqrt(jnp.where(tiny, 1, square))
+    return jnp.where(tiny, 1 + square / 3, jnp.clip(jnp.tan(x), -3, 3) / x)
+
+
+def _relative_motion(articulation: Articulation, mass_matrix: Array, velocity: Array) -> tuple[Array, Array]:
+    """The velocity [nv] relative to the centre of mass of a floating articulation, and twice its kinetic energy."""
+    base = articulation.topology.num_base_dofs
+    if base:
+        velocity = velocity.at[:3].set(0)
+        velocity = velocity.at[:3].set(-matmul(mass_matrix[:3], velocity) / mass_matrix[0, 0])
+    armature = jnp.sum(articulation.armature * velocity[base:] ** 2)
+    return velocity, jnp.sum(velocity * matmul(mass_matrix, velocity)) + armature
+
+
+def _with_velocity(state: State, velocity: Array, base: int) -> State:
+    root = velocity[:6] if base else state.root_velocity
+    return state.replace(root_velocity=root, joint_velocity=velocity[base:])
+
+
+# --- the bound on the energy ------------------------------------------------------------------------------------------
+
+
+def _end_change(
+    one: Array,
+    articulation: Articulation,
+    state: State,
+    motion: Array,
+    acting: Acting,
+    mass_matrix: Array,
+    velocity: Array,
+    end: State,
+) -> EndChange:
+    dt, base = acting.dt, articulation.topology.num_base_dofs
+    before, velocity = one * generalized_velocity(articulation, state), one * velocity
+    mean, _ = _relative_motion(articulation, mass_matrix, 0.5 * (before + velocity))
+    _, twice = _relative_motion(articulation, mass_matrix, velocity)
+    # The energy at the start and the work of all impulses but those of inertia, which do none.
+    weight = gravity_compensation(articulation, state)
+    inertial = rigid_body_forces(articulation, state, None, gravity=True) - weight
+    allowed = 0.5 * twice + jnp.sum((dt * inertial + acting.fast_impulse) * mean)
+    angle = one * _angle(motion, dt)
+    strict = _ramp(angle, _BOUNDED, _STRICT)
+    joints = one * end.joint_velocity
+    # Nothing is added where that would exceed a speed limit.
+    is_limited = jnp.any((1 + angle) * joints**2 > articulation.max_joint_velocity**2)
+    most = jnp.where(is_limited, 1, 1 + angle)
+    end = end.replace(joint_velocity=joints)
+    if not base:  # Nothing else needs the poses at the end.
+        end = end.replace(joint_position=one * end.joint_position)
+        # The work of gravity along the mean velocity errs by an oscillation that slow motion keeps.
+        work = _height_energy(articulation, state) - _height_energy(articulation, end)
+        allowed = allowed + strict * (work + dt * jnp.sum(weight * mean))
+        energy = kinetic_energy(articulation, end, armature=True)
+        scale = square_root(_ratio(allowed, energy, 0, most))
+        return EndChange(jnp.zeros_like(end.root_velocity), (scale - 1) * joints, (scale**2 - 1) * energy)
+    still = end.replace(root_velocity=end.root_velocity.at[:3].set(0))
+    moments, momentum = mass_and_momentum(articulation, still)
+    center, mass = moments.first / moments.mass, moments.mass[0]
+    linear, second = momentum[:3], moments.second - moments.first[:, None] * center[None]
+    locked = spatial.trace(second)[None, None] * spatial.identity_like(center) - second
+    angular = momentum[3:] - spatial.cross(center, linear)
+    omega = spatial.apply(spatial.inverse(locked), angular)
+    rigid = 0.5 * jnp.sum(omega * angular)
+    total = kinetic_energy(articulation, still, armature=True) - 0.5 * jnp.sum(linear**2) / mass
+    inner = jnp.maximum(total - rigid, 0)
+    # Where the whole turns and joints hardly move, what it errs by must not change their motion much.
+    loose = _ramp(jnp.where(total > 0, inner / jnp.where(total > 0, total, 1), 0), _STIFF, _LOOSE)
+    least = 1 - jnp.maximum(jnp.minimum(angle, 1), jnp.maximum(strict, loose))
+    scale = square_root(_ratio(allowed - rigid, inner, least, most))
+    slower = square_root(_ratio(allowed, rigid, 1 - strict, 1))
+    # Velocities relative to the centre of mass: of the rigid whole, and what the joints add.
+    drift = linear / mass
+    whole = jnp.concatenate([spatial.cross(center, omega), omega])
+    rest = jnp.concatenate([-drift, still.root_velocity[3:, None]]) - whole
+    root = ((slower - 1) * whole + (scale - 1) * rest)[:, 0]
+    energy = (scale**2 - 1) * inner + (slower**2 - 1) * rigid
+    return EndChange(root, (scale - 1) * joints, energy)
+
+
+def _ramp(x: Array, low: float, high: float) -> Array:
+    """0 up to a first number, 1 from a second one on."""
+    return jnp.clip((x - low) / (high - low), 0, 1)
+
+
+def _ratio(wanted: Array, energy: Array, least: Array | float, most: Array | float) -> Array:
+    """The factor between two bounds that an energy needs; 1 where there is none."""
+    positive = energy > 0
+    share = jnp.where(positive, wanted / jnp.where(positive, energy, 1) - 1, 0)
+    # Two evaluations of the same energy differ by rounding, by which a wheel would become slower and slower. The
+    # derivatives are those of what this rounds.
+    rounding = jnp.abs(share) <= 16 * jnp.finfo(share.dtype).eps
+    return 1 + jnp.clip(share - jax.lax.stop_gradient(jnp.where(rounding, share, 0)), least - 1, most - 1)
+
+
+def _height_energy(articulation: Articulation, state: State) -> Array:
+    """Potential energy relative to the centre of mass of the root [J]."""
+    _, moment = gravity_moments(articulation, kinematics(articulation, state))
+    return -jnp.sum(jnp.sum(moment, axis=1) * articulation.gravity)
