@@ -25,6 +25,10 @@ from artix.model.geometry import CANDIDATE_PATTERNS, GeometryStructure, Geometry
 Array = jax.Array
 
 
+#: Shapes whose candidates have no radius.
+_POINTED = (GeometryType.BOX, GeometryType.CYLINDER)
+
+
 class Shapes(NamedTuple):
     """Shapes of an articulation and their poses, with C candidates in all, shape by shape."""
 
@@ -33,6 +37,8 @@ class Shapes(NamedTuple):
     structures: tuple[GeometryStructure, ...]
     owner: np.ndarray
     """Index of the shape of each candidate, [C]."""
+    is_round: np.ndarray
+    """Whether each candidate has a radius, [C]."""
     size: Array
     """Sizes of the shapes, [3, G]."""
     local: Placement
@@ -75,6 +81,7 @@ def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int
         tuple(numbers),
         structures,
         np.repeat(np.arange(len(index)), counts),
+        np.repeat([one.type not in _POINTED for one in structures], counts).astype(bool),
         take(arrays.size.T, index),
         local,
         rotation,
