@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from artix.contact.materials import surface_arrays
 from artix.math import spatial, struct
-from artix.math.arrays import device_array, one_array
+from artix.math.arrays import device_array, one_array, take
 from artix.math.tangents import without_derivatives
 from artix.model.validation import finite_array
 
@@ -123,22 +123,25 @@ class HeightField(struct.PyTreeNode):
         """
         place = (reference - self.origin)[:, None] + position
         field, fixed = without_derivatives((self, place))
-        cell = jnp.floor(fixed[:2] / field.spacing[:, None])
-        share = _within(fixed[:2] / field.spacing[:, None] - cell)
-        if radius is not None and is_round is not None and is_round.any():
-            index = np.flatnonzero(is_round)
-            nearest = _nearest_cell(field, fixed[:, index], without_derivatives(radius[index]))
-            cell, share = (x.at[:, index].set(y) for x, y in zip((cell, share), nearest, strict=True))
-        share = field._patch(cell).descended(fixed, share)
+        round_ones = np.zeros(place.shape[1], bool) if is_round is None else is_round
+        near, below = np.flatnonzero(round_ones), np.flatnonzero(~round_ones)
+        parts = []
+        if len(near):
+            assert radius is not None
+            parts.append(_nearest_cell(field, take(fixed, near), without_derivatives(take(radius, near))))
+        if len(below):
+            parts.append(_cell_below(field, take(fixed, below)))
+        order = np.argsort(np.concatenate([near, below]))
+        cell, share = (take(jnp.concatenate(each, axis=1), order) for each in zip(*parts, strict=True))
         patch = self._patch(cell)
-        return patch.signed_distance(place, patch.refined(place, share))
+        return patch.signed_distance(place, patch.stepped(place, share))
 
     def heights_below(self, reference: Array, position: Array) -> Array:
         """How far the points ``reference`` [3] + ``position`` [3, C] are above the surface right below them, [C]."""
-        x, y, z = (reference - self.origin)[:, None] + position
-        scaled = jnp.stack([x / self.spacing[0], y / self.spacing[1]])
-        cell = jnp.floor(jax.lax.stop_gradient(scaled))
-        return z - self._patch(cell).at(scaled - cell)[2]
+        place = (reference - self.origin)[:, None] + position
+        scaled = place[:2] / self.spacing[:, None]
+        cell = jnp.floor(without_derivatives(scaled))
+        return self._patch(cell).apart(place, scaled - cell)[2]
 
     def _patch(self, cell: Array) -> _Patch:
         """The surface over cells [2, C]. Beyond the edges there are cells as well, level across the edge."""
@@ -151,70 +154,59 @@ class HeightField(struct.PyTreeNode):
         h00, h01, h10, h11 = (
             self.heights.reshape(-1).at[corners].get(mode="promise_in_bounds", wrap_negative_indices=False)
         )
-        return _Patch(self.spacing, cell, h00, h10 - h00, h01 - h00, h11 - h10 - h01 + h00)
+        return _Patch(self.spacing, self.spacing[:, None] * cell, h00, h10 - h00, h01 - h00, h11 - h10 - h01 + h00)
 
 
 class _Patch(NamedTuple):
     """The surface over one cell per point, in shares of the cell from 0 to 1: ``h + s a + t b + s t c``."""
 
     spacing: Array
-    cell: Array
-    """The cells' numbers along x and y, [2, C]."""
+    corner: Array
+    """x and y of the cells' first corners, [2, C]."""
     height: Array
     along_x: Array
     along_y: Array
     twist: Array
 
-    def at(self, share: Array) -> Array:
-        """The point of the surface at shares [2, C], [3, C]."""
+    def apart(self, place: Array, share: Array) -> Array:
+        """From the surface at shares [2, C] to points, [3, C]."""
         s, t = share
         height = self.height + s * self.along_x + t * (self.along_y + s * self.twist)
-        return jnp.concatenate([self.spacing[:, None] * (self.cell + share), height[None]])
+        flat = place[:2] - self.corner - self.spacing[:, None] * share
+        return jnp.concatenate([flat, (place[2] - height)[None]])
 
     def rises(self, share: Array) -> tuple[Array, Array]:
         """How much the surface rises over the whole cell along x and along y, [C] each."""
         s, t = share
         return self.along_x + t * self.twist, self.along_y + s * self.twist
 
-    def descended(self, place: Array, share: Array) -> Array:
-        """Shares nearer to the nearest point of points [3, C]: a projection onto the tangent plane, then two lines.
+    def stepped(self, place: Array, share: Array, follows_twist: bool = True) -> Array:
+        """A Newton step of the shares towards the nearest points of points [3, C].
 
-        Each is the nearest within the cell. Of a plane patch, the result is exact unless it is on the edge.
-        """
-        dx, dy = self.spacing
-        rise_x, rise_y = self.rises(share)
-        x, y, z = place - self.at(share)
-        slope_x, slope_y = rise_x / dx, rise_y / dy
-        x, y = x + slope_x * z, y + slope_y * z
-        excess = (slope_x * x + slope_y * y) / (1 + slope_x * slope_x + slope_y * slope_y)
-        moved = jnp.stack([(x - slope_x * excess) / dx, (y - slope_y * excess) / dy])
-        share = _within(share + moved)
-        for axis in (0, 1):
-            ahead = place - self.at(share)
-            rise, size = self.rises(share)[axis], self.spacing[axis]
-            step = (size * ahead[axis] + rise * ahead[2]) / (size * size + rise * rise)
-            share = share.at[axis].set(_within(share[axis] + step))
-        return share
-
-    def refined(self, place: Array, share: Array) -> Array:
-        """A Newton step from the shares of nearest points, which has their derivatives.
-
-        On the edge of a cell the shares stay there.
+        Shares on the edge of a cell stay there if the nearest point is beyond. From the nearest point, the step has its
+        derivatives. Far from it, a step that does not follow the twist is safer.
         """
         (dx, dy), (rise_x, rise_y) = self.spacing, self.rises(share)
-        x, y, z = place - self.at(share)
+        x, y, z = self.apart(place, share)
         push_x, push_y = dx * x + rise_x * z, dy * y + rise_y * z
         xx, yy, xy = dx * dx + rise_x * rise_x, dy * dy + rise_y * rise_y, rise_x * rise_y
-        bent = xy - self.twist * z
+        bent = xy - self.twist * z if follows_twist else xy
         # Where the surface is bent more than a sphere about the point, the nearest point is on an edge.
         bent = jnp.where(bent * bent < 0.99 * xx * yy, bent, xy)
-        free_x, free_y = (0 < share) & (share < 1)
-        both = free_x & free_y
-        bent = jnp.where(both, bent, 0)
+        s, t = share
+        free_x = ((s > 0) | (push_x > 0)) & ((s < 1) | (push_x < 0))
+        free_y = ((t > 0) | (push_y > 0)) & ((t < 1) | (push_y < 0))
+        bent = jnp.where(free_x & free_y, bent, 0)
         over = 1 / (xx * yy - bent * bent)
         step_x = jnp.where(free_x, (yy * push_x - bent * push_y) * over, 0)
         step_y = jnp.where(free_y, (xx * push_y - bent * push_x) * over, 0)
         return share + jnp.stack([step_x, step_y])
+
+    def sought(self, place: Array, share: Array) -> Array:
+        """Shares near the nearest point within the cell: a step, and others along edges that it has reached."""
+        for _ in range(3):
+            share = _within(self.stepped(place, share, follows_twist=False))
+        return share
 
     def signed_distance(self, place: Array, share: Array) -> tuple[Array, Array]:
         """Distances [C] of points [3, C] from those at shares [2, C], and unit vectors from these to the points."""
@@ -222,7 +214,7 @@ class _Patch(NamedTuple):
         slope_x, slope_y = rise_x / dx, rise_y / dy
         up = jax.lax.rsqrt(1 + slope_x * slope_x + slope_y * slope_y)
         normal = jnp.stack([-slope_x * up, -slope_y * up, up])
-        apart = place - self.at(share)
+        apart = self.apart(place, share)
         gap = spatial.dot(normal, apart)
         # On a ridge or in a valley, the nearest point's own normal is not the direction to the point.
         aside = apart - gap * normal
@@ -234,6 +226,13 @@ class _Patch(NamedTuple):
         return jnp.where(is_edge, square * inverse, gap), jnp.where(is_edge, apart * inverse, normal)
 
 
+def _cell_below(field: HeightField, place: Array) -> tuple[Array, Array]:
+    """The cells [2, C] right below points [3, C], and shares near their nearest points there."""
+    scaled = place[:2] / field.spacing[:, None]
+    cell = jnp.floor(scaled)
+    return cell, field._patch(cell).sought(place, scaled - cell)
+
+
 def _nearest_cell(field: HeightField, place: Array, radius: Array) -> tuple[Array, Array]:
     """The cells [2, C] nearest to points [3, C], of those within the radius or half a cell, and shares there."""
     scaled, reach = place[:2] / field.spacing[:, None], jnp.maximum(radius / field.spacing[:, None], 0.5)
@@ -242,7 +241,7 @@ def _nearest_cell(field: HeightField, place: Array, radius: Array) -> tuple[Arra
     # Around a sphere that is larger than the whole field, not all cells are tried.
     rows, columns = field.heights.shape
     number = jnp.minimum(jnp.max(counts[0] * counts[1]), (rows + 1) * (columns + 1))
-    small = jnp.finfo(place.dtype).eps ** 0.5
+    small = jnp.finfo(place.dtype).eps ** 0.25  # Its square is left after the next step.
 
     def goes_on(search: _Search) -> Array:
         moves = (search.tried < number + _ROUNDS) & (jnp.max(search.moved) > small)
@@ -256,8 +255,8 @@ def _nearest_cell(field: HeightField, place: Array, radius: Array) -> tuple[Arra
         cell = jnp.where(stays, search.cell, following)
         patch = field._patch(cell)
         start = jnp.where(stays, search.share, _within(scaled - following))
-        share = patch.descended(place, start)
-        apart = place - patch.at(share)
+        share = patch.sought(place, start)
+        apart = patch.apart(place, share)
         square = spatial.dot(apart, apart)
         is_nearer = stays | (square < search.square)
         return _Search(
