@@ -5,9 +5,9 @@ capsules, boxes and hulls the candidates are exact against a plane, and the same
 points on each rim: the first where the rim is nearest to the surface, the others at quarter turns. It is exact against
 a plane, rolls smoothly, and stands on four points.
 
-A hull of more than eight points has eight candidates: its lowest point towards the surface, and those that would be the lowest if
-it were tilted a little in seven directions. They are the corners on which a face rests, and found by one pass over all
-points.
+A hull of more than eight points has eight candidates: its lowest point towards the surface, and those that would be
+the lowest if it were tilted a little in seven directions. They are the corners on which a face rests, and are found by
+one pass over all points.
 """
 
 from __future__ import annotations
