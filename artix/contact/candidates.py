@@ -4,6 +4,10 @@ A shape's candidates are points of its link, each with a radius: the sphere arou
 capsules, boxes and hulls the candidates are exact against a plane, and the same for every surface. A cylinder has four
 points on each rim: the first where the rim is nearest to the surface, the others at quarter turns. It is exact against
 a plane, rolls smoothly, and stands on four points.
+
+A hull of more than eight points has eight candidates: its lowest point towards the surface, and those that would be
+the lowest if it were tilted a little in seven directions. They are the corners on which a face rests, and are found by
+one pass over all points.
 """
 
 from __future__ import annotations
@@ -15,14 +19,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.kinematics.contact_points import contact_frames
 from artix.kinematics.forward import Kinematics
 from artix.math import spatial
 from artix.math.arrays import take
 from artix.math.spatial import Transforms
+from artix.math.tangents import without_derivatives
 from artix.model.articulation import Articulation
-from artix.model.geometry import CANDIDATE_PATTERNS, GeometryStructure, GeometryType
+from artix.model.geometry import (
+    CANDIDATE_PATTERNS,
+    SUPPORT_POINTS,
+    GeometryStructure,
+    GeometryType,
+)
 
 Array = jax.Array
+
+
+#: Shapes whose candidates have no radius.
+_POINTED = (GeometryType.BOX, GeometryType.CYLINDER)
 
 
 class Shapes(NamedTuple):
@@ -33,6 +48,8 @@ class Shapes(NamedTuple):
     structures: tuple[GeometryStructure, ...]
     owner: np.ndarray
     """Index of the shape of each candidate, [C]."""
+    is_round: np.ndarray
+    """Whether each candidate has a radius, [C]."""
     size: Array
     """Sizes of the shapes, [3, G]."""
     local: Transforms
@@ -41,8 +58,10 @@ class Shapes(NamedTuple):
     """Rotation matrices from the shapes' frames to world axes, [3, 3, G]."""
     position: Array
     """Positions relative to the reference point, in world axes, [3, G]."""
-    hull_points: Array
-    """Vertices of hulls, in the shapes' frames, [3, P]."""
+    points: Array
+    """Points of all hulls of the articulation, in their shapes' frames, [P, 3]."""
+    first_points: tuple[int, ...]
+    """Index of each shape's first point."""
 
 
 class Candidates(NamedTuple):
@@ -69,17 +88,18 @@ def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int
     position = take(kin.position, body) + spatial.apply(turn, placed.position)
     rotation = spatial.multiply(turn, spatial.rotation_matrix(placed.rotation))
     counts = [one.num_candidates for one in structures]
-    first = np.concatenate([[0], np.cumsum([one.num_points for one in topology.geometries])])
-    points = [np.arange(first[k], first[k + 1]) for k in numbers]
+    first = np.cumsum([0, *(one.num_points for one in topology.geometries)])
     return Shapes(
         tuple(numbers),
         structures,
         np.repeat(np.arange(len(index)), counts),
+        np.repeat([one.type not in _POINTED for one in structures], counts).astype(bool),
         take(arrays.size.T, index),
         local,
         rotation,
         position,
-        take(arrays.point.T, np.concatenate([np.zeros(0, int), *points]).astype(int)),
+        arrays.point,
+        tuple(first[index].tolist()),
     )
 
 
@@ -94,16 +114,20 @@ def candidates_of(shapes: Shapes, normal: Array) -> Candidates:
 
 def _offsets(shapes: Shapes, normal: Array) -> tuple[Array, Array]:
     """The candidates in the shapes' frames, [3, C], and their radii, [C]."""
+    local = spatial.apply_transposed(shapes.rotation, normal)
     down = None
     if any(one.type is GeometryType.CYLINDER for one in shapes.structures):
-        down = _steepest(spatial.apply_transposed(shapes.rotation, normal))
-    offsets, radii, taken = [], [], 0
+        down = _steepest(local)
+    offsets, radii = [], []
     for k, shape in enumerate(shapes.structures):
         size = shapes.size[:, k]
         if shape.type is GeometryType.HULL:
-            offsets.append(shapes.hull_points[:, taken : taken + shape.num_points])
-            radii.append(jnp.broadcast_to(size[0], (shape.num_points,)))
-            taken += shape.num_points
+            every = slice(shapes.first_points[k], shapes.first_points[k] + shape.num_points)
+            if shape.num_points > SUPPORT_POINTS:
+                offsets.append(_support(shapes.points, every, local[:, k]).T)
+            else:
+                offsets.append(shapes.points[every].T)
+            radii.append(jnp.broadcast_to(size[0], (shape.num_candidates,)))
             continue
         points, extent, have_radius = CANDIDATE_PATTERNS[shape.type]
         pattern = jnp.asarray(points.T, size.dtype)
@@ -115,6 +139,50 @@ def _offsets(shapes: Shapes, normal: Array) -> tuple[Array, Array]:
         offsets.append(pattern * size[np.array(extent)][:, None])
         radii.append(jnp.broadcast_to(radius, (pattern.shape[1],)))
     return jnp.concatenate(offsets, axis=1), jnp.concatenate(radii)
+
+
+#: The tilt at which corners of a face count as its extreme points, and the directions of the tilts, [7].
+_TILT, _AROUND = 0.1, 2 * np.pi / (SUPPORT_POINTS - 1) * np.arange(SUPPORT_POINTS - 1)
+
+
+class _Extremes(NamedTuple):
+    """The points that are farthest in each direction, of those tried so far."""
+
+    tried: Array
+    reach: Array
+    number: Array
+
+
+def _support(points: Array, every: slice, normal: Array) -> Array:
+    """The extreme points [8, 3] of a hull, whose points are ``every`` of [P, 3], towards a surface with this normal.
+
+    A point that is extreme in several directions counts once. The topmost point, which touches nothing, stands in.
+    """
+    flat = points.reshape(-1)
+    known, fixed = without_derivatives((flat, normal))
+    first, second, up = contact_frames(fixed[None])[0]
+    tilts = [_TILT * (np.cos(angle) * first + np.sin(angle) * second) for angle in _AROUND.tolist()]
+    direction = jnp.stack([-up, *(tilt - up for tilt in tilts), up])
+
+    def at(table: Array, number: Array) -> Array:
+        index = 3 * number[..., None] + jnp.arange(3, dtype=jnp.int32)
+        return table.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+    def body(search: _Extremes) -> _Extremes:
+        reach = jnp.sum(direction * at(known, search.tried), axis=1)
+        farther = reach > search.reach
+        return _Extremes(
+            search.tried + 1,
+            jnp.where(farther, reach, search.reach),
+            jnp.where(farther, search.tried, search.number),
+        )
+
+    begin = jnp.full((), every.start, jnp.int32)
+    start = _Extremes(begin, jnp.full_like(direction[:, 0], -jnp.inf), jnp.full(len(direction), every.start, jnp.int32))
+    end = jax.lax.while_loop(lambda search: search.tried < every.stop, body, start)
+    lowest, topmost = end.number[:-1], end.number[-1]
+    same = (lowest[:, None] == lowest) & np.tri(SUPPORT_POINTS, k=-1, dtype=bool)
+    return at(flat, jnp.where(jnp.any(same, axis=1), topmost, lowest))
 
 
 def _steepest(normal: Array) -> Array:

@@ -187,7 +187,7 @@ def _touch(kin: Kinematics, shapes: Shapes, surface: Surface) -> tuple[Candidate
     """The candidates of shapes, their distances [C] from a surface, and the surface's normals there, [3, C]."""
     _, below = surface.distances(kin.reference, shapes.position)
     candidates = candidates_of(shapes, below)
-    gap, normal = surface.distances(kin.reference, candidates.position)
+    gap, normal = surface.distances(kin.reference, candidates.position, candidates.radius, shapes.is_round)
     return candidates, gap - candidates.radius, normal
 
 

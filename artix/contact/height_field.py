@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.contact.materials import surface_arrays
-from artix.math import struct
-from artix.math.arrays import device_array, one_array
+from artix.math import spatial, struct
+from artix.math.arrays import device_array, one_array, take
+from artix.math.tangents import without_derivatives
 from artix.model.validation import finite_array
 
 Array = jax.Array
+
+
+#: Most rounds in which the point of the nearest cell is made precise.
+_ROUNDS = 8
 
 
 class HeightField(struct.PyTreeNode):
@@ -106,42 +111,179 @@ class HeightField(struct.PyTreeNode):
         """The shapes of the arrays of one field, without its material."""
         return {"heights": self.heights.shape[-2:], "origin": (3,), "spacing": (2,)}
 
-    def distances(self, reference: Array, position: Array) -> tuple[Array, Array]:
-        """Distances [C] of the points ``reference`` [3] + ``position`` [3, C], and normals below them, [3, C].
+    def distances(
+        self, reference: Array, position: Array, radius: Array | None = None, is_round: np.ndarray | None = None
+    ) -> tuple[Array, Array]:
+        """Signed distances [C] of the points ``reference`` [3] + ``position`` [3, C], and their gradients, [3, C].
 
-        The distance is measured to the tangent plane of the surface right below the point. It is exact on level ground
-        and slopes; elsewhere it neglects the curvature between that place and the nearest point.
+        The distance is from the nearest point of the surface, negative below it. For spheres around the points, which
+        are those that ``is_round`` (static, [C]), it is sought in all cells within their ``radius`` [C], measured
+        horizontally, and within half a cell. Other points touch the surface right below them, and have the distance
+        from that cell.
         """
-        x, y, z = (reference - self.origin)[:, None] + position
-        height, along_x, along_y = self._sample(x, y)
-        up = jax.lax.rsqrt(1 + along_x * along_x + along_y * along_y)
-        return (z - height) * up, jnp.stack([-along_x * up, -along_y * up, up])
+        place = (reference - self.origin)[:, None] + position
+        field, fixed = without_derivatives((self, place))
+        round_ones = np.zeros(place.shape[1], bool) if is_round is None else is_round
+        near, below = np.flatnonzero(round_ones), np.flatnonzero(~round_ones)
+        parts = []
+        if len(near):
+            assert radius is not None
+            parts.append(_nearest_cell(field, take(fixed, near), without_derivatives(take(radius, near))))
+        if len(below):
+            parts.append(_cell_below(field, take(fixed, below)))
+        order = np.argsort(np.concatenate([near, below]))
+        cell, share = (take(jnp.concatenate(each, axis=1), order) for each in zip(*parts, strict=True))
+        patch = self._patch(cell)
+        return patch.signed_distance(place, patch.stepped(place, share))
 
-    def _sample(self, x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Heights and slopes along x and y, each [C], at points relative to the origin."""
+    def heights_below(self, reference: Array, position: Array) -> Array:
+        """How far the points ``reference`` [3] + ``position`` [3, C] are above the surface right below them, [C]."""
+        place = (reference - self.origin)[:, None] + position
+        scaled = place[:2] / self.spacing[:, None]
+        cell = jnp.floor(without_derivatives(scaled))
+        return self._patch(cell).apart(place, scaled - cell)[2]
+
+    def _patch(self, cell: Array) -> _Patch:
+        """The surface over cells [2, C]. Beyond the edges there are cells as well, level across the edge."""
         rows, columns = self.heights.shape
-        i, s, inside_x = _cells(x / self.spacing[0], rows)
-        j, t, inside_y = _cells(y / self.spacing[1], columns)
-        h00, h01, h10, h11 = _corners(self.heights, i, j)
-        near, far = h00 + t * (h01 - h00), h10 + t * (h11 - h10)
-        left, right = h00 + s * (h10 - h00), h01 + s * (h11 - h01)
-        level = jnp.zeros_like(near)
-        along_x = jnp.where(inside_x, far - near, level) / self.spacing[0]
-        along_y = jnp.where(inside_y, right - left, level) / self.spacing[1]
-        return near + s * (far - near), along_x, along_y
+        i, j = (jnp.clip(cell[k], -1, count).astype(jnp.int32) for k, count in enumerate((rows, columns)))
+        # Clipped as integers, so that a position that is not a number reads within the field, too.
+        top, bottom = (columns * jnp.clip(i + step, 0, rows - 1) for step in (0, 1))
+        near, far = (jnp.clip(j + step, 0, columns - 1) for step in (0, 1))
+        corners = jnp.stack([top + near, top + far, bottom + near, bottom + far])
+        h00, h01, h10, h11 = (
+            self.heights.reshape(-1).at[corners].get(mode="promise_in_bounds", wrap_negative_indices=False)
+        )
+        return _Patch(self.spacing, self.spacing[:, None] * cell, h00, h10 - h00, h01 - h00, h11 - h10 - h01 + h00)
 
 
-def _cells(place: Array, count: int) -> tuple[Array, Array, Array]:
-    """The cell of each place along an axis of ``count`` points, the place in it (0 to 1), and whether it is inside."""
-    inside = (place >= 0) & (place <= count - 1)
-    kept = jnp.clip(place, 0, count - 1)
-    cell = jnp.minimum(jnp.floor(jax.lax.stop_gradient(kept)), count - 2)
-    return cell, kept - cell, inside
+class _Patch(NamedTuple):
+    """The surface over one cell per point, in shares of the cell from 0 to 1: ``h + s a + t b + s t c``."""
+
+    spacing: Array
+    corner: Array
+    """x and y of the cells' first corners, [2, C]."""
+    height: Array
+    along_x: Array
+    along_y: Array
+    twist: Array
+
+    def apart(self, place: Array, share: Array) -> Array:
+        """From the surface at shares [2, C] to points, [3, C]."""
+        s, t = share
+        height = self.height + s * self.along_x + t * (self.along_y + s * self.twist)
+        flat = place[:2] - self.corner - self.spacing[:, None] * share
+        return jnp.concatenate([flat, (place[2] - height)[None]])
+
+    def rises(self, share: Array) -> tuple[Array, Array]:
+        """How much the surface rises over the whole cell along x and along y, [C] each."""
+        s, t = share
+        return self.along_x + t * self.twist, self.along_y + s * self.twist
+
+    def stepped(self, place: Array, share: Array, follows_twist: bool = True) -> Array:
+        """A Newton step of the shares towards the nearest points of points [3, C].
+
+        Shares on the edge of a cell stay there if the nearest point is beyond. From the nearest point, the step has its
+        derivatives. Far from it, a step that does not follow the twist is safer.
+        """
+        (dx, dy), (rise_x, rise_y) = self.spacing, self.rises(share)
+        x, y, z = self.apart(place, share)
+        push_x, push_y = dx * x + rise_x * z, dy * y + rise_y * z
+        xx, yy, xy = dx * dx + rise_x * rise_x, dy * dy + rise_y * rise_y, rise_x * rise_y
+        bent = xy - self.twist * z if follows_twist else xy
+        # Where the surface is bent more than a sphere about the point, the nearest point is on an edge.
+        bent = jnp.where(bent * bent < 0.99 * xx * yy, bent, xy)
+        s, t = share
+        free_x = ((s > 0) | (push_x > 0)) & ((s < 1) | (push_x < 0))
+        free_y = ((t > 0) | (push_y > 0)) & ((t < 1) | (push_y < 0))
+        bent = jnp.where(free_x & free_y, bent, 0)
+        over = 1 / (xx * yy - bent * bent)
+        step_x = jnp.where(free_x, (yy * push_x - bent * push_y) * over, 0)
+        step_y = jnp.where(free_y, (xx * push_y - bent * push_x) * over, 0)
+        return share + jnp.stack([step_x, step_y])
+
+    def sought(self, place: Array, share: Array) -> Array:
+        """Shares near the nearest point within the cell: a step, and others along edges that it has reached."""
+        for _ in range(3):
+            share = _within(self.stepped(place, share, follows_twist=False))
+        return share
+
+    def signed_distance(self, place: Array, share: Array) -> tuple[Array, Array]:
+        """Distances [C] of points [3, C] from those at shares [2, C], and unit vectors from these to the points."""
+        (dx, dy), (rise_x, rise_y) = self.spacing, self.rises(share)
+        slope_x, slope_y = rise_x / dx, rise_y / dy
+        up = jax.lax.rsqrt(1 + slope_x * slope_x + slope_y * slope_y)
+        normal = jnp.stack([-slope_x * up, -slope_y * up, up])
+        apart = self.apart(place, share)
+        gap = spatial.dot(normal, apart)
+        # On a ridge or in a valley, the nearest point's own normal is not the direction to the point.
+        aside = apart - gap * normal
+        least = jnp.finfo(gap.dtype).eps * jnp.minimum(dx, dy) ** 2
+        is_edge = spatial.dot(aside, aside) > least
+        square = jnp.where(is_edge, spatial.dot(apart, apart), jnp.ones_like(gap))
+        inverse = jax.lax.rsqrt(square)
+        inverse = jnp.where(apart[2] < 0, -inverse, inverse)
+        return jnp.where(is_edge, square * inverse, gap), jnp.where(is_edge, apart * inverse, normal)
 
 
-def _corners(heights: Array, i: Array, j: Array) -> Array:
-    """The heights at the four corners of cells (i, j), [4, C]."""
-    _, columns = heights.shape
-    first = i.astype(jnp.int32) * columns + j.astype(jnp.int32)
-    corners = first[None] + jnp.array([[0], [1], [columns], [columns + 1]], jnp.int32)
-    return heights.reshape(-1).at[corners].get(mode="promise_in_bounds", wrap_negative_indices=False)
+def _cell_below(field: HeightField, place: Array) -> tuple[Array, Array]:
+    """The cells [2, C] right below points [3, C], and shares near their nearest points there."""
+    scaled = place[:2] / field.spacing[:, None]
+    cell = jnp.floor(scaled)
+    return cell, field._patch(cell).sought(place, scaled - cell)
+
+
+def _nearest_cell(field: HeightField, place: Array, radius: Array) -> tuple[Array, Array]:
+    """The cells [2, C] nearest to points [3, C], of those within the radius or half a cell, and shares there."""
+    scaled, reach = place[:2] / field.spacing[:, None], jnp.maximum(radius / field.spacing[:, None], 0.5)
+    first, last = jnp.floor(scaled - reach), jnp.floor(scaled + reach)
+    counts = last - first + 1
+    # Around a sphere that is larger than the whole field, not all cells are tried.
+    rows, columns = field.heights.shape
+    number = jnp.minimum(jnp.max(counts[0] * counts[1]), (rows + 1) * (columns + 1))
+    small = jnp.finfo(place.dtype).eps ** 0.25  # Its square is left after the next step.
+
+    def goes_on(search: _Search) -> Array:
+        moves = (search.tried < number + _ROUNDS) & (jnp.max(search.moved) > small)
+        return (search.tried < number) | moves
+
+    def body(search: _Search) -> _Search:
+        row = jnp.floor((search.tried + 0.5) / counts[1])
+        ahead = jnp.stack([row, search.tried - row * counts[1]])
+        following = jnp.minimum(first + ahead, last)
+        stays = search.tried >= number
+        cell = jnp.where(stays, search.cell, following)
+        patch = field._patch(cell)
+        start = jnp.where(stays, search.share, _within(scaled - following))
+        share = patch.sought(place, start)
+        apart = patch.apart(place, share)
+        square = spatial.dot(apart, apart)
+        is_nearer = stays | (square < search.square)
+        return _Search(
+            search.tried + 1,
+            jnp.where(is_nearer, square, search.square),
+            jnp.where(is_nearer, cell, search.cell),
+            jnp.where(is_nearer, share, search.share),
+            jnp.where(is_nearer, jnp.abs(share - start), search.moved),
+        )
+
+    zero = jnp.zeros_like(first)
+    start = _Search(jnp.zeros_like(number), jnp.full_like(place[0], jnp.inf), first, zero, zero)
+    end = jax.lax.while_loop(goes_on, body, start)
+    return end.cell, end.share
+
+
+class _Search(NamedTuple):
+    """The nearest of the cells tried so far, and then of its points."""
+
+    tried: Array
+    square: Array
+    """Squared distances of the points, [C]."""
+    cell: Array
+    share: Array
+    moved: Array
+    """How far the last round moved each share, [2, C]."""
+
+
+def _within(share: Array) -> Array:
+    return jnp.clip(share, 0, 1)

@@ -150,8 +150,5 @@ def height_scan(ground: artix.Ground, state: artix.State, points: Array) -> Arra
     cos, sin = forward * jax.lax.rsqrt(jnp.maximum(forward @ forward, 1e-12))
     turned = points @ jnp.array([[cos, sin], [-sin, cos]])
     above = jnp.concatenate([turned, jnp.zeros_like(turned[:, :1])], axis=1).T
-    found = []
-    for surface in ground.surfaces:
-        distance, normal = surface.distances(state.root_pose[:3], above)
-        found.append(distance / jnp.maximum(normal[2], 1e-3))
+    found = [surface.heights_below(state.root_pose[:3], above) for surface in ground.surfaces]
     return jnp.min(jnp.stack(found), axis=0)

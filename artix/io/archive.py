@@ -31,7 +31,7 @@ from artix.io.common.values import check_values, named_arrays
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation
 from artix.model.couplings import LoopJoint, LoopJointType, MimicJoint
-from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometries, Geometry, GeometryType
+from artix.model.geometry import LARGEST_HULL, SIZE_NUMBERS, Geometries, Geometry, GeometryType
 from artix.model.joints import Axis, Joint, JointType
 from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 from artix.model.topology import Topology
@@ -390,7 +390,7 @@ def _loop_joint(record: dict[str, Any]) -> LoopJoint:
 def _geometry(record: dict[str, Any]) -> Geometry:
     kind, count = GeometryType(_get(record, "type", str)), _get(record, "num_points", int)
     # A damaged count must not allocate memory; one point too many is enough for the builder to refuse it.
-    points = [[0.0, 0.0, 0.0]] * min(count, MAX_HULL_POINTS + 1) if kind is GeometryType.HULL else None
+    points = [[0.0, 0.0, 0.0]] * min(count, LARGEST_HULL + 1) if kind is GeometryType.HULL else None
     if count and points is None:
         raise MalformedHeaderError(f"geometry {record.get('name')!r:.60}: only a hull has points")
     return Geometry(type=kind, size=(1.0,) * SIZE_NUMBERS[kind], points=points, sensor=_get(record, "sensor", bool))

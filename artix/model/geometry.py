@@ -1,7 +1,8 @@
 """Collision shapes on links: their descriptions for a builder, their static structure, and their arrays.
 
 Every shape makes contact through *candidates*: points fixed to its link, each with a radius. A sphere has one, a
-capsule two, a box eight, a cylinder eight, a hull one per point; see :mod:`artix.contact.candidates`.
+capsule two, a box eight, a cylinder eight, a hull one per point, but at most eight; see
+:mod:`artix.contact.candidates`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from artix.model.validation import check_fields, finite_array, number, unit_pose
 
 Array = jax.Array
 
-MAX_HULL_POINTS = 16
+#: The most points of a hull that readers make of a mesh, the most candidates of a hull, and the most points of any.
+MAX_HULL_POINTS, SUPPORT_POINTS, LARGEST_HULL = 16, 8, 4096
 
 
 class GeometryType(enum.Enum):
@@ -44,7 +46,7 @@ class GeometryType(enum.Enum):
     CYLINDER = "cylinder"
     """Size: radius, half the length."""
     HULL = "hull"
-    """The convex hull of at most 16 points, each a sphere. Size: the radius of the spheres."""
+    """The convex hull of points, each a sphere. Size: the radius of the spheres."""
 
 
 #: Number of size parameters of each type.
@@ -102,7 +104,7 @@ class Geometry:
 
     Raises:
       ValueError: a size, coefficient or gain is negative or not finite, a quaternion is not of unit length, a hull has
-        no points or more than 16, a stiffness is zero, or a rigid surface has damping.
+        no points or more than 4,096, a stiffness is zero, or a rigid surface has damping.
 
     Examples:
       >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
@@ -170,7 +172,10 @@ class Geometry:
 
     @classmethod
     def hull(cls, points: npt.ArrayLike, *, radius: float = 0.0, **options) -> Geometry:
-        """The convex hull of at most 16 points [P, 3], or of spheres of this radius [m] about them."""
+        """The convex hull of at most 4,096 points [P, 3], or of spheres of this radius [m] about them.
+
+        Up to eight points all may touch the ground, of more the eight extreme ones towards it.
+        """
         return cls(type=GeometryType.HULL, size=(radius,), points=points, **options)
 
 
@@ -192,8 +197,8 @@ def check_material(owner: object, where: str) -> None:
 
 def _hull_points(points: npt.ArrayLike) -> np.ndarray:
     array = np.asarray(points, float)
-    if array.ndim != 2 or array.shape[1] != 3 or not 1 <= len(array) <= MAX_HULL_POINTS:
-        raise ValueError(f"hull: points must have shape [P, 3] with P from 1 to {MAX_HULL_POINTS}; found {array.shape}")
+    if array.ndim != 2 or array.shape[1] != 3 or not 1 <= len(array) <= LARGEST_HULL:
+        raise ValueError(f"hull: points must have shape [P, 3] with P from 1 to {LARGEST_HULL}; found {array.shape}")
     return finite_array(array, array.shape, "hull: points")
 
 
@@ -218,7 +223,7 @@ class GeometryStructure:
     @property
     def num_candidates(self) -> int:
         """The number of points through which it makes contact."""
-        return self.num_points or len(CANDIDATE_PATTERNS[self.type].points)
+        return min(self.num_points, SUPPORT_POINTS) or len(CANDIDATE_PATTERNS[self.type].points)
 
 
 class Geometries(struct.PyTreeNode):

@@ -23,16 +23,16 @@ from tests.support.physx_contacts import build, ground_of, options_of, recorded
 BOUNDS = {
     "sphere": ((1e-7, 5e-5), (1e-7, 5e-5)),
     "box": ((5e-8, 2e-4), (1e-7, 1e-3)),
-    "capsule": ((1e-5, 1e-2), (1e-5, 2e-2)),
+    "capsule": ((5e-8, 2e-4), (1e-7, 1e-3)),
     "leg": ((2e-6, 1e-3), (5e-6, 2e-3)),
     "quadruped": ((1e-5, 2e-2), (2e-4, 1e-1)),
 }
-EVERYDAY = {("box_drop", "tgs"), ("leg", "tgs")}
+EVERYDAY = {("box_drop", "tgs"), ("capsule_spin", "pgs_60hz"), ("leg", "tgs")}
 EVERY_RUN = [(name, run) for name, scene in SCENES.items() for run in scene["runs"]]
 
 
 def _marks(name: str, run: str) -> tuple[pytest.MarkDecorator, ...]:
-    """Two scenes every day, all with the slow tests, and with other steps and versions of the solver once a week."""
+    """Three scenes every day, all with the slow tests, and with other steps and versions of the solver once a week."""
     if (name, run) in EVERYDAY:
         return ()
     return (pytest.mark.slow if run in ("pgs", "tgs") else pytest.mark.exhaustive,)
@@ -87,7 +87,16 @@ def test_recorded_contacts(name: str, run: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "run"), [("box_drop", "pgs"), ("leg", "pgs"), ("quadruped", "pgs"), ("quadruped", "tgs")]
+    ("name", "run"),
+    [
+        ("box_drop", "pgs"),
+        ("capsule_drop", "pgs"),
+        ("capsule_drop", "tgs"),
+        ("capsule_spin", "pgs_60hz"),
+        ("leg", "pgs"),
+        ("quadruped", "pgs"),
+        ("quadruped", "tgs"),
+    ],
 )
 def test_trajectories(name: str, run: str) -> None:
     """From the first state alone, through impact, slip and stick, to the last."""
@@ -97,6 +106,26 @@ def test_trajectories(name: str, run: str) -> None:
     found = artix.rollout(artix.Scene(robot, ground=ground), start, control_of(name), dt, options, num_steps=steps)
     np.testing.assert_allclose(found.root_pose[:, :3], wanted.root_pose[1:, :3], atol=1e-5)
     np.testing.assert_allclose(found.joint_position, wanted.joint_position[1:], atol=2e-5)
+
+
+@pytest.mark.parametrize("solver", ["pgs", "tgs"])
+def test_capsule_rolls_down(solver: str) -> None:
+    """A solid cylinder's inertia about the axis: it rolls with two thirds of gravity along the slope, for 0.5 s."""
+    lean, dt, steps = 0.1, 1 / 240, 120
+    along = 9.81 * np.sin(lean)
+    builder = artix.ArticulationBuilder(fixed_base=False, gravity=(along, 0.0, -9.81 * np.cos(lean)))
+    inertia = (0.01, 0.01, 0.5 * 0.05**2)
+    builder.add_link(None, mass=1.0, inertia=inertia, linear_damping=0.0, angular_damping=0.0, cfm_scale=0.0)
+    builder.add_geometry(0, artix.Geometry.capsule(0.05, 0.1, friction=0.5))
+    robot, options = builder.build(), SolverOptions(solver=solver, position_iterations=16)
+    start = artix.neutral_state(robot)
+    across = jnp.array([0.0, 0.0, 0.05, 0.5**0.5, 0.0, 0.0, 0.5**0.5])
+    path = artix.rollout(
+        robot, start.replace(root_pose=across), None, dt, options, num_steps=steps, ground=artix.Ground.flat()
+    )
+    time = dt * np.arange(1, steps + 1)
+    np.testing.assert_allclose(path.root_velocity[:, 0], 2 / 3 * along * time, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(path.root_velocity[:, 4], path.root_velocity[:, 0] / 0.05, rtol=1e-3, atol=1e-3)
 
 
 def test_impulses() -> None:

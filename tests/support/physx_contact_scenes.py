@@ -15,6 +15,7 @@ CAPSULE = {"type": "capsule", "radius": 0.05, "half_length": 0.1, "position": (0
 RUNS = {
     "pgs": ("pgs", 4, 1, 1 / 240),
     "pgs_coarse": ("pgs", 16, 1, 1 / 60),
+    "pgs_60hz": ("pgs", 8, 1, 1 / 60),
     "pgs_fine": ("pgs", 32, 2, 1 / 240),
     "tgs": ("tgs", 4, 1, 1 / 240),
     "tgs_coarse": ("tgs", 16, 1, 1 / 60),
@@ -138,6 +139,13 @@ SCENES = {
         60,
         root_pose=(0.0, 0.0, 0.15, 0.0, math.sin(0.7), 0.0, math.cos(0.7)),
         root_velocity=(0.3, 0.2, -0.5, 0.0, 0.0, 0.0),
+    ),
+    "capsule_spin": _scene(
+        [_body(CAPSULE | {"radius": 0.04, "half_length": 0.09}, mass=0.4, inertia=(0.0015, 0.0015, 0.0003))],
+        ("pgs", "pgs_60hz"),
+        120,
+        root_pose=(0.0, 0.0, 0.2, 0.0, 0.5006435668191909, 0.15019307004575724, 0.8525245220595057),
+        root_velocity=(0.2, 0.0, -0.3, 0.0, 3.0, 0.0),
     ),
     "leg": _scene(
         [_base(2.0, (0.01, 0.01, 0.01)), *_leg(0, (0.0, 0.0, 0.0), 0, 1)],

@@ -5,7 +5,8 @@ the link and on the ground. They persist until friction slips there, the link ha
 surface, or the two ends have separated along the normal. Displacement along the surface is corrected.
 
 PhysX also remembers the pose of its last contact search. Until the shape has moved or rotated, or a contact has slid,
-by more than a limit, it reuses the points that it found then, with current gaps: those of boxes and capsules.
+by more than a limit, it reuses the points that it found then, with current gaps. A box's points stay on the ground;
+those of a capsule are below its axis, which they follow as it rolls.
 """
 
 from __future__ import annotations
@@ -295,7 +296,8 @@ def manifolds(
         looks = jnp.ones_like(looks)
     fresh = looks[pair]
     gap_when_found = jnp.where(fresh, contacts.gap, gap_there)
-    on_plane = jnp.where(fresh, here, there) - (gap_when_found + radius) * normal
-    point = jnp.where(is_box, on_plane, on_plane + contacts.gap * normal)
+    # Of boxes, the point on the plane; of spheres and capsules, the one on the shape, below the core where it is now.
+    on_plane = jnp.where(fresh, here, there) - gap_when_found * normal
+    point = jnp.where(is_box, on_plane, here - radius * normal)
     near = (gap_when_found < distance) & (contacts.gap < distance)
     return Manifolds(point.T, near, poses if before is None else jnp.where(looks[:, None], poses, before))

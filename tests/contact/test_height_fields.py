@@ -1,0 +1,205 @@
+"""Height fields: nearest points by search on a fine grid, closed forms of ridges and bowls, energy on steep steps."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.interpolate import RegularGridInterpolator
+from scipy.special import ellipk
+
+import artix
+
+GRAVITY = 9.81
+SPACING, ORIGIN = np.array([0.15, 0.2]), np.array([-0.5, -0.7, 0.3])
+
+
+def body(shape: artix.Geometry, radius: float, dtype=jnp.float64) -> artix.Articulation:
+    """A free kilogram with the inertia of a ball of this radius."""
+    builder = artix.ArticulationBuilder()
+    inertia = (0.4 * radius**2,) * 3
+    builder.add_link(mass=1.0, inertia=inertia, name="body", linear_damping=0.0, angular_damping=0.0)
+    builder.add_geometry("body", shape)
+    return builder.build(dtype)
+
+
+def rough(size: float, dtype=jnp.float64) -> artix.HeightField:
+    heights = size * np.random.default_rng(0).normal(size=(12, 10))
+    return artix.HeightField.of(heights, spacing=SPACING, origin=ORIGIN, dtype=dtype)
+
+
+def surface(field: artix.HeightField):
+    """The height at x and y, by SciPy, level beyond the edges."""
+    heights = np.asarray(field.heights, float)
+    ends = np.array(heights.shape) - 1
+    sample = RegularGridInterpolator([np.arange(end + 1) for end in ends], heights)
+
+    def height(x, y):
+        places = [np.clip((one - ORIGIN[k]) / SPACING[k], 0, ends[k]) for k, one in enumerate((x, y))]
+        return ORIGIN[2] + sample(tuple(places))
+
+    return height
+
+
+def least_distance(height, point: np.ndarray, within: float) -> float:
+    """From a point to a surface: on a grid, and on ever finer ones about its best place."""
+    center, width = point[:2], within
+    for _ in range(14):
+        x, y = (center[k] + np.linspace(-width, width, 41) for k in (0, 1))
+        grid = np.stack(np.meshgrid(x, y, indexing="ij"))
+        square = np.sum((grid - point[:2, None, None]) ** 2, axis=0) + (height(*grid) - point[2]) ** 2
+        row, column = np.unravel_index(np.argmin(square), square.shape)
+        center, width = grid[:, row, column], 0.15 * width
+    return float(np.sqrt(square[row, column]))
+
+
+def points_near(field: artix.HeightField, count: int, deepest: float, highest: float) -> np.ndarray:
+    """Random points [3, count] at depths and heights of at most these, some of them beyond the edges."""
+    rng = np.random.default_rng(3)
+    x, y = rng.uniform(-0.8, 1.3, count), rng.uniform(-1.0, 1.3, count)
+    return np.stack([x, y, surface(field)(x, y) + rng.uniform(-deepest, highest, count)])
+
+
+@jax.jit
+def distances(field: artix.HeightField, points) -> tuple[jax.Array, jax.Array]:
+    count = points.shape[1]
+    radius = jnp.full(count, 0.12, points.dtype)
+    return field.distances(jnp.zeros(3, points.dtype), jnp.asarray(points), radius, np.ones(count, bool))
+
+
+@pytest.mark.parametrize(("size", "most"), [(0.02, 1e-8), (0.1, 1e-8)])
+def test_distances_are_those_of_the_nearest_points(size: float, most: float) -> None:
+    """Slopes up to 0.4, and up to 2, where one point in a hundred takes a cell that is not quite the nearest."""
+    field = rough(size)
+    height = surface(field)
+    points = points_near(field, 120, 0.05, 0.11)
+    gap = np.asarray(distances(field, points)[0])
+    wanted = np.array([least_distance(height, point, 0.2) for point in points.T])
+    wanted = np.where(points[2] < height(*points[:2]), -wanted, wanted)
+    error = np.abs(gap - wanted)[np.abs(wanted) < 0.12]
+    assert len(error) > 100
+    assert np.quantile(error, 0.97) < most
+    assert np.max(error) < 5e-4
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(jnp.float64, 1e-7), (jnp.float32, 2e-3)])
+def test_normals_are_gradients(dtype, most: float) -> None:
+    field = rough(0.05, dtype)
+    points = jnp.asarray(points_near(field, 150, 0.03, 0.1), dtype)
+    gap, normal = distances(field, points)
+    slope = jax.grad(lambda points: jnp.sum(distances(field, points)[0]))(points)
+    near = jnp.abs(gap) < 0.12
+    np.testing.assert_allclose(jnp.sum(normal**2, axis=0), 1.0, atol=10 * jnp.finfo(dtype).eps)
+    assert jnp.quantile(jnp.max(jnp.abs(slope - normal), axis=0)[near], 0.98) < most
+
+
+def test_derivatives_of_normals_are_differences() -> None:
+    """The curvature that a ball feels as it rolls."""
+    field = rough(0.05)
+    points = jnp.asarray(points_near(field, 100, 0.03, 0.1))
+    normals = lambda points: distances(field, points)[1]  # noqa: E731
+    along = jax.random.normal(jax.random.key(0), points.shape)
+    slope = jax.jvp(normals, (points,), (along,))[1]
+    assert np.all(np.isfinite(slope))
+    ends = [normals(points + sign * 1e-6 * along) for sign in (1, -1)]
+    error = np.max(np.abs(slope - (ends[0] - ends[1]) / 2e-6), axis=0)
+    assert np.quantile(error, 0.9) < 1e-6
+
+
+def test_a_ball_on_a_ridge() -> None:
+    """Above a roof of 45 degrees the normal points from the ridge to the centre; beside it, it is that of the roof."""
+    roof = artix.HeightField.of([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]], spacing=(1.0, 1.0), origin=(-1.0, -0.5, -1.0))
+    points = np.array([[0.03, 0.0, 0.1], [-0.1, 0.0, 0.0], [0.0, 0.1, 0.05], [0.2, 0.0, -0.1]]).T
+    gap, normal = distances(roof, points)
+    length, half = np.hypot(0.03, 0.1), 0.5**0.5
+    np.testing.assert_allclose(gap, [length, 0.1 * half, 0.05, 0.1 * half], atol=1e-15)
+    wanted = [[0.03 / length, 0, 0.1 / length], [-half, 0, half], [0, 0, 1], [half, 0, half]]
+    np.testing.assert_allclose(normal.T, wanted, atol=1e-14)
+
+
+def test_a_wall_is_near_before_it_is_below() -> None:
+    """A ball on level ground in front of a wall of 45 degrees touches the wall as soon as it is near."""
+    wall = artix.HeightField.of([[0.0] * 2, [0.0] * 2, [1.0] * 2], spacing=(1.0, 1.0), origin=(-1.0, -0.5, 0.0))
+    robot = body(artix.Geometry.sphere(0.1), 0.1)
+    state = artix.neutral_state(robot)
+    state = state.replace(root_pose=state.root_pose.at[:3].set(jnp.array([-0.04, 0.0, 0.11])))
+    found = artix.ground_contacts(robot, state, artix.Ground((wall,))).contacts
+    np.testing.assert_allclose(found.gap, [0.15 * 0.5**0.5 - 0.1], atol=1e-15)
+    np.testing.assert_allclose(found.normal, [[-(0.5**0.5), 0, 0.5**0.5]], atol=1e-15)
+
+
+def test_what_is_no_number_is_not_near() -> None:
+    gap, _ = distances(rough(0.1), np.array([[np.nan, 0, 0], [0, np.inf, 0], [1e9, -1e9, 0.5]]).T)
+    assert np.all(np.isnan(gap[:2]))
+    assert np.isfinite(gap[2])
+
+
+def bowl(radius: float, spacing: float, friction: float) -> artix.HeightField:
+    along = np.arange(-1.2, 1.2 + spacing / 2, spacing)
+    x, y = np.meshgrid(along, along, indexing="ij")
+    heights = radius - np.sqrt(radius**2 - x**2 - y**2)
+    return artix.HeightField.of(heights, spacing=(spacing,) * 2, origin=(-1.2, -1.2, 0.0), friction=friction)
+
+
+@pytest.mark.parametrize(("friction", "inertia"), [(0.0, 1.0), pytest.param(1.0, 1.4, marks=pytest.mark.slow)])
+def test_a_ball_swings_in_a_bowl(friction: float, inertia: float) -> None:
+    """As a pendulum of length R - r; 7/5 of its mass swing if it rolls. Each edge between cells takes a little energy,
+
+    the part that an inelastic impact at their angle takes, and nothing ever adds any.
+    """
+    radius, ball, angle, dt, spacing = 2.0, 0.1, 0.4, 2e-3, 0.04
+    robot, ground = body(artix.Geometry.sphere(ball), ball), artix.Ground((bowl(radius, spacing, friction),))
+    length = radius - ball
+    start = jnp.array([np.sin(angle), 0.005, -np.cos(angle)]) * (length - 1e-3) + jnp.array([0.0, 0.0, radius])
+    state = artix.neutral_state(robot)
+    state = state.replace(root_pose=state.root_pose.at[:3].set(start))
+    path = artix.rollout(robot, state, None, dt, num_steps=2400, ground=ground)
+    x, time = np.asarray(path.root_pose[:, 0]), dt * np.arange(1, 2401)
+    before = np.flatnonzero(np.diff(np.sign(x)))
+    crossings = time[before] - x[before] * dt / (x[before + 1] - x[before])
+    period = 4 * np.sqrt(inertia * length / GRAVITY) * ellipk(np.sin(angle / 2) ** 2)
+    assert len(crossings) >= 3
+    assert 2 * np.mean(np.diff(crossings)) == pytest.approx(period, rel=3e-3)  # Of length R it is 2.6 % longer.
+    velocity = np.asarray(path.root_velocity)
+    energy = 0.5 * np.sum(velocity[:, :3] ** 2, axis=1) + 0.2 * ball**2 * np.sum(velocity[:, 3:] ** 2, axis=1)
+    energy += GRAVITY * (np.asarray(path.root_pose[:, 2]) - ball)
+    first = GRAVITY * (float(start[2]) - ball)
+    assert np.max(energy) < first
+    edges = 4 * angle * radius / spacing * time[-1] / period
+    assert energy[-1] / first > (1 - (spacing / radius) ** 2) ** edges
+
+
+SHAPES = {
+    "ball": artix.Geometry.sphere(0.1),
+    "capsule": artix.Geometry.capsule(0.06, 0.1),
+    "box": artix.Geometry.box((0.1, 0.08, 0.06)),
+    "hull": artix.Geometry.hull([[0.1, 0, -0.06], [-0.05, 0.08, -0.06], [-0.05, -0.08, -0.06], [0, 0, 0.1]]),
+}
+
+
+@pytest.mark.parametrize(
+    "kind", ["ball", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("capsule", "box", "hull"))]
+)
+def test_steep_steps_add_no_energy(kind: str) -> None:
+    """Bodies fall onto steps of 0.3 m within 0.15 m, in float32: what a step adds undoes penetrations at 0.1 m/s."""
+    dt, steps, count = 0.005, 400, 100
+    robot = body(SHAPES[kind], 0.1, jnp.float32)
+    heights = sum(np.where(np.arange(24) // k % 2 == 0, 0.0, 0.3).reshape(s) for k, s in ((2, (24, 1)), (3, (1, 24))))
+    field = artix.HeightField.of(heights, spacing=(0.15, 0.15), friction=0.5, dtype=jnp.float32)
+    ground, rng = artix.Ground((field,)), np.random.default_rng(0)
+    states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(0), count))
+    place = jnp.asarray(rng.uniform((0.5, 0.5, 1.0), (3.0, 3.0, 1.6), (count, 3)), jnp.float32)
+    velocity = jnp.asarray(rng.normal(size=(count, 6)) * np.repeat([1.0, 4.0], 3), jnp.float32)
+    states = states.replace(root_pose=states.root_pose.at[:, :3].set(place), root_velocity=velocity)
+    path = jax.jit(jax.vmap(lambda s: artix.rollout(robot, s, None, dt, num_steps=steps, ground=ground)))(states)
+    velocity = np.asarray(path.root_velocity, float)
+    energy = 0.5 * np.sum(velocity[..., :3] ** 2, axis=-1) + 0.002 * np.sum(velocity[..., 3:] ** 2, axis=-1)
+    # In flight, a semi-implicit step keeps this energy.
+    energy += GRAVITY * (np.asarray(path.root_pose[..., 2], float) + 0.5 * dt * velocity[..., 2])
+    pushed = 1 if kind == "ball" else 2  # The points that may be pushed out in different directions.
+    assert np.max(np.diff(energy, axis=1)) < 0.5 * 0.1**2 * pushed + 1e-4
+    assert np.all(np.max(energy, axis=1) <= energy[:, 0] + 1e-4)
+    last = jax.tree.map(lambda x: x[:, -1], path)
+    lowest = jax.vmap(lambda state: artix.geometry_distances(robot, state, ground)[0])(last)
+    assert np.min(lowest) > -4e-3
