@@ -10,6 +10,9 @@ import numpy as np
 
 import artix
 from artix.envs import observations, random_numbers, starts, terrain
+from artix.envs.gait import Gait
+from artix.envs.observation_terms import ObservationTerm, Terms
+from artix.envs.tasks.legged import OBSERVATIONS
 from artix.envs.tasks.quadruped_velocity import QuadrupedVelocity
 from artix.envs.transition import EnvState, Outcome, Transition
 
@@ -21,11 +24,26 @@ SCAN = np.stack(np.meshgrid(np.linspace(-0.6, 0.6, 7), np.linspace(-0.4, 0.4, 5)
 )
 
 
+
+def height_scan(height_scan: Array) -> Array:
+    """Height of the trunk above the terrain at the points of :data:`SCAN`, relative to the default one [m]."""
+    return height_scan
+
+
+_IMAGE = np.argmin(np.linalg.norm(SCAN[:, None] * [1, -1] - SCAN, axis=-1), axis=0)
+
+#: What the policy sees: what it sees on level ground, and the terrain around it.
+ROUGH_OBSERVATIONS: Terms = {
+    **OBSERVATIONS,
+    "height_scan": ObservationTerm(function=height_scan, mirror=(_IMAGE.tolist(), [1.0] * len(SCAN))),
+}
+
+
 class QuadrupedRough(QuadrupedVelocity):
     """A quadruped follows velocity commands over rough ground, slopes, stairs and obstacles.
 
-    Like :class:`QuadrupedVelocity`, but both parts of the observation also have the height of the trunk above the
-    terrain at 35 points around it. An episode begins on a tile of the robot's level. A robot that walked further than
+    Like :class:`QuadrupedVelocity`, but the policy also sees the height of the trunk above the terrain at 35 points
+    around it, ``height_scan``. An episode begins on a tile of the robot's level. A robot that walked further than
     half a tile moves up one level for its next episode; one that covered less than half of the commanded distance moves
     down (Rudin et al., *Learning to walk in minutes*, 2022). After the last level it gets a random one.
     ``info["level"]`` is the level.
@@ -49,7 +67,12 @@ class QuadrupedRough(QuadrupedVelocity):
     def __init__(self, *, tiles: terrain.Terrain | None = None, dtype: Any = None, **options: Any) -> None:
         self.tiles = terrain.tiles(dtype=dtype) if tiles is None else tiles
         ground = artix.Ground((self.tiles.field,))
-        super().__init__(**{"name": "quadruped_rough", "ground": ground, "dtype": dtype, **options})
+        given = {"name": "quadruped_rough", "ground": ground, "observations": ROUGH_OBSERVATIONS}
+        super().__init__(**given | {"dtype": dtype} | options)
+
+    def more_signals(self) -> tuple[str, ...]:
+        """The terrain besides."""
+        return (*super().more_signals(), "height_scan")
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
         """Begins on a tile in the lower half of the levels."""
@@ -76,12 +99,11 @@ class QuadrupedRough(QuadrupedVelocity):
         metrics = found.metrics | {"level": memory["level"].astype(speed.dtype)}
         return found._replace(memory=found.memory | {"asked": memory["asked"] + self.dt * speed}, metrics=metrics)
 
-    def observe(self, transition: Transition) -> dict[str, Array]:
-        """As on level ground, plus the terrain around the robot."""
-        seen = super().observe(transition)
+    def signals(self, transition: Transition, gait: Gait, first_contact: Array) -> dict[str, Any]:
+        """As on level ground, and the terrain around the robot."""
         points = jnp.asarray(SCAN, self.articulation.dtype)
         scan = observations.height_scan(transition.ground, transition.state, points) - self.robot.height
-        return {name: jnp.concatenate([part, jnp.clip(scan, -1, 1)]) for name, part in seen.items()}
+        return super().signals(transition, gait, first_contact) | {"height_scan": jnp.clip(scan, -1, 1)}
 
     def _random_level(self, key: Array, count: int) -> Array:
         uniform = random_numbers.uniform(key, 1, self.articulation.dtype)[0]
