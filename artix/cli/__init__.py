@@ -172,6 +172,23 @@ def _add_training_commands(commands: Any) -> None:
     play.add_argument("--html", help="save the first episode as an animation in a single HTML file")
     play.set_defaults(run=_play, writes=("html",))
 
+    verify_help = "run a policy in artix and in MuJoCo with the same commands, and compare (needs artix[mjcf])"
+    verify = commands.add_parser("verify", help=verify_help)
+    verify.add_argument("checkpoint", help="as for artix play")
+    simulator_help = "the other simulator (default: %(default)s)"
+    verify.add_argument("--in", dest="simulator", choices=("mujoco",), default="mujoco", help=simulator_help)
+    seconds_help = "how long each command is followed (default: %(default)s)"
+    verify.add_argument("--seconds", type=_seconds, default=10.0, help=seconds_help)
+    plot_help = "PNG file for paths, height, feet and torques (default: %(default)s)"
+    verify.add_argument("--output", default="verify.png", help=plot_help)
+    verify.set_defaults(run=_verify, writes=("output",))
+
+    export_help = "write a policy as ONNX and StableHLO, with a JSON and a MuJoCo scene for the robot's runtime"
+    export = commands.add_parser("export", help=export_help)
+    export.add_argument("checkpoint", help="as for artix play")
+    export.add_argument("--output", help="folder for the files (default: exported/TASK)")
+    export.set_defaults(run=_export)
+
 
 def _add_reading_options(command: argparse.ArgumentParser) -> None:
     base_help = "fix the root to the world or let it float (default: as the description says)"
@@ -214,6 +231,16 @@ def _positive(text: str) -> int:
     value = _whole(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1; found {value}")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e5:
+        raise argparse.ArgumentTypeError(f"must be a time in seconds; found {text!r}")
     return value
 
 
@@ -291,3 +318,15 @@ def _play(options: argparse.Namespace) -> int:
     from artix.cli.play import run_play
 
     return run_play(options.checkpoint, episodes=options.episodes, seed=options.seed, html=options.html)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from artix.cli.verify import run_verify
+
+    return run_verify(options.checkpoint, seconds=options.seconds, output=options.output)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from artix.cli.export import run_export
+
+    return run_export(options.checkpoint, output=options.output)

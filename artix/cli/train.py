@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 import jax
 
 from artix import envs
+from artix.cli.export import export_policy
 from artix.cli.recordings import save_episode, visuals_of
 from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
     TrainingFiles,
     config_of,
-    export_results,
     header_of,
     load_header,
     load_policy,
@@ -160,7 +160,7 @@ def _train(
     if training is None or report is None:
         print("interrupted before the first iteration" if status else "nothing left to do")
         return status
-    files = _save_somewhere(files, training, header_of(chosen.header, config, report), rows)
+    files = _save_somewhere(files, training, header_of(chosen.header, config, report), rows, environment)
     if status:
         # The checkpoint knows its robot and its settings.
         named = "" if files.articulation is not None or "file" in chosen.header else f" {task}"
@@ -192,7 +192,11 @@ def _until_terminated(iterations: Iterator[_Item]) -> Iterator[_Item]:
 
 
 def _save_somewhere(
-    files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: list[dict[str, float]]
+    files: TrainingFiles,
+    training: ppo.Training,
+    header: dict[str, Any],
+    rows: list[dict[str, float]],
+    environment: envs.Environment,
 ) -> TrainingFiles:
     """Saves the results of a training run. If its folder cannot be written, a new temporary one takes its place.
 
@@ -203,14 +207,14 @@ def _save_somewhere(
       CommandFailure: neither folder can be written.
     """
     try:
-        _save_all(files, training, header, rows)
+        _save_all(files, training, header, rows, environment)
         return files
     except OSError as error:
         print(f"artix: {str(files.folder)!r} cannot be written: {error.strerror or error}", file=sys.stderr)
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"artix-{header['task']}-"))
         files = dataclasses.replace(files, folder=folder)
-        _save_all(files, training, header, rows)
+        _save_all(files, training, header, rows, environment)
         return files
     except OSError as error:
         where = f"the temporary folder {tempfile.gettempdir()!r} cannot be written either"
@@ -218,10 +222,18 @@ def _save_somewhere(
 
 
 def _save_all(
-    files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: list[dict[str, float]]
+    files: TrainingFiles,
+    training: ppo.Training,
+    header: dict[str, Any],
+    rows: list[dict[str, float]],
+    environment: envs.Environment,
 ) -> None:
     save_checkpoint(files, training, header, rows)
-    export_results(files, training, header)
+    policy = jax.device_get(ppo.policy_of(training, config_of(header)))
+    policies.save(files.policy, {"policy": policy}, **header)
+    _, missing = export_policy(files.folder, policy, environment)
+    for reason in missing:
+        print(f"no {reason}")
     robot = Path(header.get("robot", {}).get("description", "")).stem
     save_curve(files, rows, f"{header['task']}{f' of {robot}' if robot else ''}, PPO")
     print(f"saved in {files.folder}/: {', '.join(sorted(path.name for path in files.folder.iterdir()))}")

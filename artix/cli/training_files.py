@@ -44,11 +44,6 @@ class TrainingFiles:
         return self.folder / "policy.npz"
 
     @property
-    def exported(self) -> Path:
-        """The exported policy, for any program that has JAX."""
-        return self.folder / "policy.stablehlo"
-
-    @property
     def recording(self) -> Path:
         """A recorded episode, for a browser."""
         return self.folder / "episode.html"
@@ -171,22 +166,6 @@ def config_of(header: dict[str, Any]) -> ppo.Config:
     if unknown:
         raise CommandFailure(f"the checkpoint has settings that are unknown to this version of artix: {unknown}")
     return ppo.Config(**values)
-
-
-def export_results(files: TrainingFiles, training: ppo.Training, header: dict[str, Any]) -> None:
-    """Saves the policy and, if the necessary package is installed, exports it as StableHLO.
-
-    Raises:
-      OSError: a file cannot be written.
-    """
-    policy = jax.device_get(ppo.policy_of(training, config_of(header)))
-    policies.save(files.policy, {"policy": policy}, **header)
-    try:
-        exported = policies.export(policy)
-    except ImportError as error:
-        print(f"no {files.exported.name}: {error}")
-        return
-    write_atomically(files.exported, lambda part: part.write_bytes(exported))
 
 
 def save_curve(files: TrainingFiles, rows: Sequence[Mapping[str, float]], title: str) -> None:

@@ -176,7 +176,7 @@ def feet_on_time(command: Array, contact: Array, phase: Array, feet_group: np.nd
     While the command is to move. Periodic rewards of this kind are from Siekmann et al., *Sim-to-real learning of all
     common bipedal gaits via periodic reward composition*, 2021.
     """
-    on_time = contact == (jnp.sin(phase + np.pi * feet_group) < 0)
+    on_time = contact == (jnp.sin(phase + jnp.asarray(np.pi * np.asarray(feet_group), phase.dtype)) < 0)
     return jnp.where(_stands(command), 0, jnp.mean(on_time.astype(command.dtype)))
 
 

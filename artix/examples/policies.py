@@ -303,6 +303,62 @@ def export(policy: Policy) -> bytes:
     return bytes(exported.serialize())
 
 
+def export_onnx(policy: Policy) -> bytes:
+    """Exports a policy as ONNX, which runs in ONNX Runtime, TensorRT and OpenVINO, and on robots.
+
+    Args:
+      policy: the policy.
+
+    Returns:
+      The model, with the input ``obs`` [batch, n] and the output ``action`` [batch, action_size] in float32. It
+      normalises observations itself.
+
+    Raises:
+      ImportError: the package ``onnx`` is not installed.
+
+    Example:
+      >>> from artix.examples import policies
+      >>> model = policies.export_onnx(policies.load("quadruped_velocity"))
+      >>> 70_000 < len(model) < 120_000
+      True
+    """
+    try:
+        import onnx
+        from onnx import TensorProto, helper, numpy_helper
+    except ImportError as error:
+        raise ImportError("the export as ONNX needs onnx: pip install 'artix[rl]'") from error
+    numbers: dict[str, np.ndarray] = {
+        "mean": np.asarray(policy.observed.mean),
+        "deviation": np.sqrt(np.asarray(policy.observed.variance) + np.float32(1e-6)),
+        "least": np.float32(-10),
+        "most": np.float32(10),
+        "minus_one": np.float32(-1),
+        "one": np.float32(1),
+    }
+    nodes = [
+        helper.make_node("Sub", ["obs", "mean"], ["centred"]),
+        helper.make_node("Div", ["centred", "deviation"], ["scaled"]),
+        helper.make_node("Clip", ["scaled", "least", "most"], ["x0"]),
+    ]
+    layers = policy.parameters["params"]
+    for k in range(len(layers)):
+        for name in ("kernel", "bias"):
+            numbers[f"{name}{k}"] = np.asarray(layers[f"Dense_{k}"][name])
+        nodes.append(helper.make_node("Gemm", [f"x{k}", f"kernel{k}", f"bias{k}"], [f"y{k}"]))
+        if k < len(policy.layers):  # swish
+            nodes.append(helper.make_node("Sigmoid", [f"y{k}"], [f"s{k}"]))
+            nodes.append(helper.make_node("Mul", [f"y{k}", f"s{k}"], [f"x{k + 1}"]))
+    nodes.append(helper.make_node("Clip", [f"y{len(layers) - 1}", "minus_one", "one"], ["action"]))
+    sizes = {"obs": policy.observed.mean.shape[0], "action": policy.action_size}
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size]) for name, size in sizes.items()]
+    constants = [numpy_helper.from_array(np.asarray(x, np.float32), name) for name, x in numbers.items()]
+    graph = helper.make_graph(nodes, "policy", ends[:1], ends[1:], constants)
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, producer_name="artix", opset_imports=opset, ir_version=8)
+    onnx.checker.check_model(model)
+    return model.SerializeToString()
+
+
 def _file_of(path: str | os.PathLike[str]) -> Path:
     """The file of that path, or of the built-in policy of that name."""
     file = Path(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import math
@@ -27,6 +28,7 @@ from artix.envs import (
     terminations,
 )
 from artix.envs.actuators import Delay
+from artix.envs.control_step import Task
 from artix.envs.environment import Environment
 from artix.envs.gait import Gait
 from artix.envs.legged_robot import LeggedRobot as LeggedRobot
@@ -193,7 +195,7 @@ class LeggedVelocity(Environment):
         self._num_pair_contacts = len(artix.ContactMemory.none(robot.articulation).impulse)
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
-        self.noise_scales = noise.as_scales(noise_scales, dict.fromkeys([*noise.GO1, *self.observations]))
+        self.noise_scales = noise.as_scales(noise_scales, dict.fromkeys([*self.observations, *noise.GO1]))
         self.pushes = pushes
         self.action_delay = action_delay
         self.action_scale = _action_scale(robot.articulation, action_scale)
@@ -201,6 +203,13 @@ class LeggedVelocity(Environment):
         self.max_foot_height = as_number(f"{name}: max_foot_height", max_foot_height, positive=True)
         self.least_reward = -math.inf if least_reward == -math.inf else as_number(f"{name}: least_reward", least_reward)
         self.lowest_up = as_number(f"{name}: lowest_up", lowest_up)
+
+    def undisturbed(self) -> LeggedVelocity:
+        """The task without noise, pushes, delays and randomisation, from the default pose at rest; for evaluation."""
+        quiet = copy.copy(self)
+        quiet.noise_scales, quiet.resets, quiet.pushes, quiet.action_delay = {}, {}, None, None
+        quiet.randomization, quiet._static = (), Task(quiet)
+        return quiet
 
     def more_signals(self) -> tuple[str, ...]:
         """Names of signals besides :data:`SIGNALS`."""
