@@ -142,6 +142,8 @@ def _train(
     task, environment = chosen.name, chosen.environment
     before = rows[-1]["seconds"] if rows else 0.0
     print(f"{task}: {rate(steps)} steps in {config.num_envs} environments, saved in {files.folder}/; compiling ...")
+    if config.mirror and (reason := getattr(environment, "asymmetry", "")):
+        print(f"no symmetry is used: {reason}")
     progress, last_saved, report, status = _Progress(steps), time.perf_counter(), None, 0
     try:
         iterations = ppo.train(environment, config, steps=steps, training=training)

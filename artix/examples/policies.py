@@ -11,7 +11,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -139,6 +139,25 @@ class Policy(flax.struct.PyTreeNode, eq=False):
         seen = self.observed.normalize(obs["state"] if isinstance(obs, dict) else obs)[0]
         mean = Network(self.layers, self.action_size).at(self.parameters, seen)
         return jnp.clip(mean, -1.0, 1.0)
+
+
+def half_in_the_mirror(mirror: Mapping[str, Callable[[Array], Array]], experience: Any) -> Any:
+    """Experience of which the first half of the samples is seen in the mirror: data augmentation at no cost.
+
+    Args:
+      mirror: how the robot's mirror image acts and observes, :attr:`artix.envs.Environment.mirror`.
+      experience: a named tuple with ``obs``, ``action`` and ``mean``, whose samples, in random order, are the first
+        axis. All else, such as values and rewards, is that of the mirror image too.
+    """
+
+    def one(reflect: Callable[[Array], Array], x: Array) -> Array:
+        half = len(x) // 2
+        return jnp.concatenate([reflect(x[:half]), x[half:]])
+
+    obs = experience.obs
+    seen = {name: one(mirror[name], x) for name, x in obs.items()} if isinstance(obs, dict) else one(mirror["obs"], obs)
+    action, mean = (one(mirror["action"], x) for x in (experience.action, experience.mean))
+    return experience._replace(obs=seen, action=action, mean=mean)
 
 
 def play(environment: Environment, policy: Callable[[Any], Array], key: Array) -> EnvState:

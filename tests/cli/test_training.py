@@ -46,6 +46,7 @@ def test_what_a_training_leaves(trained):
     assert files == {
         "checkpoint.npz",
         "policy.npz",
+        "policy.onnx",
         "policy.stablehlo",
         "progress.csv",
         "learning_curve.png",
