@@ -159,6 +159,8 @@ def _add_training_commands(commands: Any) -> None:
     train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")
     train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK or runs/ROBOT)")
     train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
+    tensorboard_help = "also write TensorBoard's event files to that folder (needs artix[tensorboard])"
+    train.add_argument("--tensorboard", action="store_true", help=tensorboard_help)
     train.set_defaults(run=_train)
 
     play = commands.add_parser("play", help="print statistics of episodes of a trained policy, and animate one")
@@ -310,7 +312,8 @@ def _view(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     from artix.cli.train import run_train
 
-    given = {name: getattr(options, name) for name in ("steps", "seed", "output", "resume", "robot", "assignments")}
+    names = ("steps", "seed", "output", "resume", "robot", "assignments", "tensorboard")
+    given = {name: getattr(options, name) for name in names}
     return run_train(options.task, num_envs=options.envs, **given)
 
 

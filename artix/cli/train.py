@@ -20,6 +20,7 @@ from artix.cli.export import export_policy
 from artix.cli.recordings import save_episode, visuals_of
 from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
+    EventFiles,
     TrainingFiles,
     config_of,
     header_of,
@@ -27,6 +28,7 @@ from artix.cli.training_files import (
     load_policy,
     load_rows,
     load_training,
+    recent,
     save_checkpoint,
     save_curve,
 )
@@ -50,6 +52,7 @@ def run_train(
     resume: bool,
     robot: str | None = None,
     assignments: Sequence[str] = (),
+    tensorboard: bool = False,
 ) -> int:
     """Trains a policy.
 
@@ -63,6 +66,7 @@ def run_train(
       resume: whether to continue from the checkpoint in the folder.
       robot: a robot description, or the name of one, to learn the task; ``None`` for the task's own robot.
       assignments: changed options, ``"rewards.pose=1"`` or ``"ppo.epochs=2"``.
+      tensorboard: whether the numbers of each iteration also go to TensorBoard's event files in the folder.
 
     Returns:
       0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a checkpoint was saved.
@@ -112,9 +116,10 @@ def run_train(
         files.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandFailure(f"the folder {str(files.folder)!r} cannot be created: {error.strerror}") from error
+    events = EventFiles(files.folder) if tensorboard else None
     if training is None and chosen.begins_with is not None:
         training = _started(chosen.begins_with, chosen.environment, config)
-    return _train(chosen, config, steps or chosen.steps, training, rows, files)
+    return _train(chosen, config, steps or chosen.steps, training, rows, files, events)
 
 
 def _of_checkpoint(header: dict[str, Any], folder: Path) -> TrainingTask:
@@ -138,6 +143,7 @@ def _train(
     training: ppo.Training | None,
     rows: list[dict[str, float]],
     files: TrainingFiles,
+    events: EventFiles | None = None,
 ) -> int:
     task, environment = chosen.name, chosen.environment
     before = rows[-1]["seconds"] if rows else 0.0
@@ -150,7 +156,10 @@ def _train(
         for training, report in _until_terminated(iterations):
             report["seconds"] += before
             rows.append(report)
+            report |= recent(rows)
             progress.show(report)
+            if events is not None:
+                events.add(report)
             if time.perf_counter() - last_saved > CHECKPOINT_PERIOD:
                 _save_or_say(files, training, header_of(chosen.header, config, report), rows, progress)
                 last_saved = time.perf_counter()
@@ -159,6 +168,8 @@ def _train(
     except FloatingPointError as error:
         raise CommandFailure(str(error)) from error
     progress.end()
+    if events is not None:
+        events.close()
     if training is None or report is None:
         print("interrupted before the first iteration" if status else "nothing left to do")
         return status
@@ -284,8 +295,8 @@ class _Progress:
         if not math.isnan(self.speed):
             minutes, seconds = divmod(round(max(self.steps - report["steps"], 0) / max(self.speed, 1e-9)), 60)
             parts += [f"{rate(self.speed)} steps/s", f"{minutes}:{seconds:02d} left"]
-        if not math.isnan(report["return"]):
-            parts += [f"return {report['return']:.4g}", f"{100 * report['fall']:.0f} % terminated"]
+        if not math.isnan(report["recent/return"]):
+            parts += [f"return {report['recent/return']:.4g}", f"{100 * report['recent/fall']:.0f} % terminated"]
         if report.get("metrics/nan"):
             parts.append(f"{report['metrics/nan']:.1g} of the steps were not finite")
         return " | ".join(parts).ljust(100)
