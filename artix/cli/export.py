@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,7 @@ def run_export(checkpoint: str, *, output: str | None) -> int:
     return 0
 
 
-def export_policy(
-    folder: Path, policy: policies.Policy, environment: envs.Environment
-) -> tuple[list[str], list[str]]:
+def export_policy(folder: Path, policy: policies.Policy, environment: envs.Environment) -> tuple[list[str], list[str]]:
     """Writes a policy as StableHLO and ONNX and, for a legged robot, what its runtime needs to know.
 
     Returns:
@@ -73,6 +72,10 @@ def export_policy(
         except (ImportError, ValueError, TypeError) as error:
             missing.append(f"{name}: {error}")
             continue
-        write_atomically(folder / name, lambda part, content=content: part.write_bytes(content))
+        write_atomically(folder / name, functools.partial(_write, content))
         written.append(name)
     return written, missing
+
+
+def _write(content: bytes, part: Path) -> None:
+    part.write_bytes(content)

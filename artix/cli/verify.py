@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,7 @@ def drive_work(environment: LeggedVelocity, state: envs.EnvState, action: Any) -
     control = artix.Control(drive_target=target)
 
     def one(moved: Any, _: None) -> tuple[Any, Any]:
-        where, contacts = environment._step(robot, environment.ground, *moved, control)
+        where, contacts = environment._step(robot, environment.ground, moved[0], moved[1], control)
         force = observations.drive_forces(robot, where, target)
         return (where, contacts), environment.physics_dt * force * where.joint_velocity
 
@@ -164,7 +164,7 @@ def in_mujoco(
 ) -> dict[str, dict[str, Records]]:
     """What happens in MuJoCo, by its contacts and by command."""
     description = deployment.describe(environment)
-    act = jax.jit(policy)
+    act, seconds = jax.jit(policy), environment.dt * len(next(iter(runs.values())))
     found: dict[str, dict[str, Records]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scene.xml"
@@ -174,13 +174,14 @@ def in_mujoco(
             found[name] = {}
             for run, told in runs.items():
                 found[name][run] = deploy_mujoco.run(
-                    model,
-                    description,
-                    lambda obs: np.asarray(act(obs)),
-                    lambda time, told=told: told[min(round(time / environment.dt), len(told) - 1)],
-                    len(told) * environment.dt,
+                    model, description, lambda obs: np.asarray(act(obs)), _command(told, environment.dt), seconds
                 )
     return found
+
+
+def _command(told: np.ndarray, dt: float) -> Callable[[float], np.ndarray]:
+    """The command at a time."""
+    return lambda time: told[min(round(time / dt), len(told) - 1)]
 
 
 def has_fallen(environment: LeggedVelocity, record: Mapping[str, np.ndarray]) -> bool:
@@ -219,10 +220,9 @@ def compared(environment: LeggedVelocity, found: Mapping[str, Mapping[str, Recor
                 "fell" if fell else "no",
             ))  # fmt: skip
     feet = " ".join(_short(environment.robot.feet))
-    first = ("command", "simulator", "way", "apart", "v err", "yaw err", "height", f"duty {feet}", "steps", "lift", "slip")
+    head = ("command", "simulator", "way", "apart", "v err", "yaw err", "height", f"duty {feet}", "steps", "lift")
     units = ("", "", "m", "m", "m/s", "rad/s", "m", "", "1/s", "mm", "m/s", "N m", "", "")
-    head = (*first, "torque", "CoT", "fell")
-    return table(head, [units, *rows], align="ll"), falls
+    return table((*head, "slip", "torque", "CoT", "fell"), [units, *rows], align="ll"), falls
 
 
 def _short(feet: tuple[str, ...]) -> list[str]:

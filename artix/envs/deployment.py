@@ -61,7 +61,7 @@ def describe(environment: Any) -> dict[str, Any]:
         raise ValueError(f"{topology.name}: position controllers need joints with one axis each")
     drive, size = environment.articulation.drive, environment.action_size
     lower, upper = environment.articulation.joint_lower_limit, environment.articulation.joint_upper_limit
-    terms = [
+    terms: list[dict[str, Any]] = [
         {"name": one.name, "start": one.start, "size": one.size, "scale": one.scale, "history": one.history}
         for one in environment.layout
     ]
@@ -107,8 +107,8 @@ def scene(environment: Any) -> str:
     """A MuJoCo scene that runs, as MJCF: robot, floor, sensors, and position controllers in the order of the action.
 
     The actuators take the targets of the drives, ``ctrl = default_position + action_scale * action``, within what the
-    actions reach. The keyframe ``default`` is the default pose on the floor. The sensors are those of the IMU (``imu_quat``,
-    ``imu_gyro``, ``imu_velocity`` and ``imu_accelerometer``), and the place and velocity of each foot
+    actions reach. The keyframe ``default`` is the default pose on the floor. The sensors are those of the IMU
+    (``imu_quat``, ``imu_gyro``, ``imu_velocity`` and ``imu_accelerometer``), and the place and velocity of each foot
     (``FOOT_position`` and ``FOOT_velocity``). The floor is level, also where the task has a terrain.
 
     Args:
@@ -133,7 +133,8 @@ def scene(environment: Any) -> str:
         artix.save(environment.articulation, path)
         root = ET.parse(path).getroot()
     world, option = root.find("worldbody"), root.find("option")
-    assert world is not None and option is not None
+    assert world is not None
+    assert option is not None
     option.attrib |= {"timestep": str(TIMESTEP), "integrator": "implicitfast", "cone": "elliptic", "impratio": "10"}
     _add_floor(root, world, description["friction"])
     _add_soles(world, environment)

@@ -29,8 +29,8 @@ class Environment:
     """One robot with one task; ``jax.vmap`` makes thousands.
 
     A task defines four pure functions: :meth:`begin`, :meth:`actuate`, :meth:`outcome` and :meth:`observe`. It may also
-    define :meth:`draw`, :meth:`prepare`, :meth:`disturb`, :meth:`remember` and :meth:`begin_again`. Outcome and observation are evaluated
-    as one kernel (:func:`artix.quantity`), and the physics as another.
+    define :meth:`draw`, :meth:`prepare`, :meth:`disturb`, :meth:`remember`, :meth:`begin_again` and :attr:`mirror`.
+    Outcome and observation are evaluated as one kernel (:func:`artix.quantity`), and the physics as another.
 
     Attributes:
       name: name of the task.

@@ -11,7 +11,9 @@ import numpy as np
 _START = 0.2
 
 
-def gait_statistics(record: Mapping[str, Any], dt: float, weight: float, *, transient: float = _START) -> dict[str, Any]:
+def gait_statistics(
+    record: Mapping[str, Any], dt: float, weight: float, *, transient: float = _START
+) -> dict[str, Any]:
     """Statistics of a gait.
 
     Args:

@@ -172,9 +172,7 @@ def check_terms(what: str, terms: Terms, signals: Iterable[str]) -> dict[str, Ob
     if not isinstance(terms, Mapping):
         raise TypeError(f"{what}: expected terms by name, such as {{'gyro': 1.0}}; found {terms!r}")
     known = tuple(signals)
-    return {
-        name: _in_full(f"{what}: {name!r}", name, term, known) for name, term in terms.items() if term is not None
-    }
+    return {name: _in_full(f"{what}: {name!r}", name, term, known) for name, term in terms.items() if term is not None}
 
 
 def _in_full(where: str, name: str, term: float | ObservationTerm, signals: tuple[str, ...]) -> ObservationTerm:

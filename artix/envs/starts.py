@@ -37,7 +37,7 @@ def standing(articulation: artix.Articulation, joint_position: Array, height: fl
 
 
 def place(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
-    """x and y of the root [m]."""
+    """Both horizontal coordinates of the root [m]."""
     moved = state.root_pose[:2] + size * _random(key, 2, articulation)
     return state.replace(root_pose=jnp.concatenate([moved, state.root_pose[2:]]))
 

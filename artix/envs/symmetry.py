@@ -112,7 +112,7 @@ def find_mirror(articulation: artix.Articulation, feet: Sequence[str] | None = N
     pending = [(0, 0)]
     while pending:
         body, image = pending.pop()
-        mine, its = (np.flatnonzero(parts.parent == k) for k in (body, image))
+        mine, its = (np.flatnonzero(parts.parent == k).tolist() for k in (body, image))
         if len(mine) != len(its):
             raise ValueError(
                 f"{topology.name} is not symmetric: {len(mine)} joints on {parts.names[body]!r} and {len(its)} on its "
@@ -223,4 +223,3 @@ def _feet(topology: Any, names: Sequence[str], bodies: np.ndarray) -> np.ndarray
             raise ValueError(f"{topology.name} is not symmetric: the foot {name!r} has no mirror image among the feet")
         images.append(of_foot.index(int(bodies[body])))
     return np.array(images)
-

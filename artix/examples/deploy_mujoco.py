@@ -133,8 +133,9 @@ def run(
 
     Returns:
       What happened, after each control step: ``time``, ``root_pose`` (position, quaternion wxyz), ``velocity`` and
-      ``angular_velocity`` of the IMU in its axes, ``joint_position``, ``joint_velocity``, ``joint_force``, ``joint_work``
-      in the step, ``command``, and of the feet ``contact``, ``feet_position`` and ``feet_velocity``; arrays with a leading axis of control steps.
+      ``angular_velocity`` of the IMU in its axes, ``joint_position``, ``joint_velocity``, ``joint_force``,
+      ``joint_work`` in the step, ``command``, and of the feet ``contact``, ``feet_position`` and ``feet_velocity``;
+      arrays with a leading axis of control steps.
     """
     import mujoco
 

@@ -346,7 +346,7 @@ def export_onnx(policy: Policy) -> bytes:
         from onnx import TensorProto, helper, numpy_helper
     except ImportError as error:
         raise ImportError("the export as ONNX needs onnx: pip install 'artix[rl]'") from error
-    numbers: dict[str, np.ndarray] = {
+    numbers: dict[str, Any] = {
         "mean": np.asarray(policy.observed.mean),
         "deviation": np.sqrt(np.asarray(policy.observed.variance) + np.float32(1e-6)),
         "least": np.float32(-10),

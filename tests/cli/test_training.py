@@ -90,7 +90,10 @@ def test_it_goes_on(trained, capsys):
 
 
 def test_returns_are_those_of_a_hundred_episodes(trained):
-    rows = [{"episodes": n, "return": r, "fall": f} for n, r, f in [(500, 9, 1), (60, 1, 0.5), (0, np.nan, np.nan), (50, 3, 0)]]
+    rows = [
+        {"episodes": n, "return": r, "fall": f}
+        for n, r, f in [(500, 9, 1), (60, 1, 0.5), (0, np.nan, np.nan), (50, 3, 0)]
+    ]
     found = recent(rows)
     assert found["recent/return"] == pytest.approx((60 * 1 + 50 * 3) / 110)
     assert found["recent/fall"] == pytest.approx(60 * 0.5 / 110)

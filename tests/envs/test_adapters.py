@@ -194,7 +194,7 @@ def test_rsl_rl_steps_tensors_that_are_the_arrays():
     assert (env.episode_length_buf == 0).all()
 
 
-class _VecEnv(abc.ABC):
+class _VecEnv(abc.ABC):  # noqa: B024, they follow
     """What Stable-Baselines3 2.9.2 asks of a ``VecEnv``, and what its constructor does."""
 
     def __init__(self, num_envs, observation_space, action_space):
@@ -216,7 +216,8 @@ class _VecEnv(abc.ABC):
         return self.step_wait()
 
 
-for _name in "reset step_async step_wait close has_attr get_attr set_attr env_method env_is_wrapped".split():
+for _name in ("reset", "step_async", "step_wait", "close", "has_attr", "get_attr", "set_attr", "env_method",
+              "env_is_wrapped"):  # fmt: skip
     setattr(_VecEnv, _name, abc.abstractmethod(lambda self: None))
 _VecEnv.__abstractmethods__ = frozenset(
     name for name, value in vars(_VecEnv).items() if getattr(value, "__isabstractmethod__", False)

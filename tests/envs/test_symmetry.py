@@ -28,7 +28,9 @@ def load(name):
         return artix.load_urdf(ROBOTS / name, fixed_base=False)
 
 
-@pytest.mark.parametrize("name", ["quadruped", *(pytest.param(x, marks=pytest.mark.slow) for x in ["humanoid", *OTHERS])])
+@pytest.mark.parametrize(
+    "name", ["quadruped", *(pytest.param(x, marks=pytest.mark.slow) for x in ["humanoid", *OTHERS])]
+)
 def test_it_is_its_own_inverse_and_reflects_the_robot(name):
     robot = load(name)
     mirror = find_mirror(robot)
@@ -120,7 +122,7 @@ def test_observations_are_those_of_the_mirror_image(name):
 
     where = artix.random_state(task.articulation, jax.random.key(3))
     action = jax.random.uniform(jax.random.key(4), (task.action_size,))
-    info = {name: value for name, value in state.info.items()} | {"command": jnp.array([0.5, 0.2, -0.7])}
+    info = state.info | {"command": jnp.array([0.5, 0.2, -0.7])}
     feet = np.arange(len(task.robot.feet)) == 0
     other = {**info, "command": jnp.array([0.5, -0.2, 0.7])}
     if "phase" in info:  # Half a period later, the other group swings.

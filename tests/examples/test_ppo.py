@@ -69,7 +69,9 @@ def test_half_of_the_experience_is_seen_in_the_mirror(trained):
     assert apart[0] < 0.5 * apart[1]
     assert symmetric[-1][1]["return"] > 0.9 * trained[-1][1]["return"]
     # Without it, the environment's symmetry changes nothing.
-    jax.tree.map(np.testing.assert_array_equal, *(leaves(runs[-1][0].learner.parameters) for runs in (without, trained)))
+    jax.tree.map(
+        np.testing.assert_array_equal, *(leaves(runs[-1][0].learner.parameters) for runs in (without, trained))
+    )
     both = ppo.Experience(*(jnp.arange(6.0)[:, None] for _ in range(8)))
     half = policies.half_in_the_mirror(Symmetric.mirror, both)
     assert half.obs[:, 0].tolist() == half.action[:, 0].tolist() == half.mean[:, 0].tolist() == [0, -1, -2, 3, 4, 5]

@@ -74,7 +74,6 @@ class GymnasiumEnv(gymnasium.Env):
         terminated = bool(state.done) and not truncated
         return _numpy(state.obs), float(state.reward), terminated, truncated, _numpy(state.metrics)
 
-
     def render(self) -> Any:
         """An image of the robot now, [height, width, 3] (uint8); ``None`` without a ``picture``."""
         if self._picture is None:

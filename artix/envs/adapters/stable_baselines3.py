@@ -77,7 +77,7 @@ class StableBaselinesVecEnv(VecEnv):
         self._seed += 1  # The next reset is another one.
         self._state = self._reset(keys)
         self._return[:], self._length[:] = 0, 0
-        self.reset_infos = [{} for _ in range(self.num_envs)]
+        self.reset_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         self._reset_seeds()
         return self._seen(self._state.obs)
 

@@ -49,8 +49,9 @@ SIGNALS = (
     *("command", "linear_velocity", "angular_velocity", "world_linear_velocity", "world_angular_velocity", "up"),
     *("joint_position", "joint_velocity", "joint_force", "default_position", "soft_lower", "soft_upper", "height"),
     *("pose_weight", "action", "last_action", "feet_velocity", "feet_height", "contact", "first_contact"),
-    *("air_time", "contact_time", "last_air_time", "last_contact_time", "swing_peak", "feet_group", "projected_gravity"),
-    *("accelerometer", "trunk_gap", "lowest_up", "tracking_sigma", "max_foot_height", "target_height"),
+    *("air_time", "contact_time", "last_air_time", "last_contact_time", "swing_peak", "feet_group"),
+    *("projected_gravity", "accelerometer", "trunk_gap", "lowest_up"),
+    *("tracking_sigma", "max_foot_height", "target_height"),
 )
 
 #: What the policy sees, by default, in this order: term -> scale.
@@ -160,6 +161,11 @@ class LeggedVelocity(Environment):
         episode_length: int = 1000,
     ) -> None:
         size = len(robot.default_position)
+        if not np.any(np.asarray(robot.articulation.drive.stiffness) > 0):
+            raise ValueError(
+                f"{name}: the drives of {robot.articulation.topology.name} have no stiffness, so that actions move "
+                "nothing; LeggedRobot.of(articulation) derives gains, or takes stiffness= and damping="
+            )
         super().__init__(
             name,
             robot.articulation,
@@ -195,7 +201,7 @@ class LeggedVelocity(Environment):
         self._num_pair_contacts = len(artix.ContactMemory.none(robot.articulation).impulse)
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
-        self.noise_scales = noise.as_scales(noise_scales, dict.fromkeys([*self.observations, *noise.GO1]))
+        self.noise_scales = noise.as_scales(noise_scales, dict.fromkeys([*self.observations, *noise.GO1], 0))
         self.pushes = pushes
         self.action_delay = action_delay
         self.action_scale = _action_scale(robot.articulation, action_scale)
@@ -474,9 +480,10 @@ class LeggedVelocity(Environment):
     def asymmetry(self) -> str:
         """Why the task has no mirror symmetry; empty if it has."""
         try:
-            return "" if self._mirrors else ""
+            self._mirrors  # noqa: B018, an attribute that is computed
         except ValueError as error:
             return str(error)
+        return ""
 
     @functools.cached_property
     def _mirrors(self) -> dict[str, Any]:
@@ -487,7 +494,8 @@ class LeggedVelocity(Environment):
         apart = np.abs(pose - sign * pose[permutation])
         if apart.max() > 0.05 or not np.allclose(scale, scale[permutation], rtol=0.05):
             worst = self.articulation.topology.dof_names[int(apart.argmax())]
-            raise ValueError(f"the default pose or the action scale is not symmetric; at {worst!r}, {apart.max():.3g} rad")
+            apart = f"by {apart.max():.3g} rad at {worst!r}"
+            raise ValueError(f"the default pose, {apart}, or the action scale is not symmetric")
         mirrors = {"action": robot.joints, "state": self._reflected(self.layout, robot)}
         known = self._reflected(observation_terms.layout(self.privileged, self._sizes), robot)
         size = len(mirrors["state"].sign)
@@ -506,7 +514,7 @@ class LeggedVelocity(Environment):
 
 def _action_scale(robot: artix.Articulation, value: PerJoint) -> Any:
     """One number, or one for each joint as an array in the robot's dtype."""
-    if np.ndim(value) == 0 and not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) and np.ndim(np.asarray(value)) == 0:
         return as_number("action_scale", value)
     return jnp.asarray(per_joint(robot, "action_scale", value), robot.dtype)
 

@@ -24,7 +24,6 @@ SCAN = np.stack(np.meshgrid(np.linspace(-0.6, 0.6, 7), np.linspace(-0.4, 0.4, 5)
 )
 
 
-
 def height_scan(height_scan: Array) -> Array:
     """Height of the trunk above the terrain at the points of :data:`SCAN`, relative to the default one [m]."""
     return height_scan
@@ -67,7 +66,7 @@ class QuadrupedRough(QuadrupedVelocity):
     def __init__(self, *, tiles: terrain.Terrain | None = None, dtype: Any = None, **options: Any) -> None:
         self.tiles = terrain.tiles(dtype=dtype) if tiles is None else tiles
         ground = artix.Ground((self.tiles.field,))
-        given = {"name": "quadruped_rough", "ground": ground, "observations": ROUGH_OBSERVATIONS}
+        given: dict[str, Any] = {"name": "quadruped_rough", "ground": ground, "observations": ROUGH_OBSERVATIONS}
         super().__init__(**given | {"dtype": dtype} | options)
 
     def more_signals(self) -> tuple[str, ...]:
