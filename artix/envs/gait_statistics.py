@@ -9,6 +9,8 @@ import numpy as np
 
 #: How much of a record, from its start, is left out of what describes the steady gait.
 _START = 0.2
+#: A robot that moves more slowly stands [m/s].
+_SLOW = 0.1
 
 
 def gait_statistics(
@@ -29,7 +31,7 @@ def gait_statistics(
       ``distance``, the length of the path of the root [m]; ``velocity_error`` [m/s] and ``yaw_rate_error`` [rad/s],
       means of their magnitudes; ``height``, the mean height [m]; ``duty``, the fraction of time that each foot stands,
       [K]; ``stride_frequency``, mean of the feet's landings per second [Hz]; ``cost_of_transport``, the work that
-      the motors put in, relative to weight times distance (infinite below 0.05 m/s); ``torque_peak``
+      the motors put in, relative to weight times distance (infinite below 0.1 m/s); ``torque_peak``
       [n]; ``slip``, the mean horizontal speed of feet on the ground [m/s]; ``clearance``, the mean over swings of the
       largest height of each foot above its lowest place [m], [K].
 
@@ -55,7 +57,7 @@ def gait_statistics(
     power = steady["joint_force"] * steady["joint_velocity"]
     work = float(np.sum(np.maximum(steady.get("joint_work", dt * power), 0)))
     speed = np.linalg.norm(steady["feet_velocity"][..., :2], axis=-1)
-    is_moving = way > 0.05 * seconds
+    is_moving = way > _SLOW * seconds
     return {
         "distance": float(np.sum(np.linalg.norm(np.diff(every["root_pose"][:, :2], axis=0), axis=1))),
         "velocity_error": float(np.mean(np.linalg.norm(apart[:, :2], axis=1))),
