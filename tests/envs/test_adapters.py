@@ -227,6 +227,7 @@ _VecEnv.__abstractmethods__ = frozenset(
 @pytest.fixture(scope="module")
 def stable_baselines():
     """The adapter, on Stable-Baselines3's own class if it is installed."""
+    sys.modules.pop("artix.envs.adapters.stable_baselines3", None)
     with pytest.MonkeyPatch.context() as patch:
         if importlib.util.find_spec("stable_baselines3") is None:
             base = types.SimpleNamespace(VecEnv=_VecEnv)
@@ -269,6 +270,16 @@ def test_stable_baselines_gets_what_it_asks_for(stable_baselines):
     assert set(stable_baselines(PointMass(privileged=True), 2).reset()) == {"state", "privileged_state"}
     with pytest.raises(ValueError, match="part: point_mass observes"):
         stable_baselines(PointMass(), 2, part="state")
+
+
+def test_without_stable_baselines_it_is_said(monkeypatch):
+    name = "artix.envs.adapters.stable_baselines3"
+    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    adapter = importlib.import_module(name)
+    with pytest.raises(ImportError, match="pip install stable-baselines3"):
+        adapter.StableBaselinesVecEnv(PointMass(), 2)
+    sys.modules.pop(name)
 
 
 def test_gymnasium_records_what_is_drawn():

@@ -13,13 +13,20 @@ from artix.envs import Environment, EnvState, autoreset
 from artix.envs.adapters.gymnasium import action_space, observation_space
 from artix.model.checks import check_count
 
-try:
-    from stable_baselines3.common.vec_env import VecEnv
-except ImportError as error:
-    raise ImportError("the Stable-Baselines3 adapter needs it: pip install stable-baselines3") from error
+
+def _base() -> Any:
+    """Stable-Baselines3's class; it is missed when an environment is made."""
+    try:
+        from stable_baselines3.common.vec_env import VecEnv
+    except ImportError:
+        return object
+    return VecEnv
 
 
-class StableBaselinesVecEnv(VecEnv):
+_VecEnv: Any = _base()
+
+
+class StableBaselinesVecEnv(_VecEnv):
     """A batch of environments as Stable-Baselines3's ``VecEnv``.
 
     An environment that is done restarts in the same step, from a new random state. Its ``info`` then has
@@ -35,8 +42,9 @@ class StableBaselinesVecEnv(VecEnv):
       picture: draws a state for ``render("rgb_array")``, [height, width, 3] (uint8).
 
     Raises:
+      ImportError: Stable-Baselines3 is not installed.
       TypeError: ``environment`` is no environment.
-      ValueError: ``num_envs`` is not positive.
+      ValueError: ``num_envs`` is not positive, or there is no such ``part``.
 
     Example::
 
@@ -54,6 +62,8 @@ class StableBaselinesVecEnv(VecEnv):
         part: str | None = None,
         picture: Callable[[EnvState], np.ndarray] | None = None,
     ) -> None:
+        if _VecEnv is object:
+            raise ImportError("the adapter needs Stable-Baselines3: pip install stable-baselines3")
         again = autoreset(environment)
         check_count("num_envs", num_envs)
         self.environment, self.render_mode = environment, None if picture is None else "rgb_array"
