@@ -274,7 +274,7 @@ def test_stable_baselines_gets_what_it_asks_for(stable_baselines):
 
 def test_without_stable_baselines_it_is_said(monkeypatch):
     name = "artix.envs.adapters.stable_baselines3"
-    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
+    monkeypatch.setitem(sys.modules, "stable_baselines3.common.vec_env", None)
     monkeypatch.delitem(sys.modules, name, raising=False)
     adapter = importlib.import_module(name)
     with pytest.raises(ImportError, match="pip install stable-baselines3"):
