@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from artix.cli.text import CommandFailure
-from artix.envs import LeggedRobot, disturbances, noise, observation_terms, rewards, starts, terminations
+from artix.envs import LeggedRobot, curricula, disturbances, noise, observation_terms, rewards, starts, terminations
 from artix.envs.observation_terms import ObservationTerm
 from artix.examples import ppo
 
@@ -25,6 +25,7 @@ _TERMS: dict[str, Iterable[str]] = {
     "privileged": observation_terms.TERMS,
     "resets": starts.TERMS,
     "terminations": terminations.TERMS,
+    "curricula": curricula.TERMS,
     "noise_scales": noise.GO1,
 }
 

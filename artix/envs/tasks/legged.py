@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ import artix
 from artix.envs import (
     actuators,
     commands,
+    curricula,
     disturbances,
     noise,
     observation_terms,
@@ -29,6 +31,7 @@ from artix.envs import (
 )
 from artix.envs.actuators import Delay
 from artix.envs.control_step import Task
+from artix.envs.curricula import check_curricula as _check_curricula
 from artix.envs.environment import Environment
 from artix.envs.gait import Gait
 from artix.envs.legged_robot import LeggedRobot as LeggedRobot
@@ -39,7 +42,7 @@ from artix.envs.observation_terms import Entry
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.terminations import check_terminations as _check_terminations
-from artix.envs.transition import Outcome, Transition
+from artix.envs.transition import EnvState, Outcome, Transition
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -110,6 +113,8 @@ class LeggedVelocity(Environment):
       privileged: what a critic sees besides.
       resets: how starts vary, see :func:`artix.envs.starts.varied`; ``{}`` for the default pose at rest.
       terminations: what ends an episode early, see :func:`artix.envs.terminations.is_over`.
+      curricula: what gets harder from episode to episode, and where it starts, see
+        :func:`artix.envs.curricula.check_curricula`; each is a signal of its name.
       gait_frequency: frequency of a clock for the term ``feet_on_time`` [Hz], which the policy sees as ``clock``;
         ``None`` for no clock.
       noise_scales: largest errors of observed terms, such as ``gyro`` and ``joint_position``; an empty mapping for
@@ -146,6 +151,7 @@ class LeggedVelocity(Environment):
         privileged: observation_terms.Terms = PRIVILEGED,
         resets: starts.Resets = RESETS,
         terminations: terminations.Terminations = TERMINATIONS,
+        curricula: curricula.Curricula = MappingProxyType({}),
         gait_frequency: float | None = None,
         noise_scales: Mapping[str, float] = noise.GO1,
         pushes: disturbances.Pushes | None = None,
@@ -178,6 +184,7 @@ class LeggedVelocity(Environment):
             randomization=randomization,
         )
         self.gait_frequency = gait_frequency
+        self.curricula = _check_curricula(curricula, SIGNALS)
         names: tuple[str, ...] = (*SIGNALS, *self.more_signals())
         if gait_frequency is not None:
             self.gait_frequency = as_number(f"{name}: gait_frequency [Hz]", gait_frequency, positive=True)
@@ -214,12 +221,13 @@ class LeggedVelocity(Environment):
         """The task without noise, pushes, delays and randomisation, from the default pose at rest; for evaluation."""
         quiet = copy.copy(self)
         quiet.noise_scales, quiet.resets, quiet.pushes, quiet.action_delay = {}, {}, None, None
+        quiet.curricula = {name: (1.0, function) for name, (_, function) in self.curricula.items()}
         quiet.randomization, quiet._static = (), Task(quiet)
         return quiet
 
     def more_signals(self) -> tuple[str, ...]:
         """Names of signals besides :data:`SIGNALS`."""
-        return () if self.gait_frequency is None else ("phase",)
+        return (*self.curricula, *(() if self.gait_frequency is None else ("phase",)))
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
         """Standing at a random place and heading, with a small random velocity and a random command."""
@@ -234,6 +242,9 @@ class LeggedVelocity(Environment):
         }
         if self.gait_frequency is not None:
             memory["phase"] = jnp.zeros((), dtype)
+        if self.curricula:
+            memory["curricula"] = levels = curricula.first(self.curricula, dtype)
+            memory["command"] = levels.get("commands", 1) * command
         if self._has_history:
             memory["seen"] = {
                 name: jnp.zeros((term.history, self._sizes[name]), dtype)
@@ -246,6 +257,22 @@ class LeggedVelocity(Environment):
             memory["delay"] = Delay.of(self.robot.default_position, most_steps=most_steps, lag=lag)
         still = starts.standing(self.articulation, self.robot.default_position, self.robot.height)
         return starts.varied(self.articulation, start_key, still, self.resets, self.ground), memory
+
+    def begin_again(self, key: Array, ended: EnvState) -> tuple[artix.State, dict[str, Any]]:
+        """As :meth:`begin`, with the curricula one episode further."""
+        state, memory = self.begin(key)
+        return state, memory | self.later(memory, ended)
+
+    def later(self, memory: dict[str, Any], ended: EnvState) -> dict[str, Any]:
+        """Entries of the memory of a new episode that the curricula change after the one that ended."""
+        if not self.curricula:
+            return {}
+        levels = curricula.after(self.curricula, ended.info["curricula"], ended)
+        changed: dict[str, Any] = {"curricula": levels}
+        if "commands" in levels:
+            start, _ = self.curricula["commands"]
+            changed["command"] = levels["commands"] / max(start, 1e-6) * memory["command"]
+        return changed
 
     def draw(self, key: Array) -> dict[str, Any]:
         """Noise, pushes, and a candidate for the next command."""
@@ -298,6 +325,8 @@ class LeggedVelocity(Environment):
         terms = rewards.weighted_terms(self.rewards, signals | {"terminated": terminated})
         total = sum(terms.values(), jnp.zeros((), self.articulation.dtype))
         drawn = transition.drawn["command"]
+        if "commands" in self.curricula:
+            drawn = drawn._replace(value=memory["curricula"]["commands"] * drawn.value)
         command, time_left = commands.next_command(memory["command"], memory["command_time_left"], drawn, self.dt)
         changed = {
             "command": command,
@@ -309,6 +338,7 @@ class LeggedVelocity(Environment):
             turn = 2 * math.pi * self.gait_frequency * self.dt
             changed["phase"] = jnp.mod(memory["phase"] + turn, 2 * math.pi)
         metrics = {f"reward/{name}": term for name, term in terms.items()}
+        metrics |= {f"curricula/{name}": level for name, level in memory.get("curricula", {}).items()}
         apart = memory["command"] - jnp.append(signals["linear_velocity"][:2], signals["angular_velocity"][2])
         metrics["velocity_error"] = jnp.sqrt(jnp.sum(apart[:2] ** 2) + 1e-12)  # [m/s]; differentiable at zero
         metrics["yaw_rate_error"] = jnp.abs(apart[2])
@@ -381,7 +411,8 @@ class LeggedVelocity(Environment):
             "tracking_sigma": self.tracking_sigma,
             "max_foot_height": self.max_foot_height,
         }
-        return signals if self.gait_frequency is None else signals | {"phase": memory["phase"]}
+        signals |= {} if self.gait_frequency is None else {"phase": memory["phase"]}
+        return signals | memory.get("curricula", {})
 
     @functools.cached_property
     def feet_group(self) -> np.ndarray:
@@ -411,6 +442,7 @@ class LeggedVelocity(Environment):
             gait = Gait.standing(len(self.robot.feet), self.articulation.dtype)
             action = zeros(self.action_size)
             memory = {"command": zeros(3), "last_action": action, "gait": gait, "phase": zeros(())}
+            memory["curricula"] = curricula.first(self.curricula, self.articulation.dtype)
             if self.action_delay is not None:
                 memory["delay"] = Delay.of(self.robot.default_position, most_steps=0)
             assert self._no_contacts is not None

@@ -89,7 +89,7 @@ class QuadrupedRough(QuadrupedVelocity):
         falls_short = ~is_far & (square < (0.5 * ended.info["asked"]) ** 2)
         level = level + is_far.astype(level.dtype) - falls_short.astype(level.dtype)
         passed = self._random_level(level_key, levels)
-        return self._begin_on(key, jnp.where(level >= levels, passed, jnp.maximum(level, 0)))
+        return self._begin_on(key, jnp.where(level >= levels, passed, jnp.maximum(level, 0)), ended)
 
     def outcome(self, transition: Transition) -> Outcome:
         """As on level ground, plus the distance that the commands asked for."""
@@ -108,9 +108,11 @@ class QuadrupedRough(QuadrupedVelocity):
         uniform = random_numbers.uniform(key, 1, self.articulation.dtype)[0]
         return jnp.minimum(jnp.floor(count * uniform), count - 1).astype(jnp.int32)
 
-    def _begin_on(self, key: Array, level: Array) -> tuple[artix.State, dict[str, Any]]:
+    def _begin_on(self, key: Array, level: Array, ended: EnvState | None = None) -> tuple[artix.State, dict[str, Any]]:
         key, column_key = random_numbers.split(key)
-        state, memory = super().begin(key)
+        state, memory = QuadrupedVelocity.begin(self, key)
+        if ended is not None:
+            memory |= self.later(memory, ended)
         columns = self.tiles.centers.shape[1]
         place = self.tiles.centers[level, self._random_level(column_key, columns)] + state.root_pose[:2]
         state = state.replace(root_pose=jnp.concatenate([place, state.root_pose[2:]]))
