@@ -65,14 +65,14 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
         raise CommandFailure("MuJoCo is not installed: pip install 'artix[mjcf]'") from error
     runs = scenarios(environment, seconds)
     try:
-        found = {ARTIX: in_artix(environment, policy, runs), **in_mujoco(environment, policy, runs)}
+        results = {ARTIX: in_artix(environment, policy, runs), **in_mujoco(environment, policy, runs)}
     except ValueError as error:
         raise CommandFailure(f"{header['task']} cannot be verified in MuJoCo: {error}") from error
     print(f"{header['task']}: {seconds:g} s of each command from rest, in artix and MuJoCo {mujoco.__version__}\n")
-    text, falls = compared(environment, found)
+    text, falls = compared(environment, results)
     print(text)
     with naming(output):
-        save_plot(output, environment, found)
+        save_plot(output, environment, results)
     print(f"\nplot saved to {output}")
     return 1 if falls else 0
 
@@ -82,7 +82,7 @@ def scenarios(environment: LeggedVelocity, seconds: float) -> dict[str, np.ndarr
     drawn, steps = environment.velocity_commands, round(seconds / environment.dt)
     most = np.array(drawn.largest if isinstance(drawn, commands.VelocityCommands) else (1.0, 0.5, 1.0), float)
     if steps < 1:
-        raise CommandFailure(f"--seconds: expected at least one control step, {environment.dt:g} s; found {seconds:g}")
+        raise CommandFailure(f"--seconds: expected at least one control step, {environment.dt:g} s; results {seconds:g}")
     ways = {
         "stand": (0, 0, 0),
         "forward": (0.67, 0, 0),
@@ -165,18 +165,18 @@ def in_mujoco(
     """What happens in MuJoCo, by its contacts and by command."""
     description = deployment.describe(environment)
     act, seconds = jax.jit(policy), environment.dt * len(next(iter(runs.values())))
-    found: dict[str, dict[str, Records]] = {}
+    results: dict[str, dict[str, Records]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scene.xml"
         path.write_text(deployment.scene(environment), encoding="utf-8")
         for name, (timestep, stiff) in MUJOCO.items():
             model = deploy_mujoco.load_scene(path, timestep, stiff)
-            found[name] = {}
+            results[name] = {}
             for run, told in runs.items():
-                found[name][run] = deploy_mujoco.run(
+                results[name][run] = deploy_mujoco.run(
                     model, description, lambda obs: np.asarray(act(obs)), _command(told, environment.dt), seconds
                 )
-    return found
+    return results
 
 
 def _command(told: np.ndarray, dt: float) -> Callable[[float], np.ndarray]:
@@ -191,14 +191,14 @@ def has_fallen(environment: LeggedVelocity, record: Mapping[str, np.ndarray]) ->
     return bool(np.any(is_low | (1 - 2 * (x * x + y * y) < _TILT)))
 
 
-def compared(environment: LeggedVelocity, found: Mapping[str, Mapping[str, Records]]) -> tuple[str, int]:
+def compared(environment: LeggedVelocity, results: Mapping[str, Mapping[str, Records]]) -> tuple[str, int]:
     """A table of all runs, and how many fell."""
     articulation = environment.articulation
     weight = float(np.sum(articulation.link_mass)) * float(np.linalg.norm(articulation.gravity))
     rows, falls = [], 0
-    for run in found[ARTIX]:
-        for simulator, runs in found.items():
-            record, reference = runs[run], found[ARTIX][run]
+    for run in results[ARTIX]:
+        for simulator, runs in results.items():
+            record, reference = runs[run], results[ARTIX][run]
             one = gait_statistics(record, environment.dt, weight)
             fell = has_fallen(environment, record)
             falls += fell
@@ -230,17 +230,17 @@ def _short(feet: tuple[str, ...]) -> list[str]:
     return ["".join(part[:2] if part.isupper() else part[0].upper() for part in foot.split("_")[:2]) for foot in feet]
 
 
-def save_plot(path: str, environment: LeggedVelocity, found: Mapping[str, Mapping[str, Records]]) -> None:
+def save_plot(path: str, environment: LeggedVelocity, results: Mapping[str, Mapping[str, Records]]) -> None:
     """Draws the paths of all commands, and height, feet and torques of one of them, in all simulators."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    run = "forward" if "forward" in found[ARTIX] else next(iter(found[ARTIX]))
+    run = "forward" if "forward" in results[ARTIX] else next(iter(results[ARTIX]))
     figure = Figure(figsize=(11, 8), layout="constrained")
     FigureCanvasAgg(figure)
     (path_panel, height_panel), (feet_panel, force_panel) = figure.subplots(2, 2)
-    joint = int(np.argmax(np.abs(found[ARTIX][run]["joint_force"]).max(axis=0)))
-    for simulator, runs in found.items():
+    joint = int(np.argmax(np.abs(results[ARTIX][run]["joint_force"]).max(axis=0)))
+    for simulator, runs in results.items():
         style = {"color": _COLORS[simulator], "lw": 2.2 if simulator == ARTIX else 1.1}
         style |= {"ls": "-" if simulator == ARTIX else "--"}
         for name, record in runs.items():
@@ -253,7 +253,7 @@ def save_plot(path: str, environment: LeggedVelocity, found: Mapping[str, Mappin
         height_panel.plot(time, record["root_pose"][:, 2], **style)
         close = time > time[-1] - _CLOSE
         for k in range(record["feet_position"].shape[1]):
-            lowest = found[ARTIX][run]["feet_position"][:, k, 2].min()
+            lowest = results[ARTIX][run]["feet_position"][:, k, 2].min()
             lift = record["feet_position"][close, k, 2] - lowest
             feet_panel.plot(time[close], 1e3 * lift - 150 * k, **style)
         force_panel.plot(time[close], record["joint_force"][close, joint], **style)

@@ -342,6 +342,8 @@ class LeggedVelocity(Environment):
         apart = memory["command"] - jnp.append(signals["linear_velocity"][:2], signals["angular_velocity"][2])
         metrics["velocity_error"] = jnp.sqrt(jnp.sum(apart[:2] ** 2) + 1e-12)  # [m/s]; differentiable at zero
         metrics["yaw_rate_error"] = jnp.abs(apart[2])
+        down = gait.contact.astype(self.articulation.dtype)
+        metrics |= {f"duty/{foot}": down[k] for k, foot in enumerate(self.robot.feet)}
         return Outcome(jnp.maximum(total * self.dt, self.least_reward), terminated, memory | changed, metrics)
 
     def gait(self, transition: Transition) -> tuple[Gait, Array]:
@@ -467,8 +469,8 @@ class LeggedVelocity(Environment):
 
     def _observed_signals(self, transition: Transition) -> dict[str, Any]:
         memory = transition.memory
-        now = transition.replace(action=memory["last_action"])
-        return self.signals(now, memory["gait"], jnp.zeros(len(self.robot.feet), bool))
+        seen = transition.replace(action=memory["last_action"])
+        return self.signals(seen, memory["gait"], jnp.zeros(len(self.robot.feet), bool))
 
     def _noisy(self, transition: Transition, signals: Mapping[str, Any]) -> dict[str, Array]:
         """What the policy sees now, by name, with noise and scale."""
