@@ -65,7 +65,8 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
         raise CommandFailure("MuJoCo is not installed: pip install 'artix[mjcf]'") from error
     runs = scenarios(environment, seconds)
     try:
-        results = {ARTIX: in_artix(environment, policy, runs), **in_mujoco(environment, policy, runs)}
+        there = in_mujoco(environment, policy, runs)  # first, since it refuses what a robot does not measure
+        results = {ARTIX: in_artix(environment, policy, runs), **there}
     except ValueError as error:
         raise CommandFailure(f"{header['task']} cannot be verified in MuJoCo: {error}") from error
     print(f"{header['task']}: {seconds:g} s of each command from rest, in artix and MuJoCo {mujoco.__version__}\n")

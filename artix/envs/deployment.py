@@ -18,9 +18,7 @@ from artix.envs.tasks.legged import LeggedVelocity
 
 #: Version of the description's entries.
 FORMAT = "artix policy 1"
-#: Terms of observations that a robot's runtime computes by name: see ``deploy_mujoco.py`` beside the examples.
-TERMS = ("linear_velocity", "gyro", "gravity", "joint_position", "joint_velocity", "last_action", "command", "clock")
-#: Largest MuJoCo step at which its contacts are as stiff as they can be [s].
+#: MuJoCo's step in the scene [s].
 TIMESTEP = 0.002
 
 

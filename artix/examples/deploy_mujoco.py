@@ -36,7 +36,7 @@ class Controller:
         }
         unknown = [each["name"] for each in description["observation"]["terms"] if each["name"] not in terms]
         if unknown:
-            raise ValueError(f"the policy sees {', '.join(unknown)}, which this script does not measure: add it below")
+            raise ValueError(f"the policy sees {', '.join(unknown)}, which deploy_mujoco.py does not measure")
         self.description, self.policy = description, policy
         self.default = np.array(description["default_position"])
         self.scale = np.array(description["action"]["scale"])

@@ -174,6 +174,8 @@ def test_feet_with_flat_soles_are_balls_at_their_corners():
 def test_what_has_no_scene_is_said(tmp_path, capsys, monkeypatch):
     assert main(["verify", "arm_reach"]) == 1
     assert "only legged robots that follow velocity commands" in capsys.readouterr().err
+    assert main(["verify", "quadruped_rough", "--seconds", "1"]) == 1
+    assert "the policy sees height_scan, which deploy_mujoco.py does not measure" in capsys.readouterr().err
     assert main(["export", "arm_reach", "--output", str(tmp_path / "arm")]) == 0
     assert {path.name for path in (tmp_path / "arm").iterdir()} == {"policy.onnx", "policy.stablehlo"}
     monkeypatch.setitem(sys.modules, "mujoco", None)

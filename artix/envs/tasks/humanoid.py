@@ -11,7 +11,7 @@ from artix.envs.tasks import legged
 from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint, solver_options
 
 #: The terms of the reward for walking and their weights: those of Playground's G1 joystick that need no phase, with
-#: more weight on tracking, and single stance instead of air time.
+#: more weight on tracking, single stance instead of air time, and costs of hopping on one leg and of stepping in place.
 VELOCITY_REWARDS: dict[str, float] = {
     "tracking_lin_vel": 1.5,
     "tracking_ang_vel": 1.0,
@@ -29,6 +29,8 @@ VELOCITY_REWARDS: dict[str, float] = {
     "torques": -1e-5,
     "feet_slip": -0.25,
     "single_stance": 2.0,
+    "uneven_steps": -0.5,
+    "feet_down": -0.5,
 }
 
 #: The terms of the reward for standing and their weights. With the motion costs of walking, a standing policy shakes,
