@@ -83,7 +83,9 @@ def scenarios(environment: LeggedVelocity, seconds: float) -> dict[str, np.ndarr
     drawn, steps = environment.velocity_commands, round(seconds / environment.dt)
     most = np.array(drawn.largest if isinstance(drawn, commands.VelocityCommands) else (1.0, 0.5, 1.0), float)
     if steps < 1:
-        raise CommandFailure(f"--seconds: expected at least one control step, {environment.dt:g} s; results {seconds:g}")
+        raise CommandFailure(
+            f"--seconds: expected at least one control step, {environment.dt:g} s; results {seconds:g}"
+        )
     ways = {
         "stand": (0, 0, 0),
         "forward": (0.67, 0, 0),
@@ -227,8 +229,13 @@ def compared(environment: LeggedVelocity, results: Mapping[str, Mapping[str, Rec
 
 
 def _short(feet: tuple[str, ...]) -> list[str]:
-    """Initials of the feet: FL for front_left_foot and FL_foot."""
-    return ["".join(part[:2] if part.isupper() else part[0].upper() for part in foot.split("_")[:2]) for foot in feet]
+    """Initials of the feet: FL for front_left_foot and FL_foot, L for left_ankle_roll_link."""
+    sides = ("front", "rear", "hind", "middle", "left", "right")
+    initials = []
+    for foot in feet:
+        parts = [part for part in foot.split("_") if part.lower() != "foot"]
+        initials.append("".join(x if x.isupper() else x[0].upper() for x in parts if x.isupper() or x.lower() in sides))
+    return initials if len({*initials}) == len(feet) and all(initials) else list(feet)
 
 
 def save_plot(path: str, environment: LeggedVelocity, results: Mapping[str, Mapping[str, Records]]) -> None:

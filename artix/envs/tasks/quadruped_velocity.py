@@ -13,8 +13,10 @@ from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint, solve
 
 Array = jax.Array
 
-#: The terms of the reward and their weights: Playground's Go1 joystick, and three for the gait. The feet stand in turn
-#: and for the same times, as in a trot, and all of them stay down while the command is to stand still.
+#: The terms of the reward and their weights: Playground's Go1 joystick, and three for the gait. The
+#: feet stand in turn and for the same times, as in a trot, and all of them stay down while the command
+#: is to stand still. Since a step earns at least zero, ``alive`` makes up for these costs while a
+#: robot has yet to learn.
 REWARDS: dict[str, float] = {
     "tracking_lin_vel": 1.0,
     "tracking_ang_vel": 0.5,
@@ -35,6 +37,7 @@ REWARDS: dict[str, float] = {
     "feet_in_turn": 0.3,
     "uneven_steps": -0.3,
     "feet_down": -0.5,
+    "alive": 0.25,
 }
 
 #: The feet: names of the links and of the spheres on them.
