@@ -164,6 +164,8 @@ def _add_training_commands(commands: Any) -> None:
     train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")
     train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK or runs/ROBOT)")
     train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
+    tensorboard_help = "also write TensorBoard's event files to that folder (needs artix[tensorboard])"
+    train.add_argument("--tensorboard", action="store_true", help=tensorboard_help)
     train.set_defaults(run=_train)
 
     play = commands.add_parser("play", help="print statistics of episodes of a trained policy, and animate one")
@@ -176,6 +178,23 @@ def _add_training_commands(commands: Any) -> None:
     play.add_argument("--seed", type=_seed, default=1, help="seed of the episodes (default: %(default)s)")
     play.add_argument("--html", help="save the first episode as an animation in a single HTML file")
     play.set_defaults(run=_play, writes=("html",))
+
+    verify_help = "run a policy in artix and in MuJoCo with the same commands, and compare (needs artix[mjcf])"
+    verify = commands.add_parser("verify", help=verify_help)
+    verify.add_argument("checkpoint", help="as for artix play")
+    simulator_help = "the other simulator (default: %(default)s)"
+    verify.add_argument("--in", dest="simulator", choices=("mujoco",), default="mujoco", help=simulator_help)
+    seconds_help = "how long each command is followed (default: %(default)s)"
+    verify.add_argument("--seconds", type=_seconds, default=10.0, help=seconds_help)
+    plot_help = "PNG file for paths, height, feet and torques (default: %(default)s)"
+    verify.add_argument("--output", default="verify.png", help=plot_help)
+    verify.set_defaults(run=_verify, writes=("output",))
+
+    export_help = "write a policy as ONNX and StableHLO, with a JSON and a MuJoCo scene for the robot's runtime"
+    export = commands.add_parser("export", help=export_help)
+    export.add_argument("checkpoint", help="as for artix play")
+    export.add_argument("--output", help="folder for the files (default: exported/TASK)")
+    export.set_defaults(run=_export)
 
 
 def _add_reading_options(command: argparse.ArgumentParser) -> None:
@@ -215,6 +234,16 @@ def _positive(text: str) -> int:
     value = _whole(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1; found {value}")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e5:
+        raise argparse.ArgumentTypeError(f"must be a time in seconds; found {text!r}")
     return value
 
 
@@ -290,7 +319,8 @@ def _gpu(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     from artix.cli.train import run_train
 
-    given = {name: getattr(options, name) for name in ("steps", "seed", "output", "resume", "robot", "assignments")}
+    names = ("steps", "seed", "output", "resume", "robot", "assignments", "tensorboard")
+    given = {name: getattr(options, name) for name in names}
     return run_train(options.task, num_envs=options.envs, **given)
 
 
@@ -298,3 +328,15 @@ def _play(options: argparse.Namespace) -> int:
     from artix.cli.play import run_play
 
     return run_play(options.checkpoint, episodes=options.episodes, seed=options.seed, html=options.html)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from artix.cli.verify import run_verify
+
+    return run_verify(options.checkpoint, seconds=options.seconds, output=options.output)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from artix.cli.export import run_export
+
+    return run_export(options.checkpoint, output=options.output)

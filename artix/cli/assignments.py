@@ -11,11 +11,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from artix.cli.text import CommandFailure
-from artix.envs import LeggedRobot, disturbances, rewards
+from artix.envs import LeggedRobot, curricula, disturbances, noise, observation_terms, rewards, starts, terminations
+from artix.envs.observation_terms import ObservationTerm
 from artix.examples import ppo
 
 #: Options of tasks that the command line cannot express, or that other arguments give.
 _NOT_BY_NAME = ("self", "name", "robot", "dtype", "ground", "tiles", "randomization", "articulation")
+
+#: The terms of options that are mappings; ``none`` leaves one out.
+_TERMS: dict[str, Iterable[str]] = {
+    "rewards": rewards.TERMS,
+    "observations": observation_terms.TERMS,
+    "privileged": observation_terms.TERMS,
+    "resets": starts.TERMS,
+    "terminations": terminations.TERMS,
+    "curricula": curricula.TERMS,
+    "noise_scales": noise.GO1,
+}
 
 
 class Assignment(NamedTuple):
@@ -103,7 +115,8 @@ def task_options(
     for one in assignments:
         head, *rest = one.keys
         if not takes_any:
-            every = [*names, *(f"rewards.{term}" for term in rewards.TERMS if "rewards" in names)]
+            terms = [f"{option}.{term}" for option in _TERMS if option in names for term in _TERMS[option]]
+            every = [*names, *terms]
             known(one, head, names, "", [*every, *(f"ppo.{field.name}" for field in dataclasses.fields(ppo.Config))])
         before = changed.get(head, getattr(environment, head, None))
         if head == "pushes" and before is None and rest:
@@ -127,10 +140,9 @@ def _with_part(one: Assignment, before: Any, rest: Sequence[str]) -> Any:
     """An option of which one entry or field has the value of the assignment."""
     head, *more = rest
     if isinstance(before, Mapping):
-        names = [*before, *(rewards.TERMS if one.keys[0] == "rewards" else ())]
-        if one.keys[0] == "noise_scales":
-            names = names or ["gyro", "gravity", "joint_position", "joint_velocity", "linear_velocity"]
-        known(one, head, dict.fromkeys(names), f"{one.keys[0]}.")
+        known(one, head, dict.fromkeys([*before, *_TERMS.get(one.keys[0], ())]), f"{one.keys[0]}.")
+        if more and one.keys[0] == "observations" and not isinstance(before.get(head), ObservationTerm):
+            before = {**before, head: ObservationTerm(scale=before.get(head) or 1.0)}
         return {**before, head: _with_part(one, before[head], more) if more else one.value}
     fields = getattr(before, "_fields", None) or tuple(getattr(before, "__dataclass_fields__", ()))
     if not fields:

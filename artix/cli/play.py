@@ -32,6 +32,24 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
     Raises:
       CommandFailure: the checkpoint cannot be read, or the animation cannot be made.
     """
+    header, environment, policy = load_played(checkpoint)
+    found = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
+    print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
+    print(_statistics({name: np.asarray(value) for name, value in found.items()}))
+    if html is not None:
+        _save_html(html, environment, policy, seed, visuals_of(header, environment))
+    return 0
+
+
+def load_played(checkpoint: str) -> tuple[dict[str, Any], envs.Environment, policies.Policy]:
+    """The header, the environment and the policy of a checkpoint, to be played.
+
+    Args:
+      checkpoint: as for :func:`run_play`.
+
+    Raises:
+      CommandFailure: one of them cannot be read, or the policy's numbers are not finite.
+    """
     path = _file_of(checkpoint)
     header = load_header(path)
     try:
@@ -41,12 +59,7 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
     policy = load_policy(path, environment)
     if not all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(policy)):
         raise CommandFailure(f"{str(path)!r} holds numbers that are not finite: its training diverged; train again")
-    found = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
-    print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
-    print(_statistics({name: np.asarray(value) for name, value in found.items()}))
-    if html is not None:
-        _save_html(html, environment, policy, seed, visuals_of(header, environment))
-    return 0
+    return header, environment, policy
 
 
 def _file_of(checkpoint: str) -> Path:

@@ -16,17 +16,19 @@ from typing import Any, TypeVar
 import jax
 
 from artix import envs
+from artix.cli.export import export_policy
 from artix.cli.recordings import save_episode, visuals_of
 from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
+    EventFiles,
     TrainingFiles,
     config_of,
-    export_results,
     header_of,
     load_header,
     load_policy,
     load_rows,
     load_training,
+    recent,
     save_checkpoint,
     save_curve,
 )
@@ -50,6 +52,7 @@ def run_train(
     resume: bool,
     robot: str | None = None,
     assignments: Sequence[str] = (),
+    tensorboard: bool = False,
 ) -> int:
     """Trains a policy.
 
@@ -63,6 +66,7 @@ def run_train(
       resume: whether to continue from the checkpoint in the folder.
       robot: a robot description, or the name of one, to learn the task; ``None`` for the task's own robot.
       assignments: changed options, ``"rewards.pose=1"`` or ``"ppo.epochs=2"``.
+      tensorboard: whether the numbers of each iteration also go to TensorBoard's event files in the folder.
 
     Returns:
       0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a checkpoint was saved.
@@ -112,9 +116,10 @@ def run_train(
         files.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandFailure(f"the folder {str(files.folder)!r} cannot be created: {error.strerror}") from error
+    events = EventFiles(files.folder) if tensorboard else None
     if training is None and chosen.begins_with is not None:
         training = _started(chosen.begins_with, chosen.environment, config)
-    return _train(chosen, config, steps or chosen.steps, training, rows, files)
+    return _train(chosen, config, steps or chosen.steps, training, rows, files, events)
 
 
 def _of_checkpoint(header: dict[str, Any], folder: Path) -> TrainingTask:
@@ -138,17 +143,23 @@ def _train(
     training: ppo.Training | None,
     rows: list[dict[str, float]],
     files: TrainingFiles,
+    events: EventFiles | None = None,
 ) -> int:
     task, environment = chosen.name, chosen.environment
     before = rows[-1]["seconds"] if rows else 0.0
     print(f"{task}: {rate(steps)} steps in {config.num_envs} environments, saved in {files.folder}/; compiling ...")
+    if config.mirror and (reason := getattr(environment, "asymmetry", "")):
+        print(f"no symmetry is used: {reason}")
     progress, last_saved, report, status = _Progress(steps), time.perf_counter(), None, 0
     try:
         iterations = ppo.train(environment, config, steps=steps, training=training)
         for training, report in _until_terminated(iterations):
             report["seconds"] += before
             rows.append(report)
+            report |= recent(rows)
             progress.show(report)
+            if events is not None:
+                events.add(report)
             if time.perf_counter() - last_saved > CHECKPOINT_PERIOD:
                 _save_or_say(files, training, header_of(chosen.header, config, report), rows, progress)
                 last_saved = time.perf_counter()
@@ -157,10 +168,12 @@ def _train(
     except FloatingPointError as error:
         raise CommandFailure(str(error)) from error
     progress.end()
+    if events is not None:
+        events.close()
     if training is None or report is None:
         print("interrupted before the first iteration" if status else "nothing left to do")
         return status
-    files = _save_somewhere(files, training, header_of(chosen.header, config, report), rows)
+    files = _save_somewhere(files, training, header_of(chosen.header, config, report), rows, environment)
     if status:
         # The checkpoint knows its robot and its settings.
         named = "" if files.articulation is not None or "file" in chosen.header else f" {task}"
@@ -192,7 +205,11 @@ def _until_terminated(iterations: Iterator[_Item]) -> Iterator[_Item]:
 
 
 def _save_somewhere(
-    files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: list[dict[str, float]]
+    files: TrainingFiles,
+    training: ppo.Training,
+    header: dict[str, Any],
+    rows: list[dict[str, float]],
+    environment: envs.Environment,
 ) -> TrainingFiles:
     """Saves the results of a training run. If its folder cannot be written, a new temporary one takes its place.
 
@@ -203,14 +220,14 @@ def _save_somewhere(
       CommandFailure: neither folder can be written.
     """
     try:
-        _save_all(files, training, header, rows)
+        _save_all(files, training, header, rows, environment)
         return files
     except OSError as error:
         print(f"artix: {str(files.folder)!r} cannot be written: {error.strerror or error}", file=sys.stderr)
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"artix-{header['task']}-"))
         files = dataclasses.replace(files, folder=folder)
-        _save_all(files, training, header, rows)
+        _save_all(files, training, header, rows, environment)
         return files
     except OSError as error:
         where = f"the temporary folder {tempfile.gettempdir()!r} cannot be written either"
@@ -218,10 +235,18 @@ def _save_somewhere(
 
 
 def _save_all(
-    files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: list[dict[str, float]]
+    files: TrainingFiles,
+    training: ppo.Training,
+    header: dict[str, Any],
+    rows: list[dict[str, float]],
+    environment: envs.Environment,
 ) -> None:
     save_checkpoint(files, training, header, rows)
-    export_results(files, training, header)
+    policy = jax.device_get(ppo.policy_of(training, config_of(header)))
+    policies.save(files.policy, {"policy": policy}, **header)
+    _, missing = export_policy(files.folder, policy, environment)
+    for reason in missing:
+        print(f"no {reason}")
     robot = Path(header.get("robot", {}).get("description", "")).stem
     save_curve(files, rows, f"{header['task']}{f' of {robot}' if robot else ''}, PPO")
     print(f"saved in {files.folder}/: {', '.join(sorted(path.name for path in files.folder.iterdir()))}")
@@ -270,8 +295,8 @@ class _Progress:
         if not math.isnan(self.speed):
             minutes, seconds = divmod(round(max(self.steps - report["steps"], 0) / max(self.speed, 1e-9)), 60)
             parts += [f"{rate(self.speed)} steps/s", f"{minutes}:{seconds:02d} left"]
-        if not math.isnan(report["return"]):
-            parts += [f"return {report['return']:.4g}", f"{100 * report['fall']:.0f} % terminated"]
+        if not math.isnan(report["recent/return"]):
+            parts += [f"return {report['recent/return']:.4g}", f"{100 * report['recent/fall']:.0f} % terminated"]
         if report.get("metrics/nan"):
             parts.append(f"{report['metrics/nan']:.1g} of the steps were not finite")
         return " | ".join(parts).ljust(100)

@@ -21,6 +21,8 @@ from artix.io.common.atomic_file import write_atomically
 
 #: The first columns of the learning curve, which every run has; the others follow by name.
 COLUMNS = ("steps", "seconds", "return", "fall", "noise")
+#: Over how many episodes ``recent/return`` and ``recent/fall`` are means, at least.
+RECENT = 100
 #: Of the metrics of a task, those in the picture of the learning curve: how well a command is followed.
 _TRACKING = re.compile(r"metrics/(reward/tracking.*|.*_error)")
 
@@ -42,11 +44,6 @@ class TrainingFiles:
     def policy(self) -> Path:
         """The policy without the training state."""
         return self.folder / "policy.npz"
-
-    @property
-    def exported(self) -> Path:
-        """The exported policy, for any program that has JAX."""
-        return self.folder / "policy.stablehlo"
 
     @property
     def recording(self) -> Path:
@@ -90,6 +87,50 @@ def save_checkpoint(
     table = io.StringIO(newline="")
     csv.writer(table).writerows([columns, *([row.get(name, math.nan) for name in columns] for row in rows)])
     write_atomically(files.rows, lambda part: part.write_text(table.getvalue(), newline=""))
+
+
+def recent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean return and fraction of falls of the latest iterations in which at least :data:`RECENT` episodes ended.
+
+    The episodes of one iteration are few, and long ones are missing where all environments run in step.
+    """
+    episodes = returns = falls = 0.0
+    for row in reversed(rows):
+        if count := row.get("episodes", 0.0):
+            episodes, returns = episodes + count, returns + count * row["return"]
+            falls += count * row["fall"]
+        if episodes >= RECENT:
+            break
+    nothing = math.nan
+    return {
+        "recent/return": returns / episodes if episodes else nothing,
+        "recent/fall": falls / episodes if episodes else nothing,
+    }
+
+
+class EventFiles:
+    """TensorBoard's event files of a training run, in its folder.
+
+    Raises:
+      CommandFailure: tensorboardX is not installed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError as error:
+            raise CommandFailure("--tensorboard needs tensorboardX: pip install 'artix[tensorboard]'") from error
+        self._writer = SummaryWriter(str(folder), write_to_disk=True)
+
+    def add(self, row: Mapping[str, float]) -> None:
+        """Adds the numbers of an iteration that are finite."""
+        for name, value in row.items():
+            if name != "steps" and math.isfinite(value):
+                self._writer.add_scalar(name, value, int(row["steps"]))
+
+    def close(self) -> None:
+        """Writes what is left."""
+        self._writer.close()
 
 
 def load_training(files: TrainingFiles, environment: envs.Environment, config: ppo.Config) -> ppo.Training:
@@ -173,22 +214,6 @@ def config_of(header: dict[str, Any]) -> ppo.Config:
     return ppo.Config(**values)
 
 
-def export_results(files: TrainingFiles, training: ppo.Training, header: dict[str, Any]) -> None:
-    """Saves the policy and, if the necessary package is installed, exports it as StableHLO.
-
-    Raises:
-      OSError: a file cannot be written.
-    """
-    policy = jax.device_get(ppo.policy_of(training, config_of(header)))
-    policies.save(files.policy, {"policy": policy}, **header)
-    try:
-        exported = policies.export(policy)
-    except ImportError as error:
-        print(f"no {files.exported.name}: {error}")
-        return
-    write_atomically(files.exported, lambda part: part.write_bytes(exported))
-
-
 def save_curve(files: TrainingFiles, rows: Sequence[Mapping[str, float]], title: str) -> None:
     """Draws the learning curve: the return and, for tasks with commands, how well they are followed.
 
@@ -202,13 +227,15 @@ def save_curve(files: TrainingFiles, rows: Sequence[Mapping[str, float]], title:
     figure = Figure(figsize=(7, 7 if tracking else 4), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(2 if tracking else 1, squeeze=False, sharex=True)[:, 0]
-    for name in ("return", *tracking):
+    for name in ("return", "recent/return", *tracking):
         shown = [row for row in rows if not math.isnan(row.get(name, math.nan))]
         label = name.removeprefix("metrics/").removeprefix("reward/").replace("_", " ")
-        place = panels[0] if name == "return" else panels[-1]
-        color = "tab:blue" if name == "return" else None
-        place.plot([row["steps"] / 1e6 for row in shown], [row[name] for row in shown], color=color, label=label)
+        place = panels[-1] if name in tracking else panels[0]
+        style = {"color": "tab:blue", "alpha": 0.3 if name == "return" else 1.0} if name not in tracking else {}
+        label = {"return": "of each iteration", "recent/return": f"of the last {RECENT} episodes"}.get(name, label)
+        place.plot([row["steps"] / 1e6 for row in shown], [row[name] for row in shown], label=label, **style)
     panels[0].set(ylabel="mean return of episodes", title=title)
+    panels[0].legend()
     panels[-1].set(xlabel="environment steps [million]")
     if tracking:
         panels[-1].set(ylabel="mean over all steps, with noise")

@@ -150,6 +150,8 @@ def _made(
     of_ppo, of_robot, of_task = split(parse_assignments(assignments))
     if robot is None and of_robot:
         raise CommandFailure(f"--set {of_robot[0].text}: only a robot from --robot has such options")
+    if not for_training:  # A trained robot has passed its curricula.
+        of_task = [one for one in of_task if one.keys[0] != "curricula"]
     options = (options if for_training else {}) | ({} if robot is None else {"robot": robot})
     make = functools.partial(envs.make, name)
     environment = _refused(make, task_options(make, options, of_task))

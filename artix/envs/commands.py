@@ -17,8 +17,9 @@ Array = jax.Array
 class VelocityCommands(NamedTuple):
     """How velocity commands are drawn, as in Playground's Go1 joystick: forward, left, and yaw rate.
 
-    The command changes at exponentially distributed intervals. Each component is then kept or redrawn, with equal
-    probability; a redrawn component is either uniform or zero.
+    The command changes at exponentially distributed intervals. It is then to stand still, with a probability of
+    ``chance_of_standing``; otherwise each component is kept or redrawn, with equal probability, and a redrawn component
+    is either uniform or zero.
     """
 
     largest: tuple[float, float, float] = (1.5, 0.8, 1.2)
@@ -27,6 +28,8 @@ class VelocityCommands(NamedTuple):
     """Probability that a redrawn component is not zero."""
     mean_time: float = 5.0
     """Mean time between changes [s]."""
+    chance_of_standing: float = 0.1
+    """Probability that a command, the first one too, is to stand still."""
 
 
 class DrawnCommand(NamedTuple):
@@ -53,18 +56,20 @@ def check_commands(commands: VelocityCommands) -> None:
     if len(chance) != 3 or not all(0 <= each <= 1 for each in chance):
         raise ValueError(f"velocity commands: expected three chances of motion in [0, 1], found {chance}")
     as_number("velocity commands: mean_time [s]", commands.mean_time, positive=True)
+    as_number("velocity commands: chance_of_standing", commands.chance_of_standing, 0, 1)
 
 
 def first_command(key: Array, commands: VelocityCommands, dtype) -> tuple[Array, Array]:
-    """The command at the start of an episode, [3], uniform, and how long it holds, [] [s].
+    """The command at the start of an episode, [3], uniform or zero, and how long it holds, [] [s].
 
     Args:
       key: a JAX random key.
       commands: how commands are drawn.
       dtype: dtype of the results.
     """
-    uniform = random_numbers.uniform(key, 4, dtype)
-    return (2 * uniform[:3] - 1) * jnp.array(commands.largest, dtype), _time(uniform[3], commands)
+    uniform = random_numbers.uniform(key, 5, dtype)
+    value = (2 * uniform[:3] - 1) * jnp.array(commands.largest, dtype)
+    return jnp.where(_stands(uniform[4], commands), 0, value), _time(uniform[3], commands)
 
 
 def draw_command(key: Array, commands: VelocityCommands, dtype) -> DrawnCommand:
@@ -82,10 +87,11 @@ def draw_command(key: Array, commands: VelocityCommands, dtype) -> DrawnCommand:
       >>> bool(jnp.all(jnp.abs(drawn.value) <= 1.0))
       True
     """
-    uniform = random_numbers.uniform(key, 10, dtype)
+    uniform = random_numbers.uniform(key, 11, dtype)
+    stands = _stands(uniform[10], commands)
     moves = uniform[3:6] < jnp.array(commands.chance_of_motion, dtype)
-    value = jnp.where(moves, (2 * uniform[:3] - 1) * jnp.array(commands.largest, dtype), 0)
-    return DrawnCommand(value, uniform[6:9] < 0.5, _time(uniform[9], commands))
+    value = jnp.where(moves & ~stands, (2 * uniform[:3] - 1) * jnp.array(commands.largest, dtype), 0)
+    return DrawnCommand(value, stands | (uniform[6:9] < 0.5), _time(uniform[9], commands))
 
 
 def next_command(command: Array, time_left: Array, drawn: DrawnCommand, dt: float) -> tuple[Array, Array]:
@@ -101,6 +107,10 @@ def next_command(command: Array, time_left: Array, drawn: DrawnCommand, dt: floa
     is_over = time_left <= 0
     changed = jnp.where(drawn.changes, drawn.value, command)
     return jnp.where(is_over, changed, command), jnp.where(is_over, drawn.time, time_left)
+
+
+def _stands(uniform: Array, commands: VelocityCommands) -> Array:
+    return uniform < commands.chance_of_standing
 
 
 def _time(uniform: Array, commands: VelocityCommands) -> Array:

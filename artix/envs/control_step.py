@@ -99,11 +99,13 @@ def stepped(
 
 
 @artix.quantity
-def observed(task: Task, ground: artix.Ground | None, start: Start) -> Any:
-    """The observation at a reset."""
+def observed(task: Task, ground: artix.Ground | None, start: Start) -> tuple[Any, dict[str, Any]]:
+    """The observation at a reset, and what the task remembers of it."""
     environment = task.environment
     action = jnp.zeros(environment.action_size, start.state.joint_position.dtype)
-    return environment.observe(transition_of(environment, start.given(ground, action)))
+    transition = transition_of(environment, start.given(ground, action))
+    kept = environment.remember(transition, is_first=True)
+    return environment.observe(transition.replace(memory=transition.memory | kept)), kept
 
 
 @artix.quantity
@@ -114,7 +116,8 @@ def renewed(
 
     XLA would write the fresh observations to memory, then read both sets back to choose: five times the work.
     """
-    new = start._replace(drawn=()), observed(task, ground, start), jnp.zeros_like(steps)
+    fresh, kept = observed(task, ground, start)
+    new = start._replace(drawn=(), memory=start.memory | kept), fresh, jnp.zeros_like(steps)
     return chosen(done > 0, new, (ended._replace(drawn=()), obs, steps))
 
 
@@ -127,6 +130,7 @@ def evaluated(task: Task, given: Given, start: artix.State, action_is_finite: Ar
     transition = transition_of(environment, given._replace(moved=moved._replace(before=before, state=state)))
     # A task may return Python numbers, such as ``False``.
     reward, terminated, memory, metrics = jax.tree.map(jnp.asarray, environment.outcome(transition))
+    memory = memory | environment.remember(transition.replace(memory=memory), is_first=False)
     obs = environment.observe(transition.replace(memory=memory))
     is_finite = action_is_finite & physics_is_finite & _are_finite((obs, reward, memory, metrics))
     terminated = terminated.astype(bool) | ~is_finite

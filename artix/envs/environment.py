@@ -29,8 +29,8 @@ class Environment:
     """One robot with one task; ``jax.vmap`` makes thousands.
 
     A task defines four pure functions: :meth:`begin`, :meth:`actuate`, :meth:`outcome` and :meth:`observe`. It may also
-    define :meth:`draw`, :meth:`prepare`, :meth:`disturb` and :meth:`begin_again`. Outcome and observation are evaluated
-    as one kernel (:func:`artix.quantity`), and the physics as another.
+    define :meth:`draw`, :meth:`prepare`, :meth:`disturb`, :meth:`remember`, :meth:`begin_again` and :attr:`mirror`.
+    Outcome and observation are evaluated as one kernel (:func:`artix.quantity`), and the physics as another.
 
     Attributes:
       name: name of the task.
@@ -104,6 +104,15 @@ class Environment:
 
     # Defined by tasks.
 
+    @property
+    def mirror(self) -> dict[str, Any] | None:
+        """How a mirror image of the robot acts and observes, or ``None`` if the task has no symmetry.
+
+        Functions of arrays by name: ``"action"``, and ``"obs"`` or, of two parts, ``"state"`` and
+        ``"privileged_state"``. Learners use them to learn symmetric policies.
+        """
+        return None
+
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
         """Returns a random initial state and the task's initial memory."""
         raise NotImplementedError
@@ -133,6 +142,13 @@ class Environment:
     def outcome(self, transition: Transition) -> Outcome:
         """Computes the reward, termination, memory and metrics of a control step."""
         raise NotImplementedError
+
+    def remember(self, transition: Transition, *, is_first: bool) -> dict[str, Any]:
+        """Entries of the memory that follow from what is observed, such as its history. Nothing by default.
+
+        It is called before every :meth:`observe`, also at a reset, where ``is_first`` is true.
+        """
+        return {}
 
     def observe(self, transition: Transition) -> Any:
         """Computes the observation. After a step, the memory is the one that :meth:`outcome` returned."""
@@ -165,7 +181,8 @@ class Environment:
         metrics = dict.fromkeys((*outcome.metrics, "nan"), zero)
         info = {"truncation": zero, "steps": jnp.zeros((), jnp.int32), "key": key, "randomized": start.randomized}
         info |= {"contact_memory": start.contact_memory} | start.memory
-        return EnvState(start.state, observed(self._static, self.ground, start), zero, zero, metrics, info)
+        obs, kept = observed(self._static, self.ground, start)
+        return EnvState(start.state, obs, zero, zero, metrics, info | kept)
 
     def renew(self, key: Array, state: EnvState) -> EnvState:
         """Starts the next episode if the current one is done; :func:`autoreset` calls this.

@@ -462,20 +462,15 @@ def _with_trunk(articulation: artix.Articulation, shape: artix.Geometry) -> arti
     return terminations.with_sensor(articulation, topology.link_names[0], shape, "trunk")
 
 
-def _standing(articulation: artix.Articulation, position: Array, height: float) -> artix.State:
-    state = artix.neutral_state(articulation).replace(joint_position=position)
-    return state.replace(root_pose=device_array([0.0, 0.0, height, 0.0, 0.0, 0.0, 1.0], articulation.dtype))
-
-
 def _height(articulation: artix.Articulation, position: Array) -> float:
     """Height of the root with the lowest foot on level ground [m]."""
     level = artix.Ground.flat(dtype=articulation.dtype)
-    return float(starts.on_ground(articulation, _standing(articulation, position, 0.0), level, 0.0))
+    return float(starts.on_ground(articulation, starts.standing(articulation, position, 0.0), level, 0.0))
 
 
 def _trunk_gap(articulation: artix.Articulation, position: Array, height: float) -> float:
     scene = artix.Scene(articulation, ground=artix.Ground.flat(dtype=articulation.dtype))
-    distances = artix.geometry_distances(scene, _standing(articulation, position, height))
+    distances = artix.geometry_distances(scene, starts.standing(articulation, position, height))
     return float(distances[observations.geometry_numbers(articulation, ["trunk"])[0]])
 
 

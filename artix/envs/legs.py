@@ -14,7 +14,7 @@ import numpy as np
 import artix
 from artix import optimal_control
 from artix.editing.to_builder import geometry_at
-from artix.io.common.poses import compose, inverse, rotation_matrix
+from artix.io.common.poses import compose, inverse, rotation_matrix, translation
 from artix.model.geometry import CANDIDATE_PATTERNS
 
 #: A leaf of the tree is a foot if it reaches this fraction of the depth of the lowest one below the root.
@@ -109,7 +109,7 @@ def find_legs(articulation: artix.Articulation, feet: Sequence[str], radius: flo
 
 def _leg(articulation: artix.Articulation, name: str, radius: float | None) -> Leg:
     topology: Any = articulation.topology
-    link = _link_of(topology, name)
+    link = link_of(topology, name)
     body = int(topology.link_body[link])
     dofs = tuple(int(dof) for dof in np.flatnonzero(topology.dof_moves_body[:, body]))
     if not dofs:
@@ -306,11 +306,21 @@ def _pitch_signs(fixed: artix.Articulation, zero: artix.State, legs: Sequence[Le
 def _at_zero(articulation: artix.Articulation) -> tuple[np.ndarray, np.ndarray]:
     """Poses of the links in the root's axes [L, 7] and lowest points of the shapes [G]; all joints are at zero."""
     state = _zero(articulation)
-    poses = np.asarray(artix.frame_pose(articulation, state), float)
-    root = inverse(poses[0])
     scene = artix.Scene(articulation, ground=artix.Ground.flat(dtype=articulation.dtype))
-    lowest = np.asarray(artix.geometry_distances(scene, state), float)
-    return np.stack([compose(root, pose) for pose in poses]), lowest - poses[0, 2]
+    shapes = articulation.topology.geometries
+    lowest = np.asarray(artix.geometry_distances(scene, state), float) if shapes else np.zeros(0)
+    return poses_at_zero(articulation), lowest - float(state.root_pose[2])
+
+
+def poses_at_zero(articulation: artix.Articulation) -> np.ndarray:
+    """Poses of the links in the root's axes while all joints are at zero [L, 7], by NumPy alone."""
+    parents, children = (
+        np.asarray(each, float) for each in (articulation.joint_parent_pose, articulation.joint_child_pose)
+    )
+    poses = [translation(np.zeros(3))]
+    for link, above in enumerate(articulation.topology.parent[1:], start=1):
+        poses.append(compose(compose(poses[above], parents[link]), inverse(children[link])))
+    return np.stack(poses)
 
 
 def _zero(articulation: artix.Articulation) -> artix.State:
@@ -318,7 +328,8 @@ def _zero(articulation: artix.Articulation) -> artix.State:
     return artix.neutral_state(articulation).replace(joint_position=zero)
 
 
-def _link_of(topology: Any, name: str) -> int:
+def link_of(topology: Any, name: str) -> int:
+    """The link of a foot: of that name, or with a frame or a shape of that name."""
     shapes = {shape.name: shape.link for shape in topology.geometries}
     frames = dict(zip(topology.frame_names, topology.frame_links, strict=True))
     known = {**shapes, **frames, **{link: k for k, link in enumerate(topology.link_names)}}

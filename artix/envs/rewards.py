@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.math.arrays import square_root
 from artix.model.articulation import Articulation
@@ -142,6 +143,49 @@ def single_stance(command: Array, contact: Array, contact_time: Array, air_time:
     return jnp.where(alone & ~_stands(command), swing, 0)
 
 
+def feet_down(command: Array, contact: Array) -> Array:
+    """The fraction of the feet that are in the air, while the command is to stand still."""
+    share = jnp.mean(jnp.where(contact, 0.0, 1.0).astype(command.dtype))
+    return jnp.where(_stands(command), share, 0)
+
+
+def feet_in_turn(command: Array, contact: Array, feet_group: np.ndarray) -> Array:
+    """How much two groups of feet stand in turn, from 0 to 1, while the command is to move.
+
+    The difference between the fractions of the feet on the ground. The groups are the diagonals of a quadruped, which
+    trots at 1, the tripods of a robot with six legs, and the feet of a biped.
+    """
+    down = contact.astype(command.dtype)
+    one, other = (jnp.mean(down[np.flatnonzero(feet_group == k)]) for k in (0, 1))
+    return jnp.where(_stands(command), 0, jnp.abs(one - other))
+
+
+def uneven_steps(command: Array, last_air_time: Array, last_contact_time: Array) -> Array:
+    """How much the feet differ in their last times in the air and on the ground, while the command is to move.
+
+    The variance of the times over the feet, relative to the square of their mean, but at most 1. Isaac Lab's
+    ``air_time_variance_penalty`` is the variance itself.
+    """
+    uneven = _relative_variance(last_air_time) + _relative_variance(last_contact_time)
+    return jnp.where(_stands(command), 0, jnp.minimum(uneven, 1))
+
+
+def feet_on_time(command: Array, contact: Array, phase: Array, feet_group: np.ndarray) -> Array:
+    """The fraction of the feet that stand in their half of the gait's period and swing in the other.
+
+    While the command is to move. Periodic rewards of this kind are from Siekmann et al., *Sim-to-real learning of all
+    common bipedal gaits via periodic reward composition*, 2021.
+    """
+    on_time = contact == (jnp.sin(phase + jnp.asarray(np.pi * np.asarray(feet_group), phase.dtype)) < 0)
+    return jnp.where(_stands(command), 0, jnp.mean(on_time.astype(command.dtype)))
+
+
+def _relative_variance(times: Array) -> Array:
+    """The variance over the square of the mean; a mean below 20 ms counts as 20 ms."""
+    mean = jnp.mean(times)
+    return jnp.mean((times - mean) ** 2) / jnp.maximum(mean, 0.02) ** 2
+
+
 def _stands(command: Array) -> Array:
     return _squared(command) < STANDING**2
 
@@ -175,6 +219,10 @@ TERMS: dict[str, Callable[..., Array]] = {
         feet_height,
         feet_air_time,
         single_stance,
+        feet_down,
+        feet_in_turn,
+        uneven_steps,
+        feet_on_time,
     )
 }
 
@@ -204,8 +252,8 @@ def soft_limits(articulation: Articulation) -> tuple[Array, Array]:
     return lower + margin, upper - margin
 
 
-Weights = Mapping[str, float | tuple[float, Callable[..., Array]]]
-"""The weight of each reward term, by name; a term of your own is ``(weight, function)``."""
+Weights = Mapping[str, float | tuple[float, Callable[..., Array]] | None]
+"""The weight of each reward term, by name; ``(weight, function)`` for one of your own, ``None`` to leave it out."""
 
 
 def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Array]:
@@ -232,7 +280,9 @@ def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Ar
     """
     check_weights(weights, signals)
     found = {}
-    for name in weights:
+    for name, each in weights.items():
+        if each is None:
+            continue
         weight, term = _weight_and_term(weights, name)
         found[name] = weight * term(**{parameter: signals[parameter] for parameter in _parameters(term)})
         if jnp.shape(found[name]):
@@ -251,7 +301,9 @@ def check_weights(weights: Weights, signals: Iterable[str]) -> None:
       ValueError: a term or a signal does not exist (the message lists those that do), or a weight is not finite.
     """
     signals = tuple(signals)
-    for name in weights:
+    for name, each in weights.items():
+        if each is None:
+            continue
         _, term = _weight_and_term(weights, name)
         missing = [parameter for parameter in _parameters(term) if parameter not in signals]
         if missing:
@@ -263,6 +315,7 @@ def check_weights(weights: Weights, signals: Iterable[str]) -> None:
 
 def _weight_and_term(weights: Weights, name: str) -> tuple[float, Callable[..., Array]]:
     weight = weights[name]
+    assert weight is not None
     if isinstance(weight, tuple):
         return as_number(f"weight of reward {name!r}", weight[0]), weight[1]
     if name not in TERMS:

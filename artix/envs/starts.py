@@ -1,42 +1,145 @@
-"""Random initial states."""
+"""Random initial states: terms by name that vary a pose."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 import artix
 from artix.envs import random_numbers
+from artix.model.checks import as_number
 
 Array = jax.Array
 
+#: Varies a state: robot, random key, state and size, to the new state.
+Reset: TypeAlias = Callable[[artix.Articulation, Array, artix.State, float], artix.State]
 
-def standing(
-    articulation: artix.Articulation, key: Array, joint_position: Array, height: float | Array, speed: float = 0.5
+Resets = Mapping[str, "float | tuple[float, Reset] | None"]
+"""How starts vary, in order: the largest change of each term by name; a term of your own is ``(size, function)``."""
+
+
+def standing(articulation: artix.Articulation, joint_position: Array, height: float | Array) -> artix.State:
+    """A pose above the origin, level and at rest.
+
+    Args:
+      articulation: the robot.
+      joint_position: the pose [rad], [n].
+      height: height of the root [m].
+    """
+    dtype = articulation.dtype
+    place = jnp.zeros(7, dtype).at[2].set(height).at[6].set(1.0)
+    joints = jnp.asarray(joint_position, dtype)
+    return artix.State(place, jnp.zeros(6, dtype), joints, jnp.zeros_like(joints))
+
+
+def place(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+    """Both horizontal coordinates of the root [m]."""
+    moved = state.root_pose[:2] + size * _random(key, 2, articulation)
+    return state.replace(root_pose=jnp.concatenate([moved, state.root_pose[2:]]))
+
+
+def heading(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+    """Heading of the root [rad]."""
+    half = 0.5 * size * _random(key, 1, articulation)
+    return _turned(state, jnp.array([0, 0, 1], articulation.dtype), half[0])
+
+
+def tilt(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+    """Angle of the root to the horizontal [rad], about a random horizontal axis."""
+    random = _random(key, 2, articulation)
+    angle = jnp.pi * random[0]
+    axis = jnp.stack([jnp.cos(angle), jnp.sin(angle), jnp.zeros_like(angle)])
+    return _turned(state, axis, 0.5 * size * random[1])
+
+
+def velocity(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+    """Each component of the root's velocity [m/s, rad/s]."""
+    return state.replace(root_velocity=state.root_velocity + size * _random(key, 6, articulation))
+
+
+def joint_position(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+    """Joint positions [rad or m], within their limits."""
+    moved = state.joint_position + size * _random(key, len(state.joint_position), articulation)
+    lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
+    return state.replace(joint_position=jnp.clip(moved, lower, upper))
+
+
+def joint_velocity(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+    """Joint velocities [rad/s or m/s]."""
+    random = _random(key, len(state.joint_position), articulation)
+    return state.replace(joint_velocity=state.joint_velocity + size * random)
+
+
+#: All terms by name.
+TERMS: dict[str, Reset] = {
+    term.__name__: term for term in (place, heading, tilt, velocity, joint_position, joint_velocity)
+}
+
+#: Those after which the feet have to be put on the ground again, as after terms of the user's.
+_MOVES_FEET = ("tilt", "joint_position")
+
+
+def check_resets(resets: Resets) -> dict[str, tuple[float, Reset]]:
+    """The terms with their functions; those that are ``None`` or zero are left out.
+
+    Raises:
+      TypeError: ``resets`` is no mapping.
+      ValueError: there is no term of a name, or a size is negative or not finite.
+    """
+    if not isinstance(resets, Mapping):
+        raise TypeError(f"resets: expected sizes by name, such as {{'tilt': 0.1}}; found {resets!r}")
+    terms = {}
+    for name, term in resets.items():
+        if term is None:
+            continue
+        if not isinstance(term, tuple) and name not in TERMS:
+            like = difflib.get_close_matches(name, TERMS, 1)
+            hint = f"did you mean {like[0]!r}?" if like else f"choose from: {', '.join(TERMS)}"
+            raise ValueError(f"resets: {name!r} is no term; {hint}; one of your own is (size, function)")
+        size, function = term if isinstance(term, tuple) else (term, TERMS[name])
+        size = as_number(f"resets: {name!r}", size, 0)
+        if size:
+            terms[name] = (size, function)
+    return terms
+
+
+def varied(
+    articulation: artix.Articulation,
+    key: Array,
+    state: artix.State,
+    resets: Mapping[str, tuple[float, Reset]],
+    ground: artix.Ground | None = None,
 ) -> artix.State:
-    """A given pose with random position, heading and velocity, as in Playground's Go1.
+    """A state that terms have varied one after the other.
 
     Args:
       articulation: the robot.
       key: a JAX random key.
-      joint_position: the pose [rad], [n].
-      height: height of the root [m].
-      speed: largest value of each component of the root's velocity [m/s, rad/s].
+      state: the state to vary.
+      resets: the terms, from :func:`check_resets`.
+      ground: if a term moves the feet, the robot is put on this ground again.
 
-    Returns:
-      A state whose x and y are within half a metre of the origin.
+    Examples:
+      >>> from artix.envs import starts
+      >>> robot = artix.robots.load("quadruped")
+      >>> still = starts.standing(robot, jnp.zeros(12, robot.dtype), 0.44)
+      >>> terms = starts.check_resets({"heading": 3.14, "joint_position": 0.1})
+      >>> state = starts.varied(robot, jax.random.key(0), still, terms)
+      >>> bool(jnp.all(jnp.abs(state.joint_position) <= 0.1))
+      True
     """
-    dtype = articulation.dtype
-    uniform = 2 * random_numbers.uniform(key, 9, dtype) - 1
-    half = 0.5 * jnp.pi * uniform[2]
-    position = jnp.concatenate([0.5 * uniform[:2], jnp.asarray(height, dtype)[None]])
-    turned = jnp.stack([jnp.zeros((), dtype), jnp.zeros((), dtype), jnp.sin(half), jnp.cos(half)])
-    return artix.State(
-        root_pose=jnp.concatenate([position, turned]),
-        root_velocity=speed * uniform[3:],
-        joint_position=jnp.asarray(joint_position, dtype),
-        joint_velocity=jnp.zeros_like(joint_position),
-    )
+    keys = random_numbers.split(key, max(len(resets), 1))
+    for one, (size, function) in zip(keys, resets.values(), strict=False):
+        state = function(articulation, one, state, size)
+    moves = any(name in _MOVES_FEET or TERMS.get(name) is not term for name, (_, term) in resets.items())
+    if ground is None or not moves:
+        return state
+    height = on_ground(articulation, state, ground, 0.0)
+    return state.replace(root_pose=state.root_pose.at[2].set(height))
 
 
 @artix.quantity
@@ -62,3 +165,22 @@ def on_ground(articulation: artix.Articulation, state: artix.State, ground: arti
     """
     contacts = artix.ground_contacts(artix.Scene(articulation, ground=ground), state).contacts
     return state.root_pose[2] + jnp.max((gap - contacts.gap) / contacts.normal[:, 2])
+
+
+def _random(key: Array, count: int, articulation: Any) -> Array:
+    """Uniform numbers from -1 to 1."""
+    return 2 * random_numbers.uniform(key, count, articulation.dtype) - 1
+
+
+def _turned(state: artix.State, axis: Array, half: Array) -> artix.State:
+    """The state after a rotation of the root about an axis through its origin, in world axes."""
+    ax, ay, az = jnp.sin(half) * axis
+    aw = jnp.cos(half)
+    x, y, z, w = state.root_pose[3:]
+    turned = [
+        aw * x + ax * w + ay * z - az * y,
+        aw * y - ax * z + ay * w + az * x,
+        aw * z + ax * y - ay * x + az * w,
+        aw * w - ax * x - ay * y - az * z,
+    ]
+    return state.replace(root_pose=jnp.concatenate([state.root_pose[:3], jnp.stack(turned)]))

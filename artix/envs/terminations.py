@@ -2,13 +2,77 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 import artix
 from artix.envs import observations
+from artix.envs.observation_terms import parameters_of
 
 Array = jax.Array
+
+Terminations = Mapping[str, "bool | Callable[..., Array] | None"]
+"""What ends an episode: ``True`` for a term by name, a function of signals for one of your own, or ``None``."""
+
+
+def tilted(up: Array, lowest_up: float) -> Array:
+    """Whether the robot's z axis is tilted by more than the angle with the cosine ``lowest_up``."""
+    return is_tilted(up, lowest_up)
+
+
+def trunk_contact(trunk_gap: Array) -> Array:
+    """Whether the trunk touches the ground."""
+    return trunk_gap < 0
+
+
+#: All terms by name.
+TERMS: dict[str, Callable[..., Array]] = {term.__name__: term for term in (tilted, trunk_contact)}
+
+
+def check_terminations(terms: Terminations, signals: Iterable[str]) -> dict[str, Callable[..., Array]]:
+    """The terms with their functions; those that are ``None`` or ``False`` are left out.
+
+    Raises:
+      TypeError: ``terms`` is no mapping.
+      ValueError: there is no term of a name, or a term needs a signal that the task does not have.
+    """
+    if not isinstance(terms, Mapping):
+        raise TypeError(f"terminations: expected terms by name, such as {{'tilted': True}}; found {terms!r}")
+    known, functions = tuple(signals), {}
+    for name, term in terms.items():
+        if term is None or term is False:
+            continue
+        if not callable(term) and name not in TERMS:
+            like = difflib.get_close_matches(name, TERMS, 1)
+            hint = f"did you mean {like[0]!r}?" if like else f"choose from: {', '.join(TERMS)}"
+            raise ValueError(f"terminations: {name!r} is no term; {hint}; one of your own is a function of signals")
+        functions[name] = term if callable(term) else TERMS[name]
+        missing = [signal for signal in parameters_of(functions[name]) if signal not in known]
+        if missing:
+            raise ValueError(
+                f"terminations: {name!r} needs {', '.join(missing)}, which this task does not have; it has: "
+                f"{', '.join(sorted(known))}"
+            )
+    return functions
+
+
+def is_over(terms: Mapping[str, Callable[..., Array]], signals: Mapping[str, Any]) -> Array:
+    """Whether any of the terms from :func:`check_terminations` ends the episode, [] (bool).
+
+    Examples:
+      >>> from artix.envs import terminations
+      >>> terms = terminations.check_terminations({"low": lambda height: height < 0.1}, ["height"])
+      >>> print(terminations.is_over(terms, {"height": jnp.array(0.05)}))
+      True
+    """
+    over = jnp.array(False)
+    for term in terms.values():
+        over = over | term(**{each: signals[each] for each in parameters_of(term)})
+    return over
 
 
 def is_tilted(up: Array, cosine: float) -> Array:

@@ -11,7 +11,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -139,6 +139,25 @@ class Policy(flax.struct.PyTreeNode, eq=False):
         seen = self.observed.normalize(obs["state"] if isinstance(obs, dict) else obs)[0]
         mean = Network(self.layers, self.action_size).at(self.parameters, seen)
         return jnp.clip(mean, -1.0, 1.0)
+
+
+def half_in_the_mirror(mirror: Mapping[str, Callable[[Array], Array]], experience: Any) -> Any:
+    """Experience of which the first half of the samples is seen in the mirror: data augmentation at no cost.
+
+    Args:
+      mirror: how the robot's mirror image acts and observes, :attr:`artix.envs.Environment.mirror`.
+      experience: a named tuple with ``obs``, ``action`` and ``mean``, whose samples, in random order, are the first
+        axis. All else, such as values and rewards, is that of the mirror image too.
+    """
+
+    def one(reflect: Callable[[Array], Array], x: Array) -> Array:
+        half = len(x) // 2
+        return jnp.concatenate([reflect(x[:half]), x[half:]])
+
+    obs = experience.obs
+    seen = {name: one(mirror[name], x) for name, x in obs.items()} if isinstance(obs, dict) else one(mirror["obs"], obs)
+    action, mean = (one(mirror["action"], x) for x in (experience.action, experience.mean))
+    return experience._replace(obs=seen, action=action, mean=mean)
 
 
 def play(environment: Environment, policy: Callable[[Any], Array], key: Array) -> EnvState:
@@ -301,6 +320,62 @@ def export(policy: Policy) -> bytes:
     obs = jax.ShapeDtypeStruct((batch, *policy.observed.mean.shape), jnp.float32)
     exported = jax.export.export(jax.jit(policy.__call__), platforms=("cpu", "cuda", "tpu"))(obs)
     return bytes(exported.serialize())
+
+
+def export_onnx(policy: Policy) -> bytes:
+    """Exports a policy as ONNX, which runs in ONNX Runtime, TensorRT and OpenVINO, and on robots.
+
+    Args:
+      policy: the policy.
+
+    Returns:
+      The model, with the input ``obs`` [batch, n] and the output ``action`` [batch, action_size] in float32. It
+      normalises observations itself.
+
+    Raises:
+      ImportError: the package ``onnx`` is not installed.
+
+    Example:
+      >>> from artix.examples import policies
+      >>> model = policies.export_onnx(policies.load("quadruped_velocity"))
+      >>> 70_000 < len(model) < 120_000
+      True
+    """
+    try:
+        import onnx
+        from onnx import TensorProto, helper, numpy_helper
+    except ImportError as error:
+        raise ImportError("the export as ONNX needs onnx: pip install 'artix[rl]'") from error
+    numbers: dict[str, Any] = {
+        "mean": np.asarray(policy.observed.mean),
+        "deviation": np.sqrt(np.asarray(policy.observed.variance) + np.float32(1e-6)),
+        "least": np.float32(-10),
+        "most": np.float32(10),
+        "minus_one": np.float32(-1),
+        "one": np.float32(1),
+    }
+    nodes = [
+        helper.make_node("Sub", ["obs", "mean"], ["centred"]),
+        helper.make_node("Div", ["centred", "deviation"], ["scaled"]),
+        helper.make_node("Clip", ["scaled", "least", "most"], ["x0"]),
+    ]
+    layers = policy.parameters["params"]
+    for k in range(len(layers)):
+        for name in ("kernel", "bias"):
+            numbers[f"{name}{k}"] = np.asarray(layers[f"Dense_{k}"][name])
+        nodes.append(helper.make_node("Gemm", [f"x{k}", f"kernel{k}", f"bias{k}"], [f"y{k}"]))
+        if k < len(policy.layers):  # swish
+            nodes.append(helper.make_node("Sigmoid", [f"y{k}"], [f"s{k}"]))
+            nodes.append(helper.make_node("Mul", [f"y{k}", f"s{k}"], [f"x{k + 1}"]))
+    nodes.append(helper.make_node("Clip", [f"y{len(layers) - 1}", "minus_one", "one"], ["action"]))
+    sizes = {"obs": policy.observed.mean.shape[0], "action": policy.action_size}
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size]) for name, size in sizes.items()]
+    constants = [numpy_helper.from_array(np.asarray(x, np.float32), name) for name, x in numbers.items()]
+    graph = helper.make_graph(nodes, "policy", ends[:1], ends[1:], constants)
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, producer_name="artix", opset_imports=opset, ir_version=8)
+    onnx.checker.check_model(model)
+    return model.SerializeToString()
 
 
 def _file_of(path: str | os.PathLike[str]) -> Path:

@@ -8,7 +8,9 @@ exchange one sum per gradient step.
 Schulman et al., *Proximal Policy Optimization Algorithms* (arXiv 1707.06347) and *High-Dimensional Continuous Control
 Using Generalized Advantage Estimation* (arXiv 1506.02438). The learning rate adapts to the policy's change as in
 Rudin et al., *Learning to Walk in Minutes* (arXiv 2109.11978), and truncated episodes are bootstrapped as in Pardo et
-al., *Time Limits in Reinforcement Learning* (arXiv 1712.00378).
+al., *Time Limits in Reinforcement Learning* (arXiv 1712.00378). Half of the experience is seen in the mirror where the
+robot is symmetric, as in Mittal et al., *Symmetry Considerations for Learning Task Symmetric Robot Policies* (arXiv
+2403.04359).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
 
 from artix.envs import Environment, EnvState, autoreset
-from artix.examples.policies import Network, Observed, Policy
+from artix.examples.policies import Network, Observed, Policy, half_in_the_mirror
 
 Array = jax.Array
 PARTS, EVERYWHERE = PartitionSpec("devices"), PartitionSpec()
@@ -53,6 +55,7 @@ class Config:
     max_gradient_norm: float = 1.0
     policy_layers: tuple[int, ...] = (64, 64)
     critic_layers: tuple[int, ...] = (64, 64)
+    mirror: bool = True  # learn from mirror images too, of robots that are symmetric
     initial_noise: float = 0.6  # standard deviation of actions, which range from -1 to 1
     seed: int = 0
 
@@ -157,6 +160,7 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
       dictionary of scalars.
     """
     environment = autoreset(environment)
+    mirror = getattr(environment, "mirror", None) if config.mirror else None
     (policy, critic), optimizer = networks(config, environment), optimizer_of(config)
 
     def play(learner: Learner, actors: Actors, key: Array) -> tuple[Actors, tuple[Experience, dict[str, Array]]]:
@@ -217,6 +221,8 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
 
         def descend_on(learner: Learner, rows: Array):
             chosen, advantage = jax.tree.map(lambda x: x[rows], happened)
+            if mirror is not None:
+                chosen = half_in_the_mirror(mirror, chosen)
             return descend(learner, chosen, advantage, old_noise)
 
         shuffles = jax.random.split(shuffle_key, config.epochs)

@@ -19,7 +19,9 @@ from artix.cli.robot_source import description_path
 from artix.cli.text import CommandFailure
 from artix.cli.training_files import TrainingFiles, load_rows, save_curve
 from artix.cli.training_tasks import task_named, task_of
-from artix.envs.tasks.quadruped_velocity import REWARDS
+from artix.envs.observation_terms import ObservationTerm
+from artix.envs.tasks.legged import OBSERVATIONS
+from artix.envs.tasks.quadruped_velocity import REWARDS, quadruped
 from artix.examples import policies, ppo
 from tests.support.oracles import ROBOTS
 from tests.support.users_types import users_types
@@ -105,6 +107,78 @@ def test_options_of_a_task():
     assert [len(part) for part in split(parse_assignments(["ppo.clip=1", "robot.knees=up", "pose=1"]))] == [1, 1, 1]
     with pytest.raises(CommandFailure, match=r"did you mean robot\.stiffness"):
         robot_options(parse_assignments(["robot.stifness=1"]))
+
+
+def test_terms_of_observations_starts_and_ends():
+    def made(*texts):
+        def make(**more):
+            return envs.make("quadruped_velocity", **more)
+
+        return make(**task_options(make, {}, parse_assignments(texts)))
+
+    task = made(
+        "observations.linear_velocity=none",
+        "observations.gyro.history=3",
+        "observations.gyro.scale=0.25",
+        "observations.contact=1",
+        "privileged.height=2",
+        "resets.tilt=0.3",
+        "resets.velocity=none",
+        "terminations.tilted=none",
+        "rewards.pose=none",
+        "gait_frequency=2",
+    )
+    layout = {one.name: (one.start, one.size, one.scale, one.history) for one in task.layout}
+    assert (*layout,) == (*list(OBSERVATIONS)[1:], "contact", "clock")
+    assert layout["gyro"] == (0, 3, 0.25, 3) and layout["gravity"] == (9, 3, 1.0, 1)
+    assert task.observation_size["state"] == 48 - 3 + 6 + 4 + 2
+    assert task.observation_size["privileged_state"] == 57 + 71 + 1
+    assert task.resets["tilt"][0] == 0.3 and "velocity" not in task.resets
+    assert set(task.terminations) == {"trunk_contact"}
+    state = jax.eval_shape(task.reset, jax.random.key(0))
+    assert "reward/pose" not in state.metrics and state.info["seen"]["gyro"].shape == (3, 3)
+    for text, message in (
+        ("observations.giro=1", r"did you mean observations\.gyro"),
+        ("observations.gyro.histry=1", r"did you mean observations\.gyro\.history"),
+        ("resets.tlt=1", r"did you mean resets\.tilt"),
+        ("terminations.tilt=true", r"did you mean terminations\.tilted"),
+    ):
+        with pytest.raises(CommandFailure, match=message):
+            made(text)
+
+
+def test_terms_that_do_not_exist_are_refused_by_name():
+    def late(phase):
+        return phase[None]
+
+    for options, kind, message in (
+        ({"observations": {"gyroo": 1.0}}, ValueError, "observations: 'gyroo' is no term; did you mean 'gyro'"),
+        ({"observations": {"mine": ObservationTerm(function=late)}}, ValueError, "'mine' needs phase, which this task"),
+        ({"observations": {"gyro": ObservationTerm(history=0)}}, ValueError, "'gyro': history"),
+        ({"observations": {"gyro": ObservationTerm(mirror="up")}}, ValueError, "mirror must be one of scalar, vector"),
+        ({"observations": ["gyro"]}, TypeError, "observations: expected terms by name"),
+        ({"privileged": {"gyro": ObservationTerm(history=2)}}, ValueError, "only what the policy sees has a history"),
+        ({"resets": {"tilts": 1.0}}, ValueError, "resets: 'tilts' is no term; did you mean 'tilt'"),
+        ({"resets": {"tilt": -1.0}}, ValueError, "resets: 'tilt': expected one number, finite and not negative"),
+        ({"terminations": {"tilt": True}}, ValueError, "terminations: 'tilt' is no term; did you mean 'tilted'"),
+        ({"terminations": {"late": late}}, ValueError, "terminations: 'late' needs phase"),
+        ({"noise_scales": {"giro": 1.0}}, ValueError, "no measurement called 'giro'"),
+        ({"curricula": {"command": 0.3}}, ValueError, "curricula: 'command' is none; did you mean 'commands'"),
+        ({"curricula": {"commands": 3.0}}, ValueError, "curricula: 'commands': expected one number, from 0 to 1"),
+        ({"curricula": {"height": (0.1, late)}}, ValueError, "curricula: 'height' is a signal of the task"),
+        ({"gait_frequency": 0.0}, ValueError, "gait_frequency .* positive"),
+        ({"action_scale": [0.5, 0.5]}, ValueError, "action_scale: expected one number, one for each of the 12"),
+        ({"physics_dt": 0.003}, ValueError, "dt must be a multiple of physics_dt"),
+    ):
+        with pytest.raises(kind, match=message):
+            envs.make("quadruped_velocity", **options)
+    robot = quadruped("float32")
+    drive = robot.articulation.drive
+    still = robot.articulation.replace(drive=drive.replace(stiffness=0 * drive.stiffness))
+    with pytest.raises(ValueError, match="the drives of quadruped have no stiffness"):
+        envs.make("quadruped_velocity", robot=robot._replace(articulation=still))
+    each = envs.make("quadruped_velocity", action_scale={"knee": 0.25, "": 0.5})
+    assert each.target(np.ones(12, np.float32))[8] == np.float32(-1.55)
 
 
 def test_a_checkpoint_carries_its_robot(tmp_path, capsys):

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import signal
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ import artix
 from artix import envs
 from artix.cli import main
 from artix.cli import train as command
+from artix.cli.training_files import recent
 from artix.examples import policies, ppo
 from tests.support.point_mass import PointMass
 from tests.support.users_types import users_types
@@ -46,6 +48,7 @@ def test_what_a_training_leaves(trained):
     assert files == {
         "checkpoint.npz",
         "policy.npz",
+        "policy.onnx",
         "policy.stablehlo",
         "progress.csv",
         "learning_curve.png",
@@ -84,6 +87,31 @@ def test_it_goes_on(trained, capsys):
     assert seconds == sorted(seconds)
     assert main(["train", "cart_pole", "--resume", "--seed", "4", "--output", str(trained)]) == 1
     assert "keeps the checkpoint's seed" in capsys.readouterr().err
+
+
+def test_returns_are_those_of_a_hundred_episodes(trained):
+    rows = [
+        {"episodes": n, "return": r, "fall": f}
+        for n, r, f in [(500, 9, 1), (60, 1, 0.5), (0, np.nan, np.nan), (50, 3, 0)]
+    ]
+    found = recent(rows)
+    assert found["recent/return"] == pytest.approx((60 * 1 + 50 * 3) / 110)
+    assert found["recent/fall"] == pytest.approx(60 * 0.5 / 110)
+    assert np.isnan(recent(rows[2:3])["recent/return"])
+    assert "recent/return" in (trained / "progress.csv").read_text().splitlines()[0]
+
+
+def test_tensorboard_gets_the_numbers(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("tensorboardX")
+    folder = tmp_path / "runs"
+    assert train(folder, "--steps", "256", "--tensorboard") == 0
+    (events,) = folder.glob("events.out.tfevents.*")
+    written = events.read_bytes()
+    for name in (b"loss", b"recent/return", b"metrics/distance", b"learning_rate"):
+        assert name in written
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    assert train(tmp_path / "other", "--steps", "256", "--tensorboard") == 1
+    assert "pip install 'artix[tensorboard]'" in capsys.readouterr().err
 
 
 def test_play_prints_statistics(trained, capsys):

@@ -1,7 +1,10 @@
 """Adapters of environments to other libraries, used by those libraries. Libraries that are not installed are skipped."""
 
+import abc
 import importlib
 import re
+import sys
+import types
 import warnings
 from pathlib import Path
 
@@ -189,3 +192,111 @@ def test_rsl_rl_steps_tensors_that_are_the_arrays():
         assert (done == (step == 1)).all()
         assert (extras["time_outs"] == (step == 1)).all()
     assert (env.episode_length_buf == 0).all()
+
+
+class _VecEnv(abc.ABC):  # noqa: B024, they follow
+    """What Stable-Baselines3 2.9.2 asks of a ``VecEnv``, and what its constructor does."""
+
+    def __init__(self, num_envs, observation_space, action_space):
+        self.num_envs, self.observation_space, self.action_space = num_envs, observation_space, action_space
+        self.reset_infos, self._seeds = [{} for _ in range(num_envs)], [None] * num_envs
+        self.render_mode = self.get_attr("render_mode")[0]
+
+    def _reset_seeds(self):
+        self._seeds = [None] * self.num_envs
+
+    def _get_indices(self, indices):
+        return range(self.num_envs) if indices is None else [indices] if isinstance(indices, int) else indices
+
+    def seed(self, seed=None):
+        self._seeds = [seed + k for k in range(self.num_envs)]
+
+    def step(self, actions):
+        self.step_async(actions)
+        return self.step_wait()
+
+
+for _name in ("reset", "step_async", "step_wait", "close", "has_attr", "get_attr", "set_attr", "env_method",
+              "env_is_wrapped"):  # fmt: skip
+    setattr(_VecEnv, _name, abc.abstractmethod(lambda self: None))
+_VecEnv.__abstractmethods__ = frozenset(
+    name for name, value in vars(_VecEnv).items() if getattr(value, "__isabstractmethod__", False)
+)
+
+
+@pytest.fixture(scope="module")
+def stable_baselines():
+    """The adapter, on Stable-Baselines3's own class if it is installed."""
+    sys.modules.pop("artix.envs.adapters.stable_baselines3", None)
+    with pytest.MonkeyPatch.context() as patch:
+        if importlib.util.find_spec("stable_baselines3") is None:
+            base = types.SimpleNamespace(VecEnv=_VecEnv)
+            for name in ("stable_baselines3", "stable_baselines3.common"):
+                patch.setitem(sys.modules, name, types.ModuleType(name))
+            patch.setitem(sys.modules, "stable_baselines3.common.vec_env", base)
+        yield importlib.import_module("artix.envs.adapters.stable_baselines3").StableBaselinesVecEnv
+    sys.modules.pop("artix.envs.adapters.stable_baselines3", None)
+
+
+def test_stable_baselines_gets_what_it_asks_for(stable_baselines):
+    pytest.importorskip("gymnasium")
+    env = stable_baselines(PointMass(episode_length=4), 3)
+    first = env.reset()
+    assert (first.shape, first.dtype, env.observation_space.shape) == ((3, 2), np.float32, (2,))
+    assert not np.array_equal(first, env.reset())  # Another start.
+    env.seed(0)
+    np.testing.assert_array_equal(env.reset(), first)
+    total = np.zeros(3)
+    for step in range(4):
+        obs, reward, done, infos = env.step(np.zeros((3, 1), np.float32))
+        total += reward
+        assert done.tolist() == [step == 3] * 3
+    assert (reward.shape, done.dtype, len(infos)) == ((3,), bool, 3)
+    for k, info in enumerate(infos):
+        assert info["TimeLimit.truncated"]
+        assert info["episode"] == {"r": pytest.approx(total[k], rel=1e-5), "l": 4}
+        assert info["terminal_observation"].shape == (2,)
+        assert not np.array_equal(info["terminal_observation"], obs[k])
+    *_, infos = env.step(np.zeros((3, 1)))
+    assert infos == [{"TimeLimit.truncated": False}] * 3
+    assert env.get_attr("episode_length", [0, 2]) == [4, 4]
+    assert env.has_attr("episode_length") and not env.has_attr("nothing")
+    with pytest.raises(ValueError, match=r"expected actions of shape \(3, 1\)"):
+        env.step(np.zeros((2, 1)))
+    with pytest.raises(AttributeError, match="cannot change"):
+        env.set_attr("episode_length", 3)
+    both = stable_baselines(PointMass(privileged=True), 2, part="state")
+    assert both.reset().shape == (2, 1)
+    assert set(stable_baselines(PointMass(privileged=True), 2).reset()) == {"state", "privileged_state"}
+    with pytest.raises(ValueError, match="part: point_mass observes"):
+        stable_baselines(PointMass(), 2, part="state")
+
+
+def test_without_stable_baselines_it_is_said(monkeypatch):
+    name = "artix.envs.adapters.stable_baselines3"
+    monkeypatch.setitem(sys.modules, "stable_baselines3.common.vec_env", None)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    adapter = importlib.import_module(name)
+    with pytest.raises(ImportError, match="pip install stable-baselines3"):
+        adapter.StableBaselinesVecEnv(PointMass(), 2)
+    sys.modules.pop(name)
+
+
+def test_gymnasium_records_what_is_drawn():
+    gymnasium = pytest.importorskip("gymnasium")
+    from artix.envs.adapters.gymnasium import GymnasiumEnv
+
+    def picture(state):
+        shade = int(127 * (1 + float(state.obs[0]) / 4))
+        return np.full((6, 8, 3), shade, np.uint8)
+
+    env = GymnasiumEnv(PointMass(episode_length=5), picture=picture)
+    assert (env.render_mode, env.metadata["render_fps"]) == ("rgb_array", 10)
+    recorded = gymnasium.wrappers.RenderCollection(env)
+    recorded.reset(seed=0)
+    for _ in range(5):
+        *_, truncated, _ = recorded.step(np.ones(1, np.float32))
+    frames = recorded.render()
+    assert truncated and len(frames) == 6 and frames[0].shape == (6, 8, 3)
+    assert len({int(frame[0, 0, 0]) for frame in frames}) > 1
+    assert GymnasiumEnv(PointMass()).render() is None

@@ -39,6 +39,10 @@ SIGNALS = {
     "air_time": np.array([0.3, 0.05, 0.4, 0.2]),
     "contact_time": np.array([0.2, 0.0, 0.5, 0.0]),
     "swing_peak": np.array([0.05, 0.12, 0.08, 0.02]),
+    "last_air_time": np.array([0.04, 0.1, 0.12, 0.06]),
+    "last_contact_time": np.array([0.16, 0.1, 0.08, 0.14]),
+    "feet_group": np.array([0, 1, 1, 0]),
+    "phase": np.array(0.3),
     "terminated": np.array(True),
     "tracking_sigma": 0.25,
     "max_foot_height": 0.1,
@@ -74,6 +78,11 @@ def wanted(s):
         "feet_height": np.sum((s["swing_peak"] / 0.1 - 1.0) ** 2 * s["first_contact"]) * moves,
         "feet_air_time": np.sum((s["air_time"] - 0.1) * s["first_contact"]) * moves,
         "single_stance": 0.0,  # four feet; of two: below
+        # Not Playground's: with feet 0 and 2 down, one of each group; in group 0 the phase of 0.3 is that of a swing.
+        "feet_down": 0.5 * (not moves),
+        "feet_in_turn": 0.0,
+        "uneven_steps": sum(np.var(s[x]) / np.mean(s[x]) ** 2 for x in ("last_air_time", "last_contact_time")) * moves,
+        "feet_on_time": 0.5 * moves,
     }
 
 
@@ -85,6 +94,24 @@ def test_terms_are_those_of_playground(command):
     found = rewards.weighted_terms(dict.fromkeys(rewards.TERMS, 2.0), jax.tree.map(jnp.asarray, signals))
     for name, value in known.items():
         np.testing.assert_allclose(found[name], 2.0 * value, rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("down", "in_turn"), [([1, 0, 0, 1], 1.0), ([1, 1, 1, 1], 0.0), ([1, 0, 0, 0], 0.5), ([1, 1, 0, 0], 0.0)]
+)
+def test_diagonal_feet_stand_in_turn(down, in_turn):
+    moves, group = SIGNALS["command"], SIGNALS["feet_group"]
+    assert rewards.feet_in_turn(moves, jnp.array(down, bool), group) == in_turn
+    assert rewards.feet_in_turn(np.zeros(3), jnp.array(down, bool), group) == 0
+    on_time = rewards.feet_on_time(moves, jnp.array(down, bool), jnp.array(1.5 * np.pi), group)
+    assert on_time == np.mean(np.array(down) == [1, 0, 0, 1])
+
+
+def test_equal_steps_are_even():
+    same, differ = np.full(4, 0.12), np.array([0.04, 0.12, 0.06, 0.1])
+    assert rewards.uneven_steps(SIGNALS["command"], same, 0.2 * same) == 0
+    assert 0.1 < rewards.uneven_steps(SIGNALS["command"], same, differ) < 0.2
+    assert rewards.uneven_steps(SIGNALS["command"], np.zeros(4), np.zeros(4)) == 0  # before the first steps
 
 
 @pytest.mark.parametrize("name", ["torques", "feet_clearance", "feet_slip", "pose"])
@@ -162,18 +189,21 @@ def test_feet_count_their_time_in_the_air():
     gait, dt = Gait.standing(2, jnp.float64), 0.02
     contacts = [[1, 1], [0, 1], [0, 1], [0, 1], [1, 1], [1, 1]]
     heights = [[0.0, 0], [0.05, 0], [0.09, 0], [0.03, 0], [0.0, 0], [0, 0]]
-    air, landed, peaks, stance = [], [], [], []
+    air, landed, peaks, stance, last = [], [], [], [], []
     for contact, height in zip(contacts, heights, strict=True):
         gait, first = gait.moved(jnp.array(contact, bool), jnp.array(height, float), dt)
         air.append(float(gait.air_time[0]))
         peaks.append(float(gait.swing_peak[0]))
         stance.append(float(gait.contact_time[0]))
         landed.append(first.tolist())
+        last.append([float(gait.last_air_time[0]), float(gait.last_contact_time[0])])
         gait = gait.landed()
     # A step in the air counts from the last one on the ground, and the step of landing is part of it.
     np.testing.assert_allclose(air, [0.02, 0.02, 0.04, 0.06, 0.08, 0.02])
     np.testing.assert_allclose(stance, [0.02, 0.04, 0.02, 0.02, 0.02, 0.04])
     np.testing.assert_allclose(peaks, [0.0, 0.05, 0.09, 0.09, 0.09, 0.0])
+    np.testing.assert_allclose(last[3], [0.0, 0.02])
+    np.testing.assert_allclose(last[4], [0.08, 0.02])
     assert landed == [[False, False]] * 4 + [[True, False], [False, False]]
 
 
@@ -184,11 +214,17 @@ def test_commands_have_their_distribution():
     drawn = jax.vmap(lambda key: commands.draw_command(key, kinds, jnp.float64))(keys)
     bound = np.array(kinds.largest)
     assert np.all(np.abs(first) <= bound)
-    np.testing.assert_allclose(np.std(first, axis=0), bound / np.sqrt(3), rtol=0.03)
+    stands = np.all(first == 0, axis=1)
+    assert np.mean(stands) == pytest.approx(kinds.chance_of_standing, abs=0.01)
+    np.testing.assert_allclose(np.std(first[~stands], axis=0), bound / np.sqrt(3), rtol=0.03)
     for times in (time, drawn.time):
         np.testing.assert_allclose([np.mean(times), np.std(times)], 5.0, rtol=0.04)
-    np.testing.assert_allclose(np.mean(drawn.value != 0, axis=0), kinds.chance_of_motion, atol=0.015)
-    np.testing.assert_allclose(np.mean(drawn.changes, axis=0), 0.5, atol=0.015)
+    moves = 1 - kinds.chance_of_standing
+    wanted = moves * np.array(kinds.chance_of_motion)
+    np.testing.assert_allclose(np.mean(drawn.value != 0, axis=0), wanted, atol=0.015)
+    np.testing.assert_allclose(np.mean(drawn.changes, axis=0), 1 - 0.5 * moves, atol=0.015)
+    stops = np.all(drawn.changes & (drawn.value == 0), axis=1)
+    assert np.mean(stops) == pytest.approx(kinds.chance_of_standing + moves * 0.1 * 0.75 * 0.5 / 8, abs=0.01)
 
 
 def test_a_command_holds_until_its_time_is_over():

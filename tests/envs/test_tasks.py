@@ -1,5 +1,7 @@
 """Each task: shapes, random episodes that stay finite, and its particular features."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import artix
 from artix import envs
 from artix.envs import commands, disturbances, noise, terrain
+from artix.envs.observation_terms import ObservationTerm
 from artix.envs.tasks.humanoid import humanoid
 from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
 
@@ -212,3 +215,60 @@ def test_a_curriculum_goes_up_and_down():
     starts = jax.vmap(lambda key: rough.renew(key, ended).articulation_state)(keys)
     lowest = jax.vmap(lambda start: jnp.min(artix.geometry_distances(artix.Scene(robot, ground=ground), start)))(starts)
     np.testing.assert_allclose(lowest, 0.01, atol=2e-5)  # however steep it is; positions of 12 m in float32
+
+
+@pytest.mark.slow
+def test_curricula_follow_episodes():
+    """Commands grow with episodes that last, and shrink with falls; a number of the user's is a signal."""
+
+    def harder(level, ended):
+        return level + 0.25
+
+    def told(key, dtype):
+        return commands.DrawnCommand(jnp.array([1.0, 0.0, 0.5], dtype), jnp.ones(3, bool), jnp.array(9.0, dtype))
+
+    def effort(action, hardness):
+        return hardness * jnp.sum(action**2)
+
+    task = envs.make(
+        "quadruped_velocity",
+        dtype="float32",
+        episode_length=2,
+        curricula={"commands": 0.3, "hardness": (0.5, harder)},
+        velocity_commands=told,
+        rewards={"effort": (-1.0, effort)},
+        least_reward=-10.0,
+    )
+    environment = envs.autoreset(task)
+    state, step = jax.jit(environment.reset)(jax.random.key(0)), jax.jit(environment.step)
+    np.testing.assert_allclose(state.info["command"], [0.3, 0, 0.15], rtol=1e-6)
+    seen = []
+    for number in range(6):
+        if number == 5:  # It falls: low on the ground.
+            pose = state.articulation_state.root_pose.at[2].set(0.05)
+            state = state.replace(articulation_state=state.articulation_state.replace(root_pose=pose))
+        state = step(state, jnp.full(12, 0.5, "float32"))
+        seen.append([float(state.metrics["reward/effort"]), *(float(x) for x in state.info["command"])])
+    np.testing.assert_allclose([row[0] for row in seen], -3 * np.array([0.5, 0.5, 0.75, 0.75, 1, 1]), rtol=1e-6)
+    np.testing.assert_allclose([row[1] for row in seen], [0.3, 0.4, 0.4, 0.5, 0.5, 0.4], rtol=1e-5)
+    assert float(state.metrics["curricula/commands"]) == pytest.approx(0.5)
+    assert task.undisturbed().curricula["commands"][0] == 1.0
+
+
+@pytest.mark.slow
+def test_a_history_begins_with_the_first_observation():
+    seen = {"gyro": ObservationTerm(history=3), "joint_position": ObservationTerm(scale=2.0, history=2)}
+    environment = envs.autoreset(envs.make("quadruped_velocity", dtype="float32", observations=seen, episode_length=3))
+    state, step = jax.jit(environment.reset)(jax.random.key(0)), jax.jit(environment.step)
+    parts = []
+    for _ in range(4):
+        obs = np.asarray(state.obs["state"])
+        parts.append((obs[:9].reshape(3, 3), obs[9:].reshape(2, 12)))
+        state = step(state, jnp.zeros(12, "float32"))
+    for past in parts[0] + parts[3]:  # After the end of the first episode, a new one.
+        np.testing.assert_array_equal(past, np.broadcast_to(past[0], past.shape))
+    for before, after in itertools.pairwise(parts[:3]):
+        for old, new in zip(before, after, strict=True):
+            np.testing.assert_array_equal(new[1:], old[:-1])
+            assert not np.array_equal(new[0], old[0])
+    np.testing.assert_array_equal(state.info["seen"]["gyro"].shape, (3, 3))

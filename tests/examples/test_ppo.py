@@ -53,6 +53,33 @@ def trained():
     return train(PointMass(), 20)
 
 
+class Symmetric(PointMass):
+    """Left and right are alike."""
+
+    mirror = {"action": jnp.negative, "obs": jnp.negative, "state": jnp.negative, "privileged_state": jnp.negative}  # noqa: RUF012
+
+
+def test_half_of_the_experience_is_seen_in_the_mirror(trained):
+    """What is learned is more symmetric, which an odd policy is exactly; and it is learned as well."""
+    symmetric = train(Symmetric(), 20)
+    without = train(Symmetric(), 20, dataclasses.replace(CONFIG, mirror=False))
+    obs = jax.random.normal(jax.random.key(0), (64, 2), jnp.float32)
+    odd = [ppo.policy_of(runs[-1][0], CONFIG) for runs in (symmetric, without)]
+    apart = [float(jnp.mean(jnp.abs(policy(obs) + policy(-obs)))) for policy in odd]
+    assert apart[0] < 0.5 * apart[1]
+    assert symmetric[-1][1]["return"] > 0.9 * trained[-1][1]["return"]
+    # Without it, the environment's symmetry changes nothing.
+    jax.tree.map(
+        np.testing.assert_array_equal, *(leaves(runs[-1][0].learner.parameters) for runs in (without, trained))
+    )
+    both = ppo.Experience(*(jnp.arange(6.0)[:, None] for _ in range(8)))
+    half = policies.half_in_the_mirror(Symmetric.mirror, both)
+    assert half.obs[:, 0].tolist() == half.action[:, 0].tolist() == half.mean[:, 0].tolist() == [0, -1, -2, 3, 4, 5]
+    assert half.value is both.value and half.reward is both.reward
+    parts = policies.half_in_the_mirror(Symmetric.mirror, both._replace(obs={"state": both.obs}))
+    assert parts.obs["state"][1] == -1
+
+
 def leaves(tree):
     return [np.asarray(policies._data(leaf)) for leaf in jax.tree.leaves(tree)]
 

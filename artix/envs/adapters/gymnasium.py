@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.envs import Environment, autoreset
+from artix.envs import Environment, EnvState, autoreset
 from artix.envs.autoreset import check_environment
 from artix.model.checks import check_count
 
@@ -28,6 +29,8 @@ class GymnasiumEnv(gymnasium.Env):
 
     Args:
       environment: the environment.
+      picture: draws a state as an image [height, width, 3] (uint8). With it, the render mode is ``"rgb_array"``, as
+        gymnasium's ``RecordVideo`` needs.
 
     Examples:
       >>> from artix import envs
@@ -39,10 +42,13 @@ class GymnasiumEnv(gymnasium.Env):
       ((5,), False, False)
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012, as gymnasium declares it
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012, as gymnasium declares it
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, *, picture: Callable[[EnvState], np.ndarray] | None = None) -> None:
         check_environment(environment)
+        self.render_mode = None if picture is None else "rgb_array"
+        self.metadata = {**type(self).metadata, "render_fps": round(1 / environment.dt)}
+        self._picture = picture
         self.environment = environment
         self.observation_space = observation_space(environment)
         self.action_space = action_space(environment)
@@ -67,6 +73,13 @@ class GymnasiumEnv(gymnasium.Env):
         truncated = bool(state.info["truncation"])
         terminated = bool(state.done) and not truncated
         return _numpy(state.obs), float(state.reward), terminated, truncated, _numpy(state.metrics)
+
+    def render(self) -> Any:
+        """An image of the robot now, [height, width, 3] (uint8); ``None`` without a ``picture``."""
+        if self._picture is None:
+            return None
+        _check_started(self._state)
+        return self._picture(self._state)
 
 
 class GymnasiumVectorEnv(VectorEnv):

@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 import artix
-from artix.envs import commands, disturbances, observations, rewards, terminations
+from artix.envs import commands, disturbances, observations, rewards, starts, terminations
+from artix.envs.tasks import legged
 from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint, solver_options
 
 #: The terms of the reward for walking and their weights: those of Playground's G1 joystick that need no phase, with
-#: more weight on tracking, and single stance instead of air time.
+#: more weight on tracking, single stance instead of air time, and costs of hopping on one leg and of stepping in place.
 VELOCITY_REWARDS: dict[str, float] = {
     "tracking_lin_vel": 1.5,
     "tracking_ang_vel": 1.0,
@@ -28,6 +29,8 @@ VELOCITY_REWARDS: dict[str, float] = {
     "torques": -1e-5,
     "feet_slip": -0.25,
     "single_stance": 2.0,
+    "uneven_steps": -0.5,
+    "feet_down": -0.5,
 }
 
 #: The terms of the reward for standing and their weights. With the motion costs of walking, a standing policy shakes,
@@ -59,6 +62,10 @@ _STIFFNESS |= {"ankle_roll": 150.0, "waist_yaw": 200.0, "neck_yaw": 15.0, "neck_
 
 #: The default pose, with slightly bent knees.
 _POSE = {"hip_pitch": -0.3, "knee": 0.6, "ankle_pitch": -0.3, "elbow": -0.4, "": 0.0}
+
+
+#: How starts vary: less than those of a robot on four feet.
+RESETS: starts.Resets = {**legged.RESETS, "tilt": 0.03, "joint_position": 0.03}
 
 
 class HumanoidVelocity(LeggedVelocity):
@@ -101,6 +108,7 @@ class HumanoidVelocity(LeggedVelocity):
             "solver_options": solver_options(robot, SOLVER_OPTIONS),
             "velocity_commands": slow,
             "lowest_up": 0.5,
+            "resets": RESETS,
         }
         given |= {"least_reward": -math.inf, **options}
         super().__init__(name, robot, rewards=rewards, ground=ground, **given)

@@ -10,6 +10,9 @@ import numpy as np
 
 import artix
 from artix.envs import observations, random_numbers, starts, terrain
+from artix.envs.gait import Gait
+from artix.envs.observation_terms import ObservationTerm, Terms
+from artix.envs.tasks.legged import OBSERVATIONS
 from artix.envs.tasks.quadruped_velocity import QuadrupedVelocity
 from artix.envs.transition import EnvState, Outcome, Transition
 
@@ -21,11 +24,25 @@ SCAN = np.stack(np.meshgrid(np.linspace(-0.6, 0.6, 7), np.linspace(-0.4, 0.4, 5)
 )
 
 
+def height_scan(height_scan: Array) -> Array:
+    """Height of the trunk above the terrain at the points of :data:`SCAN`, relative to the default one [m]."""
+    return height_scan
+
+
+_IMAGE = np.argmin(np.linalg.norm(SCAN[:, None] * [1, -1] - SCAN, axis=-1), axis=0)
+
+#: What the policy sees: what it sees on level ground, and the terrain around it.
+ROUGH_OBSERVATIONS: Terms = {
+    **OBSERVATIONS,
+    "height_scan": ObservationTerm(function=height_scan, mirror=(_IMAGE.tolist(), [1.0] * len(SCAN))),
+}
+
+
 class QuadrupedRough(QuadrupedVelocity):
     """A quadruped follows velocity commands over rough ground, slopes, stairs and obstacles.
 
-    Like :class:`QuadrupedVelocity`, but both parts of the observation also have the height of the trunk above the
-    terrain at 35 points around it. An episode begins on a tile of the robot's level. A robot that walked further than
+    Like :class:`QuadrupedVelocity`, but the policy also sees the height of the trunk above the terrain at 35 points
+    around it, ``height_scan``. An episode begins on a tile of the robot's level. A robot that walked further than
     half a tile moves up one level for its next episode; one that covered less than half of the commanded distance moves
     down (Rudin et al., *Learning to walk in minutes*, 2022). After the last level it gets a random one.
     ``info["level"]`` is the level.
@@ -49,7 +66,12 @@ class QuadrupedRough(QuadrupedVelocity):
     def __init__(self, *, tiles: terrain.Terrain | None = None, dtype: Any = None, **options: Any) -> None:
         self.tiles = terrain.tiles(dtype=dtype) if tiles is None else tiles
         ground = artix.Ground((self.tiles.field,))
-        super().__init__(**{"name": "quadruped_rough", "ground": ground, "dtype": dtype, **options})
+        given: dict[str, Any] = {"name": "quadruped_rough", "ground": ground, "observations": ROUGH_OBSERVATIONS}
+        super().__init__(**given | {"dtype": dtype} | options)
+
+    def more_signals(self) -> tuple[str, ...]:
+        """The terrain besides."""
+        return (*super().more_signals(), "height_scan")
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
         """Begins on a tile in the lower half of the levels."""
@@ -67,7 +89,7 @@ class QuadrupedRough(QuadrupedVelocity):
         falls_short = ~is_far & (square < (0.5 * ended.info["asked"]) ** 2)
         level = level + is_far.astype(level.dtype) - falls_short.astype(level.dtype)
         passed = self._random_level(level_key, levels)
-        return self._begin_on(key, jnp.where(level >= levels, passed, jnp.maximum(level, 0)))
+        return self._begin_on(key, jnp.where(level >= levels, passed, jnp.maximum(level, 0)), ended)
 
     def outcome(self, transition: Transition) -> Outcome:
         """As on level ground, plus the distance that the commands asked for."""
@@ -76,20 +98,21 @@ class QuadrupedRough(QuadrupedVelocity):
         metrics = found.metrics | {"level": memory["level"].astype(speed.dtype)}
         return found._replace(memory=found.memory | {"asked": memory["asked"] + self.dt * speed}, metrics=metrics)
 
-    def observe(self, transition: Transition) -> dict[str, Array]:
-        """As on level ground, plus the terrain around the robot."""
-        seen = super().observe(transition)
+    def signals(self, transition: Transition, gait: Gait, first_contact: Array) -> dict[str, Any]:
+        """As on level ground, and the terrain around the robot."""
         points = jnp.asarray(SCAN, self.articulation.dtype)
         scan = observations.height_scan(transition.ground, transition.state, points) - self.robot.height
-        return {name: jnp.concatenate([part, jnp.clip(scan, -1, 1)]) for name, part in seen.items()}
+        return super().signals(transition, gait, first_contact) | {"height_scan": jnp.clip(scan, -1, 1)}
 
     def _random_level(self, key: Array, count: int) -> Array:
         uniform = random_numbers.uniform(key, 1, self.articulation.dtype)[0]
         return jnp.minimum(jnp.floor(count * uniform), count - 1).astype(jnp.int32)
 
-    def _begin_on(self, key: Array, level: Array) -> tuple[artix.State, dict[str, Any]]:
+    def _begin_on(self, key: Array, level: Array, ended: EnvState | None = None) -> tuple[artix.State, dict[str, Any]]:
         key, column_key = random_numbers.split(key)
-        state, memory = super().begin(key)
+        state, memory = QuadrupedVelocity.begin(self, key)
+        if ended is not None:
+            memory |= self.later(memory, ended)
         columns = self.tiles.centers.shape[1]
         place = self.tiles.centers[level, self._random_level(column_key, columns)] + state.root_pose[:2]
         state = state.replace(root_pose=jnp.concatenate([place, state.root_pose[2:]]))

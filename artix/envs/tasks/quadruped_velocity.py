@@ -13,7 +13,10 @@ from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint, solve
 
 Array = jax.Array
 
-#: The terms of the reward and their weights: Playground's Go1 joystick.
+#: The terms of the reward and their weights: Playground's Go1 joystick, and three for the gait. The
+#: feet stand in turn and for the same times, as in a trot, and all of them stay down while the command
+#: is to stand still. Since a step earns at least zero, ``alive`` makes up for these costs while a
+#: robot has yet to learn.
 REWARDS: dict[str, float] = {
     "tracking_lin_vel": 1.0,
     "tracking_ang_vel": 0.5,
@@ -31,6 +34,10 @@ REWARDS: dict[str, float] = {
     "feet_height": -0.2,
     "feet_slip": -0.1,
     "feet_air_time": 0.1,
+    "feet_in_turn": 0.3,
+    "uneven_steps": -0.3,
+    "feet_down": -0.5,
+    "alive": 0.25,
 }
 
 #: The feet: names of the links and of the spheres on them.
@@ -44,7 +51,7 @@ SOLVER_OPTIONS = artix.SolverOptions()
 
 
 class QuadrupedVelocity(LeggedVelocity):
-    """A quadruped follows velocity commands on level ground: Playground's Go1 joystick with artix's or your quadruped.
+    """A quadruped follows velocity commands on level ground: Playground's Go1 joystick with artix's or your robot.
 
     The drives of artix's have 35 N m/rad and 0.5 N m s/rad. Observations (``"state"`` [48], ``"privileged_state"``
     [119], for twelve joints) and all options are those of :class:`LeggedVelocity`. An episode ends when the robot is

@@ -1,0 +1,228 @@
+"""``artix export`` and ``artix verify``: a policy in other runtimes and another simulator."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import onnxruntime
+import pytest
+
+import artix
+from artix import envs
+from artix.cli import main, verify
+from artix.envs import deployment, observations
+from artix.envs.gait_statistics import gait_statistics
+from artix.envs.observation_terms import ObservationTerm
+from artix.envs.tasks.humanoid import humanoid
+from artix.envs.tasks.legged import OBSERVATIONS
+from artix.examples import deploy_mujoco, policies
+from tests.support.users_types import users_types
+
+FILES = {"policy.stablehlo", "policy.onnx", "policy.json", "scene.xml", "deploy_mujoco.py"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _as_users_have_it():
+    with users_types():
+        yield
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported")
+    assert main(["export", "quadruped_velocity", "--output", str(folder)]) == 0
+    return folder
+
+
+def test_what_is_exported(exported):
+    assert {path.name for path in exported.iterdir()} == FILES
+    description = json.loads((exported / "policy.json").read_text())
+    task = envs.make("quadruped_velocity")
+    assert description["joints"] == list(task.articulation.topology.dof_names)
+    assert description["observation"]["size"] == task.observation_size["state"] == 48
+    assert description["limits"]["force"][0] == 28.0
+    assert (description["dt"], description["friction"], description["imu"]) == (0.02, 0.8, "imu")
+
+
+def test_the_onnx_policy_is_the_policy(exported):
+    """On observations as in training; ONNX Runtime and XLA sum in different orders."""
+    policy = policies.load("quadruped_velocity")
+    mean, deviation = np.asarray(policy.observed.mean), np.sqrt(np.asarray(policy.observed.variance))
+    obs = mean + deviation * np.random.default_rng(0).normal(size=(256, 48)).astype(np.float32)
+    session = onnxruntime.InferenceSession(str(exported / "policy.onnx"))
+    (found,) = session.run(None, {"obs": obs})
+    np.testing.assert_allclose(found, policy(obs), atol=1e-6)
+    assert np.abs(found).max() > 0.5
+
+
+def test_the_scene_runs_in_the_order_of_the_action(exported):
+    model = mujoco.MjModel.from_xml_path(str(exported / "scene.xml"))
+    description = json.loads((exported / "policy.json").read_text())
+    assert [model.actuator(k).name for k in range(model.nu)] == description["joints"]
+    data = mujoco.MjData(model)
+    mujoco.mj_resetDataKeyframe(model, data, model.key("default").id)
+    np.testing.assert_allclose(data.ctrl, description["default_position"])
+    for _ in range(2000):  # 4 s
+        mujoco.mj_step(model, data)
+    assert data.qpos[2] == pytest.approx(description["height"], abs=0.06)  # It stands; its drives give way.
+    up = deploy_mujoco.rotated_back(data.sensor("imu_quat").data, np.array([0, 0, 9.81]))
+    np.testing.assert_allclose(data.sensor("imu_accelerometer").data, up, atol=0.2)
+    assert data.sensor("front_left_foot_position").data[2] == pytest.approx(0.02, abs=0.02)
+    ends = [model.actuator(k).ctrlrange for k in range(model.nu)]
+    np.testing.assert_allclose(np.ptp(ends, axis=1), 2 * np.array(description["action"]["scale"]), rtol=1e-6)
+
+
+def test_the_script_needs_neither_artix_nor_jax(exported):
+    code = (
+        "import runpy, sys; sys.argv = ['deploy', '--command', '1', '0', '0', '--seconds', '2'];"
+        "runpy.run_path('deploy_mujoco.py', run_name='__main__');"
+        "assert not {'artix', 'jax', 'jaxlib'} & set(sys.modules)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=exported, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert "it did not fall" in run.stdout
+    assert 1.5 < float(run.stdout.split(" at x ")[1].split()[0]) < 2.2
+
+
+@pytest.mark.slow
+def test_the_script_walks_as_artix_does(exported):
+    """The exported policy in MuJoCo with stiff contacts, and artix's own rollout of the policy that was exported."""
+    task, policy = envs.make("quadruped_velocity"), policies.load("quadruped_velocity")
+    told = {"forward": np.tile([1.0, 0.0, 0.0], (100, 1)), "stand": np.zeros((100, 3))}
+    artix = verify.in_artix(task, policy, told)
+    description = json.loads((exported / "policy.json").read_text())
+    model = deploy_mujoco.load_scene(exported / "scene.xml", 0.001, stiff=True)
+    act = deploy_mujoco.onnx_policy(exported / "policy.onnx")
+    for run, commands in told.items():
+        found = deploy_mujoco.run(model, description, act, lambda _, c=commands: c[0], 2.0)
+        wanted = artix[run]
+        assert {name: value.shape for name, value in found.items()} == {k: v.shape for k, v in wanted.items()}
+        # The first control step, before any chaos of contacts: 2 mm and 0.05 rad.
+        np.testing.assert_allclose(found["root_pose"][0, :3], wanted["root_pose"][0, :3], atol=2e-3)
+        np.testing.assert_allclose(found["joint_position"][0], wanted["joint_position"][0], atol=0.05)
+        ways = [gait_statistics(each, 0.02, 137.0)["distance"] for each in (found, wanted)]
+        assert ways[0] == pytest.approx(ways[1], rel=0.03, abs=0.1)
+        heights = [each["root_pose"][25:, 2].mean() for each in (found, wanted)]
+        assert heights[0] == pytest.approx(heights[1], abs=0.005)
+    work = [np.maximum(each["joint_work"], 0).sum() for each in (found, wanted)]
+    assert work[0] == pytest.approx(work[1], rel=0.5)
+
+
+@pytest.mark.slow
+def test_the_script_sees_what_the_task_observes():
+    """Every term, with scale, history and clock, over some steps of random actions."""
+    seen = {**OBSERVATIONS, "gyro": ObservationTerm(scale=0.25, history=3), "last_action": ObservationTerm(history=2)}
+    task = envs.make("quadruped_velocity", observations=seen, gait_frequency=1.7).undisturbed()
+    robot, reset, step = task.articulation, jax.jit(task.reset), jax.jit(task.step)
+    state = reset(jax.random.key(0))
+    actions = iter(np.random.default_rng(0).uniform(-0.3, 0.3, (6, 12)))
+    wrong = []
+
+    def policy(obs):
+        wrong.append(float(np.abs(obs - np.asarray(state.obs["state"])).max()))
+        return next(actions)
+
+    controller = deploy_mujoco.Controller(deployment.describe(task), policy)
+    for _ in range(6):
+        where = state.articulation_state
+        measured = {
+            "linear_velocity": observations.linear_velocity(robot, where, "imu"),
+            "gyro": observations.angular_velocity(robot, where, "imu"),
+            "quaternion": where.root_pose[jnp.array([6, 3, 4, 5])],
+            "joint_position": where.joint_position,
+            "joint_velocity": where.joint_velocity,
+        }
+        command = np.asarray(state.info["command"])
+        target = controller.targets({name: np.asarray(value, float) for name, value in measured.items()}, command)
+        np.testing.assert_allclose(target, task.target(jnp.asarray(controller.last_action)), atol=1e-6)
+        state = step(state, jnp.asarray(controller.last_action, robot.dtype))
+    assert max(wrong) < 1e-5
+
+
+@pytest.mark.slow
+def test_verify_prints_a_table_and_draws(tmp_path, capsys):
+    assert main(["verify", "quadruped_velocity", "--seconds", "1", "--output", str(tmp_path / "out.png")]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("forward", "in turn", "MuJoCo, stiff", "duty FL FR RL RR", "CoT"))
+    assert (tmp_path / "out.png").stat().st_size > 30_000
+
+
+def test_feet_with_flat_soles_are_balls_at_their_corners():
+    robot = humanoid("float64")
+    kept = [shape.name for shape in robot.articulation.topology.geometries if shape.name != "left_foot"]
+    builder = artix.builder_from_articulation(artix.select_geometry(robot.articulation, kept))
+    corners = [[0.1, 0.04, -0.03], [0.1, -0.04, -0.03], [-0.05, 0.04, -0.03], [-0.05, -0.04, -0.03]]
+    builder.add_geometry("left_foot", artix.Geometry.hull(corners), name="left_foot")
+    robot = robot._replace(articulation=builder.build(dtype="float64"))
+    model = mujoco.MjModel.from_xml_string(deployment.scene(envs.make("humanoid_velocity", robot=robot)))
+    assert model.nu == 25
+    names = {model.geom(k).name for k in range(model.ngeom)}
+    assert {f"left_foot_{k}" for k in range(4)} | {"right_foot", "floor"} <= names
+    np.testing.assert_allclose(model.geom("left_foot_0").pos, corners[0])
+    body = deploy_mujoco.body_of(model, "left_foot")
+    assert model.body(body).name == "left_foot" == model.body(model.geom("left_foot_2").bodyid[0]).name
+
+
+def test_what_has_no_scene_is_said(tmp_path, capsys, monkeypatch):
+    assert main(["verify", "arm_reach"]) == 1
+    assert "only legged robots that follow velocity commands" in capsys.readouterr().err
+    assert main(["verify", "quadruped_rough", "--seconds", "1"]) == 1
+    assert "the policy sees height_scan, which deploy_mujoco.py does not measure" in capsys.readouterr().err
+    assert main(["export", "arm_reach", "--output", str(tmp_path / "arm")]) == 0
+    assert {path.name for path in (tmp_path / "arm").iterdir()} == {"policy.onnx", "policy.stablehlo"}
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    assert main(["verify", "quadruped_velocity"]) == 1
+    assert "MuJoCo is not installed: pip install 'artix[mjcf]'" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert main(["export", "arm_reach", "--output", str(tmp_path / "other")]) == 0
+    assert "no policy.onnx: the export as ONNX needs onnx: pip install 'artix[rl]'" in capsys.readouterr().out
+    (tmp_path / "file").write_text("")
+    assert main(["export", "arm_reach", "--output", str(tmp_path / "file")]) == 1
+    assert "cannot be written" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["verify", "quadruped_velocity", "--seconds", "-1"])
+    assert "must be a time in seconds" in capsys.readouterr().err
+    with pytest.raises(TypeError, match="only tasks of legged robots"):
+        deployment.describe(envs.make("cart_pole"))
+
+
+def test_statistics_of_a_gait_that_is_known():
+    dt, time = 0.01, np.arange(0.0, 4.0, 0.01)
+    phase = 2 * np.pi * 2.5 * time[:, None] + np.array([0.0, np.pi])
+    down = np.sin(phase) > 0.0
+    lift = np.where(down, 0.0, -0.08 * np.sin(phase))
+    place, speed = np.zeros((400, 2, 3)), np.zeros((400, 2, 3))
+    place[..., 2], speed[..., 0] = 0.02 + lift, np.where(down, 0.03, 1.0)
+    pose = np.zeros((400, 7))
+    pose[:, 0], pose[:, 2] = 0.8 * time, 0.3
+    record = {
+        "root_pose": pose,
+        "velocity": np.tile([0.8, 0.0, 0.0], (400, 1)),
+        "angular_velocity": np.tile([0.0, 0.0, 0.1], (400, 1)),
+        "command": np.tile([1.0, 0.0, 0.0], (400, 1)),
+        "joint_velocity": np.tile([2.0, -2.0], (400, 1)),
+        "joint_force": np.tile([10.0, 5.0], (400, 1)),
+        "contact": down,
+        "feet_position": place,
+        "feet_velocity": speed,
+    }
+    found = gait_statistics(record, dt, weight=100.0, transient=0.0)
+    assert found["distance"] == pytest.approx(0.8 * 3.99)
+    assert (found["velocity_error"], found["yaw_rate_error"]) == (pytest.approx(0.2), pytest.approx(0.1))
+    np.testing.assert_allclose(found["duty"], 0.5, atol=0.02)
+    assert found["stride_frequency"] == pytest.approx(2.5, rel=0.06)
+    # 20 W of positive work at 0.8 m/s and 100 N.
+    assert found["cost_of_transport"] == pytest.approx(20.0 / (100.0 * 0.8), rel=0.01)
+    assert found["torque_peak"].tolist() == [10.0, 5.0]
+    assert found["slip"] == pytest.approx(0.03)
+    np.testing.assert_allclose(found["clearance"], 0.08, atol=1e-3)
+    still = gait_statistics({**record, "root_pose": 0 * pose, "contact": np.ones((400, 2))}, dt, weight=100.0)
+    assert np.isinf(still["cost_of_transport"]) and still["clearance"].tolist() == [0.0, 0.0]
