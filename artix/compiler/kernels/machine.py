@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 #: Part of :func:`machine_key`; increase it with every change to the generated code.
-FORMAT = 14
+FORMAT = 15
 
 #: LLVM's optimisation level. No passes run before instruction selection, since the code, without its loops, is
 #: straight-line and already simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the environment, kernels compile in a third of

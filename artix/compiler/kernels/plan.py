@@ -102,7 +102,7 @@ class Plan:
         operands = np.where((program.operations <= Op.CARRIED)[:, None], -1, program.operands)
         others = [result.ravel() for result in program.results]
         others += [np.array(loop.references, np.int64) for loop in program.loops]
-        used = np.concatenate([operands.ravel(), *others]) 
+        used = np.concatenate([operands.ravel(), *others])
         return np.bincount(used[used >= 0] >> 1, minlength=len(program.operations))
 
     @property

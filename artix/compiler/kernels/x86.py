@@ -33,7 +33,7 @@ _NEVER = 1 << 40
 #: The two files of registers. The last vector register is only used for moves; mask 0 means no mask.
 _VECTOR, _MASK = 0, 1
 _SCRATCH = 31
-#: Where a value is in memory: nowhere; in all lanes of a vector; once for all lanes; as bits; as one byte for each lane.
+#: Where a value is in memory: nowhere; in all lanes of a vector; once for all lanes; as bits; as one byte a lane.
 _NOWHERE, _LANES, _ONCE, _BITS, _FLAGS = range(5)
 
 
@@ -118,7 +118,7 @@ _INTEGERS = {
     "and": _evex(1, 1, 0xDB, commutes=True),
     "abs": _evex(1, 2, 0x1E),
     "convert": _evex(0, 1, 0x5B),
-    **{name: _evex(1, 3, 0x1F, tail=[how], result=_MASK) for name, how in zip(("eq", "lt", "le", "ne"), (0, 1, 2, 4))},
+    **{name: _evex(1, 3, 0x1F, tail=[how], result=_MASK) for name, how in {"eq": 0, "lt": 1, "le": 2, "ne": 4}.items()},
 }
 _MASKS = {
     "and": _of_masks(0x41, commutes=True),
@@ -148,10 +148,10 @@ _OF_BOOLS = {*_LOGIC, *_COMPARED, Op.IS_FINITE, Op.SELECT, Op.CONVERT}
 
 
 def encodable(lists: ProgramLists, width: int) -> np.ndarray:
-    """Which of a program's scalars have machine code here, bool [N]: floats of one kind, 32-bit integers beside them."""
+    """Which of a program's scalars have machine code here, bool [N]: floats of one kind, and 32-bit integers."""
     program = lists.program
     kind = next((k for k in _FLOATS if width * BYTES[k] == _BYTES == vector_bytes()), None)
-    if kind is None or not available() or set(program.kinds.tolist()) & {*_FLOATS} - {kind}:
+    if kind is None or not available():
         return np.zeros(len(program.operations), bool)
     operations, kinds, operands = program.operations, program.kinds, program.operands
     of_kind = {kind: _OF_FLOATS, Kind.BOOL: _OF_BOOLS}
@@ -255,10 +255,10 @@ class Line:
         append, new, value = self._code.extend, self._new, self._value
         number_of = {name: self._number(self._floats[name]) for name in ("add", "sub", "mul")}
         add, sub, mul = (number_of[name] for name in ("add", "sub", "mul"))
-        plus, minus, from_ = (
-            self._number(self._floats[name]) for name in ("times_plus", "times_minus", "minus_times")
-        )
+        plus, minus, from_ = (self._number(self._floats[name]) for name in ("times_plus", "times_minus", "minus_times"))
         for number in operations:
+            for slot, byte in requests() if requests is not None else ():
+                self._request(slot, byte)
             code, (a, b, c) = codes[number], operands[number]
             if code <= Op.MUL and kinds[number] >= Kind.FLOAT32 and not (a | b) & 1:
                 if number in products:
@@ -280,9 +280,6 @@ class Line:
             value_of[2 * number] = result
             if number in plan.kept:
                 self._keep(result, plan.slot(2 * number))
-            if requests is not None:
-                for slot, byte in requests():
-                    self._request(slot, byte)
 
     def store(self, reference: int, slot: int) -> None:
         """Stores a scalar or its negative, which is computed for that."""
@@ -299,7 +296,7 @@ class Line:
 
     def _single_products(self, operations: Sequence[int]) -> set[int]:
         """Products with one use, which is in a sum or difference; of two, the first has precedence, as in LLVM."""
-        lists, program = self._lists, self._lists.program
+        program = self._lists.program
         numbers = np.array(operations, np.int64)
         codes, rows = program.operations[numbers], program.operands[numbers]
         of_floats = program.kinds[numbers] >= Kind.FLOAT32
@@ -468,7 +465,7 @@ class Line:
             result = self._sines[angle][op is Op.COS]
             if a & 1 and op is Op.SIN:
                 return self._append("xor", result, self._pattern(self._sign))
-            return result
+            return self._append("move", -1, result) if result in self._slot_of_result else result
         form = Form(0, call=self._function(_FUNCTIONS[op], scalar, self._width))
         return self._emit(form, self._value(a), self._value(b) if b >= 0 else -1)
 
