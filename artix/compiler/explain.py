@@ -21,7 +21,7 @@ from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
 from artix.compiler.scalar_order import live
 from artix.compiler.scalar_program import Op, ScalarProgram, UnsupportedOperation, array_operand
-from artix.compiler.scalar_schedule import fewest_live
+from artix.compiler.scalar_schedule import depth_first
 
 _LEVELS = ("for all robots", "a robot", "an item of a robot")
 
@@ -189,7 +189,7 @@ def _cost(program: Program, axes: Axes) -> OperationCost:
         return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, missing)
     if scalars.size == 0:
         return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, "it only moves numbers")
-    return cost_of(fewest_live(scalars), program.name, kernels.lanes_of(scalars))
+    return cost_of(depth_first(scalars), program.name, kernels.lanes_of(scalars))
 
 
 def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:

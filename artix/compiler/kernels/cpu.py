@@ -31,7 +31,7 @@ from artix.compiler.kernels.transposition import (
     transpose_out,
 )
 from artix.compiler.scalar_program import BYTES, DTYPES, Kind, Op, ScalarProgram, kind_of, visit
-from artix.compiler.scalar_schedule import fewest_live
+from artix.compiler.scalar_schedule import depth_first
 
 #: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number of threads.
 _OPERATION, _ENTRY = 0.2, 1.5
@@ -44,7 +44,7 @@ def build(program: ScalarProgram) -> bytes:
       KernelError: there are no kernels on this machine or for arrays of such types.
     """
     require()
-    return pack(compile_modules(module_texts(fewest_live(program))))
+    return pack(compile_modules(module_texts(depth_first(program))))
 
 
 def lanes_of(program: ScalarProgram) -> int:
