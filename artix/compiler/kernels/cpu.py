@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from artix.compiler.kernels import x86
 from artix.compiler.kernels.code import Code, Value
 from artix.compiler.kernels.handler import Argument, Interface, handler
 from artix.compiler.kernels.llvm_ir import Module
@@ -21,6 +26,7 @@ from artix.compiler.kernels.plan import MODULE_PARTS, Part, Plan
 from artix.compiler.kernels.program_lists import definition, table_name, tables_of
 from artix.compiler.kernels.read_ahead import DECLARATIONS, ReadAhead
 from artix.compiler.kernels.slots import Slots
+from artix.compiler.kernels.straight_lines import Line, Places
 from artix.compiler.kernels.threads import State
 from artix.compiler.kernels.transposition import (
     clear,
@@ -30,7 +36,7 @@ from artix.compiler.kernels.transposition import (
     transpose_out,
 )
 from artix.compiler.scalar_program import BYTES, DTYPES, Kind, Op, ScalarProgram, kind_of, visit
-from artix.compiler.scalar_schedule import fewest_live
+from artix.compiler.scalar_schedule import depth_first
 
 #: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number of threads.
 _OPERATION, _ENTRY = 0.2, 1.5
@@ -43,7 +49,36 @@ def build(program: ScalarProgram) -> bytes:
       KernelError: there are no kernels on this machine or for arrays of such types.
     """
     require()
-    return pack(compile_modules(module_texts(fewest_live(program))))
+    return pack(compile_modules(module_texts(depth_first(program))))
+
+
+@functools.cache
+def seconds_per_operation() -> float:
+    """Processor time that this machine takes to compile one more operation, from programs of two lengths."""
+    rng, times = np.random.default_rng(0), list[float]()
+    for count in (1_000, 7_000):
+        first = np.arange(count) - rng.integers(1, 40, count)
+        second = np.arange(count) - rng.integers(1, 40, count)
+        is_input = np.arange(count) < 40
+        rows = 2 * np.stack([first, second, np.full(count, -1)], 1)
+        rows[is_input] = np.stack([np.zeros(40, int), np.arange(40), np.full(40, -1)], 1)
+        rows[:, 2] = -1
+        operations = np.where(is_input, Op.INPUT, np.where(np.arange(count) % 2, Op.MUL, Op.ADD))
+        ones = np.ones(count, np.uint8)
+        program = ScalarProgram(
+            operations=operations.astype(np.uint8),
+            operands=rows.astype(np.int32),
+            kinds=Kind.FLOAT32 * ones,
+            levels=ones,
+            constants=np.zeros(count),
+            arguments=(((40,), np.dtype("float32"), 1),),
+            results=(2 * np.arange(count - 40, count, dtype=np.int32),),
+            result_types=(np.dtype("float32"),),
+        )
+        start = time.process_time()
+        build(program)
+        times.append(time.process_time() - start)
+    return max(times[1] - times[0], 0.0) / 6_000
 
 
 def lanes_of(program: ScalarProgram) -> int:
@@ -97,6 +132,7 @@ class Functions:
         self._linkage = "internal " if rows is None else ""
         self.state = State(len(plan.program.arguments), len(plan.program.results))
         self._ahead = ReadAhead(*plan.rows_ahead(self._is_numbered))
+        self._encoded = self._encode()
 
     @property
     def _declarations(self) -> dict[str, str]:
@@ -105,13 +141,14 @@ class Functions:
     def texts(self, with_: Callable[[dict[str, str]], str] | None = None) -> Iterator[str]:
         """The modules; the last one also contains what ``with_`` writes, given the module's declarations."""
         plan, program = self._plan, self._program
-        parts = [(index, part) for index, part in enumerate(plan.parts) if not part.is_empty]
+        parts = [(index, part) for index, part in enumerate(plan.parts) if not (part.is_empty or part.is_encoded)]
         for first in range(0, len(parts), MODULE_PARTS):
             module, together = Module(), parts[first : first + MODULE_PARTS]
             yield module.text([self._part(module, index, part) for index, part in together])
             for name in (self._name_of_part(index) for index, _ in together):
                 self._declarations[name] = f"declare hidden void @{name}(ptr)"
-        body = [*self._slots.functions(self._module), self._prepare(), self._block(), self._tables()]
+        body = [*self._encoded, *self._slots.functions(self._module, self._constants)]
+        body += [self._prepare(), self._block(), self._tables()]
         kinds_in = {
             (BYTES[kind_of(dtype)], self._is_numbered(index))
             for index, (_, dtype, level) in enumerate(program.arguments)
@@ -159,6 +196,24 @@ class Functions:
             by_level[level] += _ENTRY * math.prod(shape)
         by_level[2 if plan.has_items else 1] += _ENTRY * sum(result.size for result in program.results)
         return by_level[1], by_level[2]
+
+    def _encode(self) -> list[str]:
+        """The parts that are written in machine code."""
+        plan, texts = self._plan, list[str]()
+        places = Places(plan.slot, plan.scalar_slot, plan.kept, plan.uses)
+        scratch = x86.Scratch(plan.size, plan.num_constants)
+        self._constants = scratch.constants
+        for index, part in enumerate(plan.parts):
+            if not part.is_encoded:
+                continue
+            line = Line(plan.lists, plan.width, places, scratch, self._module.elementary.name)
+            line.compute(part.operations, self._ahead.due if part.reads_ahead else None)
+            for reference in part.stores:
+                line.store(reference, plan.slot(reference))
+            texts.append(x86.assembly(self._name_of_part(index), line.encode()))
+        if texts:
+            plan.reserve(scratch.end)
+        return texts
 
     def _part(self, module: Module, index: int, part: Part) -> str:
         """The function that computes a part of the program; level 0 is computed in one lane."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import numpy as np
 
 from artix.compiler.kernels.machine import KernelError
 from artix.compiler.kernels.program_lists import ProgramLists
+from artix.compiler.kernels.straight_lines import encodable
 from artix.compiler.kernels.transposition import tile_columns
 from artix.compiler.scalar_program import BYTES, Kind, Op, ScalarProgram, kind_of
 
@@ -49,6 +51,8 @@ class Part(NamedTuple):
     """The loops that repeat it."""
     ended: int | None = None
     """The loop whose iterations end with it, where it stores what they carry into the next."""
+    is_encoded: bool = False
+    """Whether it is written in machine code rather than compiled by LLVM."""
 
     @property
     def is_empty(self) -> bool:
@@ -90,6 +94,16 @@ class Plan:
         self._results = sorted({int(r) for result in program.results for r in np.unique(result)})
         self._split()
         self._allocate_slots()
+
+    @functools.cached_property
+    def uses(self) -> np.ndarray:
+        """How often each scalar is an operand, a result, or carried by a loop, [N]."""
+        program = self.program
+        operands = np.where((program.operations <= Op.CARRIED)[:, None], -1, program.operands)
+        others = [result.ravel() for result in program.results]
+        others += [np.array(loop.references, np.int64) for loop in program.loops]
+        used = np.concatenate([operands.ravel(), *others])
+        return np.bincount(used[used >= 0] >> 1, minlength=len(program.operations))
 
     @property
     def has_items(self) -> bool:
@@ -154,27 +168,31 @@ class Plan:
         """Splits each level into functions, and finds the scalars that they pass to each other."""
         lists = self.lists
         self.parts: list[Part] = []
-        part_of: dict[int, int] = {}
-        stages, count = self.program.stages.tolist(), len(self.nests)
-        groups: list[list[int]] = [[] for _ in range(3 * count)]
-        for number, operation in enumerate(lists.operations):
-            if operation > Op.CONSTANT:
-                groups[lists.levels[number] * count + stages[number]].append(number)
-        for group, operations in enumerate(groups):
-            bounds = [0, *_split_points(lists, operations), len(operations)]
-            for first, last in itertools.pairwise(bounds):
-                for number in operations[first:last]:
-                    part_of[number] = len(self.parts)
-                level, stage = divmod(group, count)
-                self.parts.append(Part(level, stage, operations[first:last], [], self.nests[stage]))
+        part_of = np.full(len(lists.operations), -1)
+        count = len(self.nests)
+        is_encoded = encodable(lists, self.width)
+        ends = {after - 1 for _, after in self.program.bodies}
+        computed = np.flatnonzero(self.program.operations > Op.CONSTANT)
+        group_of = self.program.levels[computed].astype(int) * count + self.program.stages[computed]
+        for group in range(3 * count):
+            operations = computed[group_of == group].tolist()
+            level, stage = divmod(group, count)
+            for within, encoded in _runs(operations, is_encoded):
+                bounds = [0, *([] if encoded else _split_points(lists, within)), len(within)]
+                for first, last in itertools.pairwise(bounds):
+                    part_of[within[first:last]] = len(self.parts)
+                    nest = self.nests[stage]
+                    self.parts.append(Part(level, stage, within[first:last], [], nest, is_encoded=encoded))
+            if not operations or (stage in ends and self.parts[-1].is_encoded):
+                self.parts.append(Part(level, stage, [], [], self.nests[stage]))
         self._find_kept(part_of)
         self.arrays = lists.arrays_loaded
         """The arrays from which entries are loaded, with their levels."""
         self.inputs = [number for number, operation in enumerate(lists.operations) if operation == Op.INPUT]
         self._find_stores(part_of)
 
-    def _find_kept(self, part_of: dict[int, int]) -> None:
-        lists = self.lists
+    def _find_kept(self, part_of: np.ndarray) -> None:
+        lists, program = self.lists, self.program
         self.kept: set[int] = set()
         """Scalars that are needed outside the function that computes them."""
         self._last_reader: dict[int, int] = {}
@@ -198,24 +216,24 @@ class Plan:
                 index = last_of_stage[level, bodies[repeating][1] - 1]
             self._last_reader[source] = max(index, self._last_reader.get(source, 0))
 
-        for index, part in enumerate(self.parts):
-            for number in part.operations:
-                for reference in lists.operands[number]:
-                    source = reference >> 1  # -1 where there is none
-                    if part_of.get(source, index) != index:
-                        read(source, index, part.level, part.stage)
+        sources = np.where(program.operands < 0, -1, program.operands >> 1)
+        readers = np.where(program.operations > Op.CONSTANT, part_of, -1)[:, None]
+        passed = (sources >= 0) & (readers >= 0) & (part_of[sources] >= 0) & (part_of[sources] != readers)
+        pairs = np.stack([np.broadcast_to(readers, sources.shape)[passed], sources[passed]], 1)
+        for index, source in np.unique(pairs, axis=0).tolist():
+            read(source, index, self.parts[index].level, self.parts[index].stage)
         for loop, level, (first, after), last in zip(
             self.program.loops, self.levels_of_loops, bodies, last_of_loop, strict=True
         ):
             before = last_of_stage[level, first - 1]
             for source in (loop.starts >> 1).tolist():
-                if source in part_of:
+                if part_of[source] >= 0:
                     read(source, before, level, first - 1)
             for source in (loop.ends >> 1).tolist():
-                if part_of.get(source, last) != last:
+                if part_of[source] not in (-1, last):
                     read(source, last, level, after - 1)
 
-    def _find_stores(self, part_of: dict[int, int]) -> None:
+    def _find_stores(self, part_of: np.ndarray) -> None:
         """Finds what is stored besides the scalars themselves, for results."""
         lists = self.lists
         last_of_level = {part.level: part for part in self.parts}
@@ -228,7 +246,7 @@ class Plan:
                 if lists.operations[number] > Op.CONSTANT:
                     self.kept.add(number)
             elif reference & 1:
-                part = self.parts[part_of[number]] if number in part_of else last_of_level[lists.levels[number]]
+                part = self.parts[part_of[number]] if part_of[number] >= 0 else last_of_level[lists.levels[number]]
                 part.stores.append(reference)
             elif lists.operations[number] > Op.CONSTANT:
                 self.kept.add(number)
@@ -304,11 +322,27 @@ class Plan:
     def _allocate_vector(self, number: int) -> int:
         return self._allocate(self.width * BYTES[Kind(self.lists.kinds[number])])
 
+    @property
+    def num_constants(self) -> int:
+        """How many constants machine code has at most: those of the program, their negatives and some masks."""
+        return 2 * int(np.count_nonzero(self.program.operations == Op.CONSTANT)) + 8
+
+    def reserve(self, end: int) -> None:
+        """Extends the memory of a task."""
+        self.size = max(self.size, end)
+
     def _allocate(self, size: int) -> int:
         """Allocates memory at a multiple of 64 bytes."""
         start = -(-self.size // 64) * 64
         self.size = start + size
         return start
+
+
+def _runs(operations: list[int], is_encoded: np.ndarray) -> list[tuple[list[int], bool]]:
+    """Successive operations that are encoded, or are not."""
+    flags = is_encoded[operations]
+    bounds = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(operations)]
+    return [(operations[i:j], bool(flags[i])) for i, j in itertools.pairwise(bounds) if i < j]
 
 
 def _split_points(lists: ProgramLists, operations: list[int]) -> list[int]:
