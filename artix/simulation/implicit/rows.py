@@ -177,9 +177,7 @@ class StepRows(NamedTuple):
         change, slope = Impulses(center.dofs, bounds, contacts), Slopes(center.dofs, bounds, contacts)
         resolved = change
         dofs, slopes = resolve_dofs(row, self.sweep, center.dofs, rates.dofs, budget, 1)
-        of_dofs = [
-            linearized(*one, row.response, share) for one in zip(center.dofs, dofs, slopes, strict=True)
-        ]
+        of_dofs = [linearized(*one, row.response, share) for one in zip(center.dofs, dofs, slopes, strict=True)]
         resolved = resolved._replace(dofs=dofs)
         change = change._replace(dofs=BoundImpulses(*(one.change for one in of_dofs)))
         slope = slope._replace(dofs=BoundImpulses(*(one.slope for one in of_dofs)))
