@@ -100,7 +100,9 @@ def slide() -> None:
         start = at(robot, 0.1)
         start = start.replace(root_velocity=start.root_velocity.at[0].set(speed))
         options = artix.SolverOptions(contact_iterations=4)
-        return artix.rollout(artix.Scene(robot, ground=ground), start, None, 0.001, options, num_steps=500).root_pose[-1, 0]
+        return artix.rollout(artix.Scene(robot, ground=ground), start, None, 0.001, options, num_steps=500).root_pose[
+            -1, 0
+        ]
 
     speeds = jnp.linspace(0.2, 2.0, 19)
     found, slope = jax.jit(jax.vmap(jax.value_and_grad(distance)))(speeds)
@@ -162,9 +164,11 @@ def standing() -> None:
     robot, ground = robot.replace(drive=drives), Ground.flat(friction=0.8)
     bent = jnp.array([0.0] * 4 + [0.8] * 4 + [-1.5] * 4)
     state = artix.neutral_state(robot).replace(joint_position=bent)
-    low = jnp.min(artix.geometry_distances(robot, state, ground))
+    low = jnp.min(artix.geometry_distances(artix.Scene(robot, ground=ground), state))
     state = state.replace(root_pose=state.root_pose.at[2].add(1e-3 - low))
-    path = artix.rollout(artix.Scene(robot, ground=ground), state, artix.Control(drive_target=bent), 0.005, num_steps=3000)
+    path = artix.rollout(
+        artix.Scene(robot, ground=ground), state, artix.Control(drive_target=bent), 0.005, num_steps=3000
+    )
     off = np.abs(np.asarray(path.root_pose[:, :3] - path.root_pose[-1, :3])).max(axis=1)
     time = 0.005 * np.arange(1, 3001)
     plot("standing", "time [s]", "off where it ends [m]", (time, np.maximum(off, 1e-9), "float32", SOLID), log=True)

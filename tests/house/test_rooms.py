@@ -165,7 +165,10 @@ def test_a_room_can_be_followed(imports, room):
 PLAIN_STEP = {
     "step",
     "contacts",
-    *(f"common.{name}" for name in ("control", "drives", "link_forces", "momentum_end", "options", "step_start", "sweep")),
+    *(
+        f"common.{name}"
+        for name in ("control", "drives", "link_forces", "momentum_end", "options", "step_start", "sweep")
+    ),
     *(f"implicit.{name}" for name in ("bounds", "dof_rows", "laws", "members", "step", "sweeps", "system")),
 }
 
