@@ -36,7 +36,7 @@ def _robot(name: str) -> artix.Articulation:
 def _advance(robot: artix.Articulation, state: artix.State, force: jax.Array) -> artix.State:
     """One step on level ground."""
     control = artix.Control(joint_force=force[robot.topology.num_base_dofs :])
-    return artix.step(robot, state, control, _STEP, ground=artix.Ground.flat())
+    return artix.step(artix.Scene(robot, ground=artix.Ground.flat()), state, control, _STEP)
 
 
 def _distance(robot: artix.Articulation, steps: int) -> Callable[..., jax.Array]:

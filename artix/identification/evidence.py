@@ -78,8 +78,8 @@ class Evidence:
         unknowns = self.triangles.shape[1] - 1
         residual = np.abs(self.triangles[:, -1, -1])
         size = np.linalg.norm(self.triangles[:, :, -1], axis=1)
-        # Without noise only rounding is left.
-        residual = np.maximum(residual, 1e-10 * size + np.finfo(float).tiny)
+        # No sensor of torque is more exact. Without noise, the equations would be stiff beside the guess.
+        residual = np.maximum(residual, 1e-4 * size + np.finfo(float).tiny)
         return residual / np.sqrt(np.maximum(self.counts - unknowns, 1))
 
     def residual(self, parameters: np.ndarray, gains: np.ndarray) -> np.ndarray:

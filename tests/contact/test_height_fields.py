@@ -124,7 +124,7 @@ def test_a_wall_is_near_before_it_is_below() -> None:
     robot = body(artix.Geometry.sphere(0.1), 0.1)
     state = artix.neutral_state(robot)
     state = state.replace(root_pose=state.root_pose.at[:3].set(jnp.array([-0.04, 0.0, 0.11])))
-    found = artix.ground_contacts(robot, state, artix.Ground((wall,))).contacts
+    found = artix.ground_contacts(artix.Scene(robot, ground=artix.Ground((wall,))), state).contacts
     np.testing.assert_allclose(found.gap, [0.15 * 0.5**0.5 - 0.1], atol=1e-15)
     np.testing.assert_allclose(found.normal, [[-(0.5**0.5), 0, 0.5**0.5]], atol=1e-15)
 
@@ -154,7 +154,7 @@ def test_a_ball_swings_in_a_bowl(friction: float, inertia: float) -> None:
     start = jnp.array([np.sin(angle), 0.005, -np.cos(angle)]) * (length - 1e-3) + jnp.array([0.0, 0.0, radius])
     state = artix.neutral_state(robot)
     state = state.replace(root_pose=state.root_pose.at[:3].set(start))
-    path = artix.rollout(robot, state, None, dt, num_steps=2400, ground=ground)
+    path = artix.rollout(artix.Scene(robot, ground=ground), state, None, dt, num_steps=2400)
     x, time = np.asarray(path.root_pose[:, 0]), dt * np.arange(1, 2401)
     before = np.flatnonzero(np.diff(np.sign(x)))
     crossings = time[before] - x[before] * dt / (x[before + 1] - x[before])
@@ -192,7 +192,9 @@ def test_steep_steps_add_no_energy(kind: str) -> None:
     place = jnp.asarray(rng.uniform((0.5, 0.5, 1.0), (3.0, 3.0, 1.6), (count, 3)), jnp.float32)
     velocity = jnp.asarray(rng.normal(size=(count, 6)) * np.repeat([1.0, 4.0], 3), jnp.float32)
     states = states.replace(root_pose=states.root_pose.at[:, :3].set(place), root_velocity=velocity)
-    path = jax.jit(jax.vmap(lambda s: artix.rollout(robot, s, None, dt, num_steps=steps, ground=ground)))(states)
+    path = jax.jit(jax.vmap(lambda s: artix.rollout(artix.Scene(robot, ground=ground), s, None, dt, num_steps=steps)))(
+        states
+    )
     velocity = np.asarray(path.root_velocity, float)
     energy = 0.5 * np.sum(velocity[..., :3] ** 2, axis=-1) + 0.002 * np.sum(velocity[..., 3:] ** 2, axis=-1)
     # In flight, a semi-implicit step keeps this energy.
@@ -201,5 +203,5 @@ def test_steep_steps_add_no_energy(kind: str) -> None:
     assert np.max(np.diff(energy, axis=1)) < 0.5 * 0.1**2 * pushed + 1e-4
     assert np.all(np.max(energy, axis=1) <= energy[:, 0] + 1e-4)
     last = jax.tree.map(lambda x: x[:, -1], path)
-    lowest = jax.vmap(lambda state: artix.geometry_distances(robot, state, ground)[0])(last)
+    lowest = jax.vmap(lambda state: artix.geometry_distances(artix.Scene(robot, ground=ground), state)[0])(last)
     assert np.min(lowest) > -4e-3

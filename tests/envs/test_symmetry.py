@@ -88,11 +88,15 @@ def test_steps_on_the_ground_commute_with_it():
     @jax.jit
     def after(state, target):
         def one(_, state):
-            return artix.step(robot, state, artix.Control(drive_target=target), 0.004, options, ground=ground)
+            return artix.step(
+                artix.Scene(robot, ground=ground), state, artix.Control(drive_target=target), 0.004, options
+            )
 
         return jax.lax.fori_loop(0, 10, one, state)
 
-    assert artix.geometry_distances(robot, after(drop, target), ground)[:4].min() < 1e-4  # two feet stand
+    assert (
+        artix.geometry_distances(artix.Scene(robot, ground=ground), after(drop, target))[:4].min() < 1e-4
+    )  # two feet stand
     found, wanted = after(mirror.state(drop), mirror.joints(target)), mirror.state(after(drop, target))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), found, wanted)
 
