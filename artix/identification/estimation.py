@@ -262,8 +262,8 @@ def _estimate(
         fit = torque - weighted[:, :, -1]
         difference, by_difference = unknowns.from_guess(x)
         return (
-            np.concatenate([fit.ravel(), difference]),
-            np.concatenate([by_x.reshape(-1, len(x)), by_difference]),
+            np.concatenate([fit.ravel(), difference, _CONSTANT]),
+            np.concatenate([by_x.reshape(-1, len(x)), by_difference, np.zeros((1, len(x)))]),
         )
 
     solution = least_squares(
@@ -273,7 +273,7 @@ def _estimate(
         bounds=(unknowns.lower, np.inf),
         x_scale=unknowns.scale,
         xtol=1e-9,
-        ftol=1e-7,  # Of some 10^4 variances, so that no parameter is off by more than some percent of its error.
+        ftol=1e-7,
         gtol=1e-9,
         max_nfev=500,
     )
@@ -293,6 +293,11 @@ def _estimate(
         condition,
         solution.status > 0,
     )
+
+
+#: Added to the residual, so that the search ends when a step gains less than 0.001 variances, also where recordings
+#: have no noise: such a step changes no parameter by more than some percent of its standard error.
+_CONSTANT = np.array([100.0])
 
 
 @jax.jit
