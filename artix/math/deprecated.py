@@ -21,8 +21,7 @@ _SOLVER_NAMES = (
 _COMPILER_NAMES = ("Explanation", "OperationCost", "explain", "quantity", "use_kernels")
 _NO_PADDING = "trees are not data any more; artix.Fleet(members) takes any robots and evaluates them kind by kind"
 
-#: Old functions of one kind of point -> the function of any point, and the arguments that the old one fixed. Wrong
-#: arguments are refused by the new function, which takes more of them.
+#: Old functions of one kind of point -> the function of any point, and the arguments that the old one fixed.
 _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "link_poses": ("frame_pose", {}),
     "link_velocities": ("frame_velocity", {"offset": "com"}),

@@ -49,7 +49,8 @@ def dense_jacobian(articulation: Articulation, state: State) -> Array:
     """
     tree = articulation.topology
     jacobian = frame_jacobian(articulation, state, offset="com")
-    return jacobian[0 if tree.num_base_dofs else 1 :].reshape(-1, tree.nv)
+    jacobian = jacobian[0 if tree.num_base_dofs else 1 :]
+    return jacobian.reshape(6 * len(jacobian), tree.nv)
 
 
 @quantity
