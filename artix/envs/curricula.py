@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 
+from artix.envs.terms import check_known, check_mapping
 from artix.envs.transition import EnvState
 from artix.model.checks import as_number
 
@@ -44,16 +44,13 @@ def check_curricula(curricula: Curricula, taken: Iterable[str]) -> dict[str, tup
       TypeError: ``curricula`` is no mapping.
       ValueError: there is no curriculum of a name, a name is that of a signal, or a start is not from 0 to 1.
     """
-    if not isinstance(curricula, Mapping):
-        raise TypeError(f"curricula: expected starts by name, such as {{'commands': 0.3}}; found {curricula!r}")
+    check_mapping("curricula", curricula, "'commands': 0.3")
     every: dict[str, tuple[float, Curriculum]] = {}
     for name, one in curricula.items():
         if one is None:
             continue
-        if not isinstance(one, tuple) and name not in TERMS:
-            like = difflib.get_close_matches(name, TERMS, 1)
-            hint = f"did you mean {like[0]!r}?" if like else f"choose from: {', '.join(TERMS)}"
-            raise ValueError(f"curricula: {name!r} is none; {hint}; one of your own is (start, function)")
+        if not isinstance(one, tuple):
+            check_known("curricula", name, TERMS, "(start, function)")
         if name in taken:
             raise ValueError(f"curricula: {name!r} is a signal of the task; give it another name")
         start, function = one if isinstance(one, tuple) else (one, TERMS[name])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.envs.terms import call, check_known, check_mapping, check_signals
 from artix.model.checks import as_number, check_count
 
 Array = jax.Array
@@ -169,37 +168,26 @@ def check_terms(what: str, terms: Terms, signals: Iterable[str]) -> dict[str, Ob
       ValueError: there is no term of a name, a term needs a signal that the task does not have, a scale is not finite,
         or the history or the kind of a term is none.
     """
-    if not isinstance(terms, Mapping):
-        raise TypeError(f"{what}: expected terms by name, such as {{'gyro': 1.0}}; found {terms!r}")
+    check_mapping(what, terms, "'gyro': 1.0")
     known = tuple(signals)
-    return {name: _in_full(f"{what}: {name!r}", name, term, known) for name, term in terms.items() if term is not None}
+    return {name: _in_full(what, name, term, known) for name, term in terms.items() if term is not None}
 
 
-def _in_full(where: str, name: str, term: float | ObservationTerm, signals: tuple[str, ...]) -> ObservationTerm:
+def _in_full(what: str, name: str, term: float | ObservationTerm, signals: tuple[str, ...]) -> ObservationTerm:
+    where = f"{what}: {name!r}"
     if not isinstance(term, ObservationTerm):
         term = ObservationTerm(scale=as_number(f"{where}: scale", term))
-    if term.function is None and name not in TERMS:
-        like = difflib.get_close_matches(name, TERMS, 1)
-        hint = f"did you mean {like[0]!r}?" if like else f"choose from: {', '.join(TERMS)}"
-        raise ValueError(f"{where} is no term; {hint}; one of your own is ObservationTerm(function=...)")
+    if term.function is None:
+        check_known(what, name, TERMS, "ObservationTerm(function=...)")
     usual, kind = TERMS.get(name, (None, None))
     function = usual if term.function is None else term.function
     mirror = term.mirror if term.mirror is not None or term.function is not None else kind
     assert function is not None
-    missing = [signal for signal in parameters_of(function) if signal not in signals]
-    if missing:
-        raise ValueError(
-            f"{where} needs {', '.join(missing)}, which this task does not have; it has: {', '.join(sorted(signals))}"
-        )
+    check_signals(where, function, signals)
     check_count(f"{where}: history", term.history)
     if isinstance(mirror, str) and mirror not in KINDS:
         raise ValueError(f"{where}: mirror must be one of {', '.join(KINDS)}; found {mirror!r}")
     return ObservationTerm(as_number(f"{where}: scale", term.scale), term.history, function, mirror)
-
-
-def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The signals that a term needs."""
-    return tuple(inspect.signature(function).parameters)
 
 
 def evaluate(terms: Mapping[str, ObservationTerm], signals: Mapping[str, Any]) -> dict[str, Array]:
@@ -211,7 +199,7 @@ def evaluate(terms: Mapping[str, ObservationTerm], signals: Mapping[str, Any]) -
     values = {}
     for name, term in terms.items():
         assert term.function is not None
-        value = term.function(**{each: signals[each] for each in parameters_of(term.function)})
+        value = call(term.function, signals)
         if jnp.ndim(value) != 1:
             raise ValueError(f"the observation {name!r} must be a vector [size]; its shape is {jnp.shape(value)}")
         values[name] = value

@@ -7,7 +7,6 @@ names, and :func:`weighted_terms` matches the two.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.envs.terms import call, check_signals
 from artix.math.arrays import square_root
 from artix.model.articulation import Articulation
 from artix.model.checks import as_number
@@ -284,7 +284,7 @@ def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Ar
         if each is None:
             continue
         weight, term = _weight_and_term(weights, name)
-        found[name] = weight * term(**{parameter: signals[parameter] for parameter in _parameters(term)})
+        found[name] = weight * call(term, signals)
         if jnp.shape(found[name]):
             raise ValueError(f"reward {name!r} must be a scalar; found the shape {jnp.shape(found[name])}")
     return found
@@ -305,12 +305,7 @@ def check_weights(weights: Weights, signals: Iterable[str]) -> None:
         if each is None:
             continue
         _, term = _weight_and_term(weights, name)
-        missing = [parameter for parameter in _parameters(term) if parameter not in signals]
-        if missing:
-            raise ValueError(
-                f"reward {name!r} needs {', '.join(missing)}, which this task does not have; it has: "
-                f"{', '.join(sorted(signals))}"
-            )
+        check_signals(f"reward {name!r}", term, signals)
 
 
 def _weight_and_term(weights: Weights, name: str) -> tuple[float, Callable[..., Array]]:
@@ -323,7 +318,3 @@ def _weight_and_term(weights: Weights, name: str) -> tuple[float, Callable[..., 
             f"no reward called {name!r}; choose from: {', '.join(TERMS)}; one of your own is (weight, function)"
         )
     return as_number(f"weight of reward {name!r}", weight), TERMS[name]
-
-
-def _parameters(term: Callable[..., Array]) -> tuple[str, ...]:
-    return tuple(inspect.signature(term).parameters)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 
 import artix
 from artix.envs import random_numbers
+from artix.envs.terms import check_known, check_mapping
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -90,16 +90,13 @@ def check_resets(resets: Resets) -> dict[str, tuple[float, Reset]]:
       TypeError: ``resets`` is no mapping.
       ValueError: there is no term of a name, or a size is negative or not finite.
     """
-    if not isinstance(resets, Mapping):
-        raise TypeError(f"resets: expected sizes by name, such as {{'tilt': 0.1}}; found {resets!r}")
+    check_mapping("resets", resets, "'tilt': 0.1")
     terms = {}
     for name, term in resets.items():
         if term is None:
             continue
-        if not isinstance(term, tuple) and name not in TERMS:
-            like = difflib.get_close_matches(name, TERMS, 1)
-            hint = f"did you mean {like[0]!r}?" if like else f"choose from: {', '.join(TERMS)}"
-            raise ValueError(f"resets: {name!r} is no term; {hint}; one of your own is (size, function)")
+        if not isinstance(term, tuple):
+            check_known("resets", name, TERMS, "(size, function)")
         size, function = term if isinstance(term, tuple) else (term, TERMS[name])
         size = as_number(f"resets: {name!r}", size, 0)
         if size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 
 import artix
 from artix.envs import observations
-from artix.envs.observation_terms import parameters_of
+from artix.envs.terms import call, check_known, check_mapping, check_signals
 
 Array = jax.Array
 
@@ -40,23 +39,15 @@ def check_terminations(terms: Terminations, signals: Iterable[str]) -> dict[str,
       TypeError: ``terms`` is no mapping.
       ValueError: there is no term of a name, or a term needs a signal that the task does not have.
     """
-    if not isinstance(terms, Mapping):
-        raise TypeError(f"terminations: expected terms by name, such as {{'tilted': True}}; found {terms!r}")
+    check_mapping("terminations", terms, "'tilted': True")
     known, functions = tuple(signals), {}
     for name, term in terms.items():
         if term is None or term is False:
             continue
-        if not callable(term) and name not in TERMS:
-            like = difflib.get_close_matches(name, TERMS, 1)
-            hint = f"did you mean {like[0]!r}?" if like else f"choose from: {', '.join(TERMS)}"
-            raise ValueError(f"terminations: {name!r} is no term; {hint}; one of your own is a function of signals")
+        if not callable(term):
+            check_known("terminations", name, TERMS, "a function of signals")
         functions[name] = term if callable(term) else TERMS[name]
-        missing = [signal for signal in parameters_of(functions[name]) if signal not in known]
-        if missing:
-            raise ValueError(
-                f"terminations: {name!r} needs {', '.join(missing)}, which this task does not have; it has: "
-                f"{', '.join(sorted(known))}"
-            )
+        check_signals(f"terminations: {name!r}", functions[name], known)
     return functions
 
 
@@ -71,7 +62,7 @@ def is_over(terms: Mapping[str, Callable[..., Array]], signals: Mapping[str, Any
     """
     over = jnp.array(False)
     for term in terms.values():
-        over = over | term(**{each: signals[each] for each in parameters_of(term)})
+        over = over | call(term, signals)
     return over
 
 

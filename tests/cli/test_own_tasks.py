@@ -163,7 +163,7 @@ def test_terms_that_do_not_exist_are_refused_by_name():
         ({"terminations": {"tilt": True}}, ValueError, "terminations: 'tilt' is no term; did you mean 'tilted'"),
         ({"terminations": {"late": late}}, ValueError, "terminations: 'late' needs phase"),
         ({"noise_scales": {"giro": 1.0}}, ValueError, "no measurement called 'giro'"),
-        ({"curricula": {"command": 0.3}}, ValueError, "curricula: 'command' is none; did you mean 'commands'"),
+        ({"curricula": {"command": 0.3}}, ValueError, "curricula: 'command' is no term; did you mean 'commands'"),
         ({"curricula": {"commands": 3.0}}, ValueError, "curricula: 'commands': expected one number, from 0 to 1"),
         ({"curricula": {"height": (0.1, late)}}, ValueError, "curricula: 'height' is a signal of the task"),
         ({"gait_frequency": 0.0}, ValueError, "gait_frequency .* positive"),
