@@ -14,11 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import artix
 from artix.compiler import kernels
-from artix.compiler.kernels import linking, machine
+from artix.compiler.compilation import scalars_of
+from artix.compiler.kernels import linking, machine, x86
 from artix.compiler.kernels.cpu import module_texts
 from artix.compiler.kernels.machine import vector_bytes
 from artix.compiler.kernels.plan import Plan
+from artix.compiler.quantity import call_of
 from artix.compiler.scalar_program import Kind, Op, ScalarProgram, array_operand
 
 if kernels.available() is not None:
@@ -179,6 +182,16 @@ def random_program(rng, dtype, levels, size=150):
     return builder.program()
 
 
+@pytest.fixture(params=["machine code", "LLVM"])
+def writer(request, monkeypatch):
+    """What writes straight lines: artix, where it supports the processor, or LLVM, as elsewhere."""
+    if request.param == "LLVM":
+        monkeypatch.setattr(x86, "available", lambda: False)
+    elif not x86.available():
+        pytest.skip("no machine code for this processor")
+    return request.param
+
+
 @pytest.fixture(autouse=True)
 def _doubles():
     with jax.enable_x64(True):
@@ -225,7 +238,7 @@ def test_a_kernel_of_two_programs(dtype, joined):
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("levels", [(1,), (0, 1), (0, 1, 2), (1, 2), (2,), (0,), (0, 2, 2)])
-def test_levels_and_batch_sizes(levels, dtype):
+def test_levels_and_batch_sizes(levels, dtype, writer):
     rng = np.random.default_rng(len(levels) + sum(levels))
     program = random_program(rng, dtype, levels)
     call = caller(program)
@@ -293,9 +306,10 @@ COMPARISONS = [Op.LT, Op.LE, Op.EQ, Op.NE]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.5, -2.5, 0.5, 1.5, -3.0]
 
 
+@pytest.mark.parametrize("mixed", [True, False])
 @pytest.mark.parametrize("level", [0, 1])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_all_operations_of_floats_with_special_values(dtype, level):
+def test_all_operations_of_floats_with_special_values(dtype, level, mixed, writer):
     kind, builder = KINDS[dtype], Builder()
     x, y = builder.argument((2,), dtype, level).tolist()
     for sign in (0, 1):
@@ -311,7 +325,12 @@ def test_all_operations_of_floats_with_special_values(dtype, level):
     builder.result([finite, less, builder.add(Op.NOT, Kind.BOOL, finite), *logic])
     builder.result([builder.add(Op.SELECT, kind, finite, y, x), builder.add(Op.SELECT, kind, less, x, y ^ 1)])
     other = Kind.FLOAT64 if kind == Kind.FLOAT32 else Kind.FLOAT32
-    builder.result([builder.add(Op.CONVERT, other, x), builder.add(Op.CONVERT, other, less)])
+    if mixed:  # vectors of two lengths
+        builder.result([builder.add(Op.CONVERT, other, x), builder.add(Op.CONVERT, other, less)])
+    chosen = builder.add(Op.SELECT, Kind.BOOL, less, finite, builder.add(Op.NOT, Kind.BOOL, finite))
+    builder.result([chosen, builder.add(Op.CONVERT, Kind.BOOL, x)])
+    zero = builder.number(0.0, kind)
+    builder.result([builder.add(Op.CONVERT, kind, less), builder.add(Op.SELECT, kind, less, y, zero)])
     program = builder.program()
     pairs = np.array([(a, b) for a in SPECIAL for b in SPECIAL], dtype)
     call = caller(program)
@@ -323,7 +342,8 @@ def test_all_operations_of_floats_with_special_values(dtype, level):
             np.testing.assert_allclose(got, want, rtol=1e-6 if dtype == "float32" else 1e-14)
 
 
-def test_integers():
+@pytest.mark.parametrize("mixed", [True, False])
+def test_integers(mixed, writer):
     builder = Builder()
     a, b = builder.argument((2,), "int32", 1).tolist()
     (x,) = builder.argument((1,), "float32", 1).tolist()
@@ -334,7 +354,8 @@ def test_integers():
     builder.result([*numbers, chosen, builder.number(-7, Kind.INT32), builder.add(Op.CONVERT, Kind.INT32, x)])
     builder.result([*tests, builder.add(Op.CONVERT, Kind.BOOL, a)])
     builder.result([builder.add(Op.CONVERT, Kind.FLOAT32, a)])
-    builder.result([builder.add(Op.CONVERT, Kind.FLOAT64, b)])
+    if mixed:
+        builder.result([builder.add(Op.CONVERT, Kind.FLOAT64, b)])
     rng = np.random.default_rng(0)
     arrays = [rng.integers(-5, 5, (50, 2)).astype(np.int32), rng.normal(size=(50, 1)).astype("f") * 9]
     found = caller(builder.program())(arrays, 50)
@@ -368,13 +389,62 @@ def test_large_programs_are_cut_into_functions(monkeypatch):
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-4)
 
 
-def test_each_line_of_the_next_block_is_requested_once(monkeypatch):
+@pytest.mark.parametrize("several", [1000, 1], ids=["many values", "few"])
+def test_registers_run_out(several, writer):
+    """Floats and flags that live longer than there are registers, through calls that change all of them."""
+    rng = np.random.default_rng(0)
+    builder, kind = Builder(), Kind.FLOAT32
+    entries = builder.argument((70,), "float32", 1).tolist()
+    pool, flags, sums = list(entries), [], list[int]()
+    for k in range(600):
+        a, b, c = (int(pool[-n]) for n in rng.integers(1, min(len(pool), 3 * several) + 1, size=3))
+        product = builder.add(Op.MUL, kind, a, b)
+        pool.append(builder.add([Op.ADD, Op.SUB][k % 2], kind, *((product, c) if k % 3 else (c, product))))
+        pool[-1] = builder.add(Op.MIN, kind, pool[-1], builder.number(2.0, kind))
+        pool[-1] = builder.add(Op.MAX, kind, pool[-1], builder.number(2.0, kind) ^ 1)
+        if k % 20 == 0:
+            pool += [builder.add(op, kind, pool[-1]) for op in (Op.SIN, Op.COS, Op.TANH)]
+            pool.append(builder.add(Op.ATAN2, kind, pool[-1], pool[-2]))
+        if k % 9 == 0:
+            flags.append(builder.add(Op.LT, Kind.BOOL, pool[-1], pool[-7]))
+    for k, flag in enumerate(flags):
+        both = builder.add(Op.XOR, Kind.BOOL, flag, flags[-1 - k])
+        sums.append(builder.add(Op.SELECT, kind, both, pool[k] ^ 1, pool[-1 - k]))
+    builder.result(sums)
+    builder.result(flags)
+    builder.result(pool[-100:])
+    array = random_array(rng, (50, 70), "float32")
+    program = builder.program()
+    for got, want in zip(caller(program)([array], 50), interpret(program, [array], 50, 1), strict=True):
+        # A value of another register would be far away; flags of nearly equal values may differ.
+        assert np.isclose(got, want, rtol=1e-3, atol=1e-3).mean() > 0.99
+
+
+def test_machine_code_is_what_llvm_makes_of_one_line(monkeypatch):
+    """To the last bit, fused products included."""
+    if not x86.available():
+        pytest.skip("no machine code for this processor")
+    robot = artix.robots.load("arm7")
+    (program,) = (call_of(artix.mass_matrix, robot, artix.neutral_state(robot)).program,)
+    scalars = scalars_of(program, (1,) * len(program.traced))
+    rng = np.random.default_rng(0)
+    arrays = [random_array(rng, (30, *shape), dtype.name) for shape, dtype, _ in scalars.arguments]
+    by_artix = caller(scalars)(arrays, 30)
+    monkeypatch.setattr(x86, "available", lambda: False)
+    monkeypatch.setattr("artix.compiler.kernels.plan.PART_OPERATIONS", 10**9)
+    for got, want in zip(by_artix, caller(scalars)(arrays, 30), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_each_line_of_the_next_block_is_requested_once(monkeypatch, writer):
     """Of arguments that depend on the robot, by all functions of a kernel together."""
     monkeypatch.setattr("artix.compiler.kernels.plan.PART_OPERATIONS", 40)
     program = random_program(np.random.default_rng(5), "float32", (0, 1), size=300)
-    plan = Plan(program, WIDTH)
-    requests = "".join(module_texts(program)).count("call void @llvm.prefetch")
-    assert len([part for part in plan.parts if part.level == 1]) > 1
+    plan, encoded = Plan(program, WIDTH), []
+    monkeypatch.setattr(x86.Line, "_request", lambda _, *request: encoded.append(request))
+    requests = "".join(module_texts(program)).count("call void @llvm.prefetch") + len(set(encoded))
+    assert (len([part for part in plan.parts if part.level == 1]) > 1) == (writer == "LLVM")
+    assert len(set(encoded)) == len(encoded)
     sizes = [4 * WIDTH * int(np.prod(program.arguments[argument][0])) for argument in plan.next_rows]
     assert requests == sum(-(-size // 64) for size in sizes) > 0
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
+from artix.compiler.kernels import x86
 from artix.compiler.kernels.code import Code, Value
 from artix.compiler.kernels.handler import Argument, Interface, handler
 from artix.compiler.kernels.llvm_ir import Module
@@ -97,6 +98,7 @@ class Functions:
         self._linkage = "internal " if rows is None else ""
         self.state = State(len(plan.program.arguments), len(plan.program.results))
         self._ahead = ReadAhead(*plan.rows_ahead(self._is_numbered))
+        self._encoded = self._encode()
 
     @property
     def _declarations(self) -> dict[str, str]:
@@ -105,13 +107,14 @@ class Functions:
     def texts(self, with_: Callable[[dict[str, str]], str] | None = None) -> Iterator[str]:
         """The modules; the last one also contains what ``with_`` writes, given the module's declarations."""
         plan, program = self._plan, self._program
-        parts = [(index, part) for index, part in enumerate(plan.parts) if not part.is_empty]
+        parts = [(index, part) for index, part in enumerate(plan.parts) if not (part.is_empty or part.is_encoded)]
         for first in range(0, len(parts), MODULE_PARTS):
             module, together = Module(), parts[first : first + MODULE_PARTS]
             yield module.text([self._part(module, index, part) for index, part in together])
             for name in (self._name_of_part(index) for index, _ in together):
                 self._declarations[name] = f"declare hidden void @{name}(ptr)"
-        body = [*self._slots.functions(self._module), self._prepare(), self._block(), self._tables()]
+        body = [*self._encoded, *self._slots.functions(self._module, self._constants)]
+        body += [self._prepare(), self._block(), self._tables()]
         kinds_in = {
             (BYTES[kind_of(dtype)], self._is_numbered(index))
             for index, (_, dtype, level) in enumerate(program.arguments)
@@ -159,6 +162,23 @@ class Functions:
             by_level[level] += _ENTRY * math.prod(shape)
         by_level[2 if plan.has_items else 1] += _ENTRY * sum(result.size for result in program.results)
         return by_level[1], by_level[2]
+
+    def _encode(self) -> list[str]:
+        """The parts that are written in machine code."""
+        plan, texts = self._plan, list[str]()
+        scratch = x86.Scratch(plan.size, plan.num_constants)
+        self._constants = scratch.constants
+        for index, part in enumerate(plan.parts):
+            if not part.is_encoded:
+                continue
+            line = x86.Line(plan, scratch, self._module.elementary.name)
+            line.compute(part.operations, self._ahead.due if part.reads_ahead else None)
+            for reference in part.stores:
+                line.store(reference, plan.slot(reference))
+            texts.append(x86.assembly(self._name_of_part(index), line.encode()))
+        if texts:
+            plan.reserve(scratch.end)
+        return texts
 
     def _part(self, module: Module, index: int, part: Part) -> str:
         """The function that computes a part of the program; level 0 is computed in one lane."""

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 #: Part of :func:`machine_key`; increase it with every change to the generated code.
-FORMAT = 14
+FORMAT = 15
 
 #: LLVM's optimisation level. No passes run before instruction selection, since the code, without its loops, is
 #: straight-line and already simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the environment, kernels compile in a third of
@@ -37,6 +37,7 @@ def _binding() -> Any:
 
     llvmlite.binding.initialize_native_target()
     llvmlite.binding.initialize_native_asmprinter()
+    llvmlite.binding.initialize_native_asmparser()
     return llvmlite.binding
 
 
@@ -62,16 +63,17 @@ def features() -> str:
     return binding().get_host_cpu_features().flatten()
 
 
-def _has(feature: str) -> bool:
+def has_feature(feature: str) -> bool:
+    """Whether the processor has a feature, by LLVM's name."""
     return f"+{feature}" in features().split(",")
 
 
 @functools.cache
 def vector_bytes() -> int:
     """Bytes of the widest vector registers."""
-    if _has("avx512f"):
+    if has_feature("avx512f"):
         return 64
-    return 32 if _has("avx2") else 16
+    return 32 if has_feature("avx2") else 16
 
 
 @functools.cache
@@ -81,7 +83,7 @@ def available() -> str | None:
         binding()
         processor = platform.machine().lower()
         if processor in ("x86_64", "amd64"):
-            if not (_has("fma") and _has("avx2")):
+            if not (has_feature("fma") and has_feature("avx2")):
                 return "the processor has no fused multiply-add (AVX2 and FMA)"
         elif processor not in ("aarch64", "arm64"):
             return f"processors {processor!r} are not supported"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from artix.compiler.kernels import x86
 from artix.compiler.kernels.machine import KernelError
 from artix.compiler.kernels.program_lists import ProgramLists
 from artix.compiler.kernels.transposition import tile_columns
@@ -49,6 +51,8 @@ class Part(NamedTuple):
     """The loops that repeat it."""
     ended: int | None = None
     """The loop whose iterations end with it, where it stores what they carry into the next."""
+    is_encoded: bool = False
+    """Whether it is written in machine code rather than compiled by LLVM."""
 
     @property
     def is_empty(self) -> bool:
@@ -90,6 +94,16 @@ class Plan:
         self._results = sorted({int(r) for result in program.results for r in np.unique(result)})
         self._split()
         self._allocate_slots()
+
+    @functools.cached_property
+    def uses(self) -> np.ndarray:
+        """How often each scalar is an operand, a result, or carried by a loop, [N]."""
+        program = self.program
+        operands = np.where((program.operations <= Op.CARRIED)[:, None], -1, program.operands)
+        others = [result.ravel() for result in program.results]
+        others += [np.array(loop.references, np.int64) for loop in program.loops]
+        used = np.concatenate([operands.ravel(), *others])
+        return np.bincount(used[used >= 0] >> 1, minlength=len(program.operations))
 
     @property
     def has_items(self) -> bool:
@@ -156,17 +170,22 @@ class Plan:
         self.parts: list[Part] = []
         part_of: dict[int, int] = {}
         stages, count = self.program.stages.tolist(), len(self.nests)
+        is_encoded = x86.encodable(lists, self.width)
+        ends = {after - 1 for _, after in self.program.bodies}
         groups: list[list[int]] = [[] for _ in range(3 * count)]
         for number, operation in enumerate(lists.operations):
             if operation > Op.CONSTANT:
                 groups[lists.levels[number] * count + stages[number]].append(number)
         for group, operations in enumerate(groups):
-            bounds = [0, *_split_points(lists, operations), len(operations)]
-            for first, last in itertools.pairwise(bounds):
-                for number in operations[first:last]:
-                    part_of[number] = len(self.parts)
-                level, stage = divmod(group, count)
-                self.parts.append(Part(level, stage, operations[first:last], [], self.nests[stage]))
+            level, stage = divmod(group, count)
+            for within, encoded in _runs(operations, is_encoded):
+                bounds = [0, *([] if encoded else _split_points(lists, within)), len(within)]
+                for first, last in itertools.pairwise(bounds):
+                    part_of |= dict.fromkeys(within[first:last], len(self.parts))
+                    nest = self.nests[stage]
+                    self.parts.append(Part(level, stage, within[first:last], [], nest, is_encoded=encoded))
+            if not operations or (stage in ends and self.parts[-1].is_encoded):
+                self.parts.append(Part(level, stage, [], [], self.nests[stage]))
         self._find_kept(part_of)
         self.arrays = lists.arrays_loaded
         """The arrays from which entries are loaded, with their levels."""
@@ -304,11 +323,27 @@ class Plan:
     def _allocate_vector(self, number: int) -> int:
         return self._allocate(self.width * BYTES[Kind(self.lists.kinds[number])])
 
+    @property
+    def num_constants(self) -> int:
+        """How many constants machine code has at most: those of the program, their negatives and some masks."""
+        return 2 * int(np.count_nonzero(self.program.operations == Op.CONSTANT)) + 8
+
+    def reserve(self, end: int) -> None:
+        """Extends the memory of a task."""
+        self.size = max(self.size, end)
+
     def _allocate(self, size: int) -> int:
         """Allocates memory at a multiple of 64 bytes."""
         start = -(-self.size // 64) * 64
         self.size = start + size
         return start
+
+
+def _runs(operations: list[int], is_encoded: np.ndarray) -> list[tuple[list[int], bool]]:
+    """Successive operations that are encoded, or are not."""
+    flags = is_encoded[operations]
+    bounds = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(operations)]
+    return [(operations[i:j], bool(flags[i])) for i, j in itertools.pairwise(bounds) if i < j]
 
 
 def _split_points(lists: ProgramLists, operations: list[int]) -> list[int]:

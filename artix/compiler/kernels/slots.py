@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -23,9 +23,14 @@ class Slots:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def functions(self, module: Module) -> Iterator[str]:
-        """The functions that only copy: ``artix_fill``, and for each loop ``artix_start_k``."""
-        yield self._fill(module)
+    def functions(self, module: Module, constants: Mapping[tuple[int, int], int]) -> Iterator[str]:
+        """The functions that only copy: ``artix_fill``, and for each loop ``artix_start_k``.
+
+        Args:
+          module: the functions' module.
+          constants: slots to fill, by their bits and their number of bytes.
+        """
+        yield self._fill(module, constants)
         yield from self._starts(module)
 
     def instructions(self, module: Module, width: int) -> Instructions:
@@ -52,9 +57,12 @@ class Slots:
         body = "\n".join(instructions.lines)
         return f"define {linkage} void @{name}(ptr noalias %memory) #0 {{\n{body}\n  ret void\n}}\n"
 
-    def _fill(self, module: Module) -> str:
-        """The function that stores results shared by all robots in all lanes of their slots."""
+    def _fill(self, module: Module, constants: Mapping[tuple[int, int], int]) -> str:
+        """The function that stores constants, and results shared by all robots in all lanes of their slots."""
         code = self.instructions(module, self._plan.width)
+        for (bits, size), offset in constants.items():
+            pointer = self._pointer(offset, code)
+            code.lines.append(f"  store i{8 * size} {bits}, ptr {pointer}, align 8")
         for reference in self._plan.fills:
             kind = Kind(self._plan.lists.kinds[reference >> 1])
             offset = self._plan.slot(reference)
