@@ -24,10 +24,13 @@ from artix.compiler.scalarize import scalarize, scalarize_transpose
 
 _log = logging.getLogger("artix")
 
-#: Larger programs are left to XLA. At this size, LLVM takes no longer than XLA, and its code is 40 times as fast: the
-#: forward dynamics derivatives of a humanoid of 44 DOFs, 220,000 operations, compile in 7.5 and 12.4 s and take 5.8 and
-#: 231 us (batch 4,096, two cores with AVX-512, jax 0.12, November 2026).
-MAX_OPERATIONS = 300_000
+#: Larger programs are left to XLA. Machine code takes time and memory in proportion to the number of operations: the
+#: forward dynamics derivatives of a chain of 64 links, 785,602 operations, compile in 8.3 s of processor time and
+#: 1.0 GB (two busy cores with AVX-512, jax 0.10, November 2026). LLVM takes three times as long, as does XLA, and the
+#: code of XLA is tens of times slower.
+MAX_OPERATIONS = 1_000_000
+#: Programs of several items, such as tangents, have no loops below this size.
+_MAX_WITHOUT_LOOPS = 300_000
 
 
 _switch: ContextVar[bool | None] = ContextVar("artix_kernels", default=None)
@@ -238,13 +241,16 @@ def key_of(program: Program) -> bytes:
     return program.key or f"{os.getpid()} {program.number}".encode()
 
 
-def scalars_of(program: Program, levels: tuple[int, ...], has_loops: bool = True) -> ScalarProgram:
+def scalars_of(
+    program: Program, levels: tuple[int, ...], has_loops: bool = True, max_operations: int | None = None
+) -> ScalarProgram:
     """The scalar program of a program whose operands have these levels.
 
     Args:
       program: the program.
       levels: levels of its operands.
       has_loops: whether long loops stay loops.
+      max_operations: largest number of its operations, by default ``MAX_OPERATIONS``.
 
     Raises:
       UnsupportedOperation: there is no rule for one of its operations.
@@ -253,13 +259,14 @@ def scalars_of(program: Program, levels: tuple[int, ...], has_loops: bool = True
     all_levels = [0] * len(program.argument_types)
     for index, level in zip(program.traced, levels, strict=True):
         all_levels[index] = level
+    most = MAX_OPERATIONS if max_operations is None else max_operations
     if has_loops and 2 in all_levels:
         # A loop that carries values and tangents would compute the values again for every tangent.
         try:
-            return scalars_of(program, levels, has_loops=False)
+            return scalars_of(program, levels, False, min(most, _MAX_WITHOUT_LOOPS))
         except TooManyOperations:
             pass
-    options: Any = {"max_operations": MAX_OPERATIONS, "has_loops": has_loops}
+    options: Any = {"max_operations": most, "has_loops": has_loops}
     scalars = _scalars_of_transpose(program, all_levels, options)
     if scalars is not None:
         return scalars

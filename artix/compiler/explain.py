@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +22,7 @@ from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
 from artix.compiler.scalar_order import live
 from artix.compiler.scalar_program import Op, ScalarProgram, UnsupportedOperation, array_operand
-from artix.compiler.scalar_schedule import fewest_live
+from artix.compiler.scalar_schedule import depth_first
 
 _LEVELS = ("for all robots", "a robot", "an item of a robot")
 
@@ -81,6 +82,9 @@ class Explanation:
 
     Attributes:
       operations: artix's operations in order of evaluation; XLA evaluates everything in between.
+      first_call: estimated processor time of artix's part of a first call [s]: to trace and count, as measured, and to
+        compile each operation, as a short program takes on this machine. What this process has traced before takes
+        nothing again, and what is on disk is not compiled.
 
     Examples:
       >>> explanation = artix.explain(artix.mass_matrix, artix.robots.load("arm7"))
@@ -89,9 +93,13 @@ class Explanation:
     """
 
     operations: tuple[OperationCost, ...]
+    first_call: float = 0.0
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.operations)) or "no operation of artix"
+        if not self.operations:
+            return "no operation of artix"
+        first_call = f"first call: about {self.first_call:.1g} s of processor time, unless its kernels are on disk"
+        return "\n".join([*map(str, self.operations), first_call])
 
 
 def explain(function: Callable[..., Any], articulation: Any, *arguments: Any) -> Explanation:
@@ -134,8 +142,13 @@ def explain(function: Callable[..., Any], articulation: Any, *arguments: Any) ->
         merged = [x if static else next(entries) for x, static in zip(leaves, is_static, strict=True)]
         return function(articulation, *jax.tree.unflatten(structure, merged))
 
+    of_operation = 0.0 if kernels.available() else kernels.seconds_per_operation()
+    start = time.process_time()
     jaxpr = jax.make_jaxpr(jax.vmap(of_one, axis_size=2))(arrays)
-    return Explanation(tuple(_cost(program, axes) for program, axes in _operations(jaxpr.jaxpr)))
+    costs = [_cost(program, axes) for program, axes in _operations(jaxpr.jaxpr)]
+    counted = time.process_time() - start
+    compiled = of_operation * sum(size for _, size in costs)
+    return Explanation(tuple(cost for cost, _ in costs), counted + compiled)
 
 
 def cost_of(scalars: ScalarProgram, name: str, lanes: int) -> OperationCost:
@@ -176,20 +189,21 @@ def _entries_read(scalars: ScalarProgram, argument: int) -> int:
     return int(scalars.repetitions[loads].sum())
 
 
-def _cost(program: Program, axes: Axes) -> OperationCost:
+def _cost(program: Program, axes: Axes) -> tuple[OperationCost, int]:
+    """The cost of a program, and how many operations a kernel has to be written for."""
     levels = levels_of(merged(groups_of(axes, program.num_operand_values, 1)), len(program.traced))
     try:
         if not program.has_kernel:
             raise UnsupportedOperation("kernels are switched off")
         scalars = scalars_of(program, levels)
     except (UnsupportedOperation, TooManyOperations) as refusal:
-        return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, str(refusal))
+        return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, str(refusal)), 0
     missing = kernels.available()
     if missing is not None:
-        return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, missing)
+        return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, missing), 0
     if scalars.size == 0:
-        return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, "it only moves numbers")
-    return cost_of(fewest_live(scalars), program.name, kernels.lanes_of(scalars))
+        return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, "it only moves numbers"), 0
+    return cost_of(depth_first(scalars), program.name, kernels.lanes_of(scalars)), scalars.size
 
 
 def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:

@@ -30,8 +30,8 @@ from artix.compiler.scalar_schedule import fewest_live
 #: The oldest version of JAX whose XLA is known to accept these kernels.
 OLDEST_JAX = (0, 10)
 
-#: Programs with more scalars live at once are left to XLA, see docs/gpu.md.
-MAX_LIVE = 4000
+#: Larger programs, and those with more scalars live at once, are left to XLA, see docs/gpu.md.
+_MAX_OPERATIONS, MAX_LIVE = 300_000, 4000
 
 _lock = threading.Lock()
 
@@ -106,7 +106,7 @@ def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapp
 
 
 def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
-    scalars = fewest_live(scalars_of(program, levels))
+    scalars = fewest_live(scalars_of(program, levels, max_operations=_MAX_OPERATIONS))
     alive = live(scalars)
     if alive > MAX_LIVE:
         raise KernelError(f"{alive:,} scalars live at once, more than {MAX_LIVE:,}: threads have no room for them")

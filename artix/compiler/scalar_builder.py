@@ -113,13 +113,12 @@ class ScalarBuilder:
         if self.size + more > most:
             raise TooManyOperations(f"more than {most:,} scalars, needed or not")
 
-    def check_needed(self, numbers: Sequence[int]) -> None:
-        """Checks the scalars that a program consists of.
+    def check_needed(self, count: int) -> None:
+        """Checks the number of operations that a program consists of.
 
         Raises:
-          TooManyOperations: there are too many operations among them.
+          TooManyOperations: there are too many.
         """
-        count = sum(self.operations[number][0] > Op.CONSTANT for number in numbers)
         if count > self._max_operations:
             raise TooManyOperations(f"{count:,} operations, which are more than {self._max_operations:,}")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,13 +12,40 @@ from artix.compiler.scalar_builder import CONSTANTS, ONE, ScalarBuilder
 from artix.compiler.scalar_program import Loop, Op, ScalarProgram, array_operand
 
 _INPUT, _CARRIED, _CONSTANT = int(Op.INPUT), int(Op.CARRIED), int(Op.CONSTANT)
-_MUL, _DIV, _LOAD = int(Op.MUL), int(Op.DIV), int(Op.LOAD)
+_MUL, _DIV, _LOAD, _CONVERT = int(Op.MUL), int(Op.DIV), int(Op.LOAD), int(Op.CONVERT)
 
 #: Operations with a single reference, their first operand.
-_ONE_REFERENCE = (int(Op.CONVERT), _LOAD)
+_ONE_REFERENCE = (_CONVERT, _LOAD)
 
 #: From this number on, quotients with the same divisor become products with its reciprocal.
 _SHARED_DIVISIONS = 3
+
+
+class _Built(NamedTuple):
+    """All scalars of a builder as arrays, needed or not."""
+
+    operations: np.ndarray
+    """:class:`Op` of each, [N]."""
+    operands: np.ndarray
+    """As the builder has them, [N, 3]; -1 where there are fewer."""
+    is_reference: np.ndarray
+    """Which of the operands are references, [N, 3]."""
+    sources: np.ndarray
+    """Numbers of the scalars that are operands, [N, 3]; N for constants and where there are fewer."""
+
+
+def _arrays(builder: ScalarBuilder) -> _Built:
+    rows = builder.operations
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    flat = np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(lengths.sum()))
+    places = (np.cumsum(lengths) - lengths)[:, None] + np.arange(1, 4)
+    exists = np.arange(1, 4) < lengths[:, None]
+    operands = np.where(exists, flat[np.where(exists, places, 0)], -1)
+    operations = flat[places[:, 0] - 1]
+    is_reference = exists & (operations > Op.CONSTANT)[:, None]
+    is_reference[np.isin(operations, _ONE_REFERENCE), 1:] = False
+    sources = np.where(is_reference & (operands < CONSTANTS), operands >> 1, len(rows))
+    return _Built(operations, operands, is_reference, sources)
 
 
 def to_program(
@@ -37,36 +65,85 @@ def to_program(
     Raises:
       TooManyOperations: they are too many.
     """
-    needed = _needed_scalars(builder, results)
-    builder.check_needed(needed)
-    carried = _needed_entries(builder, needed)
-    writer = _Writer(builder, _levels(builder, needed, [level for *_, level in arguments], carried), carried)
-    reciprocals = _shared_divisors(builder, needed)
-    for number in needed:
-        operation = builder.operations[number]
-        if operation[0] == _DIV and operation[2] >> 1 in reciprocals:
-            writer.divide(number, operation)
-        else:
-            writer.write(number, operation)
-    result_references = tuple(
-        writer.references_of(result).reshape(shape) for result, (shape, _) in zip(results, types, strict=True)
-    )
-    loops = _loops(builder, writer, carried)
-    return ScalarProgram(
-        operations=np.array(writer.operations, np.uint8),
-        operands=np.array(writer.operands, np.int32).reshape(-1, 3),
-        kinds=np.array(writer.kinds, np.uint8),
-        levels=np.array(writer.levels, np.uint8),
-        constants=np.array(writer.constants, np.float64),
+    built = _arrays(builder)
+    outputs = [np.array(result, np.int64) for result in results]
+    needed = _needed_scalars(builder, built, outputs)
+    builder.check_needed(int(np.count_nonzero(built.operations[needed] > Op.CONSTANT)))
+    carried = _needed_entries(builder, built, needed)
+    levels = _levels(builder, built, needed, [level for *_, level in arguments], carried)
+    kinds = np.array(builder.kinds, np.uint8)
+    # Quotients by a divisor that others share are products with its reciprocal, which precedes the first of them.
+    is_shared = np.zeros(len(kinds) + 1, bool)
+    is_shared[_shared_divisors(builder, built, needed)] = True
+    operations, operands = built.operations[needed], built.operands[needed]
+    divides = (operations == _DIV) & is_shared[built.sources[needed, 1]]
+    one = np.array(ONE)[kinds[needed]]
+    is_reciprocal = divides & (operands[:, 0] == one)
+    begins = np.zeros(len(needed), bool)
+    divisors, first = np.unique(np.where(divides, operands[:, 1], -1), return_index=True)
+    begins[first[divisors >= 0]] = True
+    references = operands[built.is_reference[needed]]
+    loops = [(builder.loops[loop], entries) for loop, entries in carried.items()]
+    ends = [array[entries] for loop, entries in loops for array in (loop.starts, loop.ends)]
+    everything = np.concatenate([references, one[begins], *outputs, *ends])
+    constants = np.unique(everything[everything >= CONSTANTS] & -2)
+    # Constants come first.
+    sizes = begins.astype(int) + ~is_reciprocal
+    places = len(constants) + np.cumsum(sizes) - sizes
+    new = np.zeros(len(kinds) + 1, np.int64)
+    reciprocal_of = np.zeros(len(kinds) + 1, np.int64)
+    reciprocal_of[operands[begins, 1] >> 1] = places[begins]
+    new[needed] = np.where(is_reciprocal, reciprocal_of[np.where(divides, operands[:, 1] >> 1, 0)], places + begins)
+
+    def renumber(old: np.ndarray) -> np.ndarray:
+        is_constant = old >= CONSTANTS
+        place = np.where(is_constant, np.searchsorted(constants, old & -2), new[np.where(is_constant, 0, old >> 1)])
+        return 2 * place + (old & 1)
+
+    count = len(constants) + int(sizes.sum())
+    program = ScalarProgram(
+        operations=np.full(count, _CONSTANT, np.uint8),
+        operands=np.full((count, 3), -1, np.int32),
+        kinds=np.empty(count, np.uint8),
+        levels=np.zeros(count, np.uint8),
+        constants=np.zeros(count),
         arguments=tuple(arguments),
-        results=result_references,
+        results=tuple(
+            renumber(output).astype(np.int32).reshape(shape) for output, (shape, _) in zip(outputs, types, strict=True)
+        ),
         result_types=tuple(np.dtype(dtype) for _, dtype in types),
         tables=tuple(builder.tables),
-        loops=loops,
+        loops=_loops(builder, carried, renumber),
     )
+    numbers = (constants - CONSTANTS) >> 1
+    program.constants[: len(constants)] = np.array(builder.constants)[numbers]
+    program.kinds[: len(constants)] = np.array(builder.constant_kinds)[numbers]
+
+    def write(
+        where: np.ndarray, rows: np.ndarray, codes: Any, new_operands: np.ndarray, new_levels: np.ndarray
+    ) -> None:
+        program.operations[where], program.operands[where] = codes, new_operands
+        program.kinds[where], program.levels[where] = kinds[needed[rows]], new_levels
+
+    new_operands = operands.copy()
+    new_operands[built.is_reference[needed]] = renumber(references)
+    new_operands[operations == _CONVERT, 1] = -1
+    for row in np.flatnonzero(operations == _CARRIED).tolist():
+        loop, entry, _ = operands[row].tolist()
+        new_operands[row, :2] = list(carried).index(loop), carried[loop].index(entry)
+    begin = np.flatnonzero(begins)
+    inverse = np.stack([renumber(one[begin]), new_operands[begin, 1], np.full(len(begin), -1)], 1)
+    write(places[begin], begin, _DIV, inverse, levels[operands[begin, 1] >> 1])
+    new_operands[divides, 1] = 2 * reciprocal_of[operands[divides, 1] >> 1]
+    kept = np.flatnonzero(~is_reciprocal)
+    codes = np.where(divides, _MUL, operations)[kept]
+    write(new[needed[kept]], kept, codes, new_operands[kept], levels[needed[kept]])
+    return program
 
 
-def _loops(builder: ScalarBuilder, writer: _Writer, carried: dict[int, list[int]]) -> tuple[Loop, ...]:
+def _loops(
+    builder: ScalarBuilder, carried: dict[int, list[int]], renumber: Callable[[np.ndarray], np.ndarray]
+) -> tuple[Loop, ...]:
     """The loops that are needed; one within a loop that is not needed is in that loop's own."""
     numbers = {loop: number for number, loop in enumerate(carried)}
     loops = list[Loop]()
@@ -74,181 +151,104 @@ def _loops(builder: ScalarBuilder, writer: _Writer, carried: dict[int, list[int]
         length, starts, ends, parent = builder.loops[loop]
         while parent >= 0 and parent not in numbers:
             parent = builder.loops[parent].parent
-        starts, ends = (writer.references_of(references[entries]) for references in (starts, ends))
-        loops.append(Loop(length, starts, ends, numbers.get(parent, -1)))
+        new_starts, new_ends = (renumber(x[entries].astype(np.int64)).astype(np.int32) for x in (starts, ends))
+        loops.append(Loop(length, new_starts, new_ends, numbers.get(parent, -1)))
     return tuple(loops)
 
 
-def _needed_scalars(builder: ScalarBuilder, results: Sequence[Sequence[int]]) -> list[int]:
+def _needed_scalars(builder: ScalarBuilder, built: _Built, results: Sequence[np.ndarray]) -> np.ndarray:
     """Numbers of the scalars that results depend on, in order."""
-    operations = builder.operations
-    live = bytearray(len(operations))
+    count = len(built.operations)
+    live = bytearray(count + 1)
+    flags = np.frombuffer(live, np.uint8)
+    first, second, third = (column.tolist() for column in built.sources.T)
 
-    def need(references: Iterable[int]) -> None:
-        for x in references:
-            if x < CONSTANTS:
-                live[x >> 1] = 1
-
-    def need_operands(numbers: Iterable[int]) -> set[tuple[int, int]]:
-        """Marks the operands of what is live; returns the entries of loops among it."""
-        carried = set()
-        for number in numbers:
-            if live[number]:
-                operation = operations[number]
-                if operation[0] == _CARRIED:
-                    carried.add((operation[1], operation[2]))
-                    if builder.loops[operation[1]].has_condition:
-                        carried.add((operation[1], 0))
-                elif operation[0] != _INPUT:
-                    for x in operation[1:2] if operation[0] in _ONE_REFERENCE else operation[1:]:
-                        if x < CONSTANTS:
-                            live[x >> 1] = 1
-        return carried
+    def need(references: np.ndarray) -> None:
+        flags[references[references < CONSTANTS] >> 1] = 1
 
     for result in results:
         need(result)
     known = set[tuple[int, int]]()
-    while (entries := need_operands(range(len(operations) - 1, -1, -1))) != known:
+    while True:
+        for number in range(count - 1, -1, -1):
+            if live[number]:
+                live[first[number]] = live[second[number]] = live[third[number]] = 1
+        rows = built.operands[(flags[:-1] > 0) & (built.operations == _CARRIED)]
+        entries = {(loop, entry) for loop, entry, _ in rows.tolist()}
+        entries |= {(loop, 0) for loop, _ in entries if builder.loops[loop].has_condition}
+        if entries == known:
+            return np.flatnonzero(flags[:-1])
         for loop, entry in entries - known:
-            need(int(x[entry]) for x in (builder.loops[loop].starts, builder.loops[loop].ends))
+            need(np.array([int(x[entry]) for x in (builder.loops[loop].starts, builder.loops[loop].ends)]))
         known = entries
-    return np.flatnonzero(np.frombuffer(live, np.uint8)).tolist()
 
 
-def _needed_entries(builder: ScalarBuilder, needed: Sequence[int]) -> dict[int, list[int]]:
+def _needed_entries(builder: ScalarBuilder, built: _Built, needed: np.ndarray) -> dict[int, list[int]]:
     """For each loop that is needed, the entries of what it carries that are."""
-    if not builder.loops:
-        return {}
     carried: dict[int, set[int]] = {}
-    for number in needed:
-        code, *operands = builder.operations[number]
-        if code == _CARRIED:
-            carried.setdefault(operands[0], {0} if builder.loops[operands[0]].has_condition else set()).add(operands[1])
+    for loop, entry, _ in built.operands[needed[built.operations[needed] == _CARRIED]].tolist():
+        carried.setdefault(loop, {0} if builder.loops[loop].has_condition else set()).add(entry)
     return {loop: sorted(carried[loop]) for loop in sorted(carried)}
 
 
-def _shared_divisors(builder: ScalarBuilder, needed: Sequence[int]) -> set[int]:
+def _shared_divisors(builder: ScalarBuilder, built: _Built, needed: np.ndarray) -> np.ndarray:
     """Numbers of the scalars by which others are divided often: at many places, or in the iterations of a loop."""
-    count = Counter[int]()
-    loops: dict[int, int] = {}
+    loop_of = np.full(len(built.operations) + 1, -1)
     """The innermost loop in which each scalar is computed: that of one of its operands."""
-    for number in needed:
-        code, *operands = builder.operations[number]
-        if code == _CARRIED:
-            loops[number] = builder.loops[operands[0]].parent if operands[2] else operands[0]
-        elif code != _INPUT:
-            references = operands[:1] if code in _ONE_REFERENCE else operands
-            loops[number] = max((loops.get(x >> 1, -1) for x in references if x < CONSTANTS), default=-1)
-        if code == _DIV and operands[1] < CONSTANTS:
-            divisor = operands[1] >> 1
-            is_repeated = loops[number] > loops.get(divisor, -1)
-            count[divisor] += _SHARED_DIVISIONS if is_repeated else 1
-    return {divisor for divisor, times in count.items() if times >= _SHARED_DIVISIONS}
+    if builder.loops:
+        loops = loop_of.tolist()
+        for number, code, row, sources in zip(
+            needed.tolist(),
+            built.operations[needed].tolist(),
+            built.operands[needed].tolist(),
+            built.sources[needed].tolist(),
+            strict=True,
+        ):
+            if code == _CARRIED:
+                loops[number] = builder.loops[row[0]].parent if row[2] else row[0]
+            else:
+                loops[number] = max(loops[x] for x in sources)
+        loop_of = np.array(loops)
+    quotients = needed[built.operations[needed] == _DIV]
+    divisors = built.sources[quotients, 1]
+    times = np.where(loop_of[quotients] > loop_of[divisors], _SHARED_DIVISIONS, 1)
+    count = np.bincount(divisors, times, len(built.operations) + 1)[:-1]
+    return np.flatnonzero(count >= _SHARED_DIVISIONS)
 
 
 def _levels(
-    builder: ScalarBuilder, needed: Sequence[int], of_arguments: Sequence[int], carried: dict[int, list[int]]
-) -> list[int]:
+    builder: ScalarBuilder,
+    built: _Built,
+    needed: np.ndarray,
+    of_arguments: Sequence[int],
+    carried: dict[int, list[int]],
+) -> np.ndarray:
     """The level of each scalar that is needed; all that a loop carries has one level."""
-    levels, of_loops = [0] * len(builder.operations), dict.fromkeys(carried, 0)
+    least = np.zeros(len(built.operations) + 1, np.int64)
+    is_input, is_load = built.operations == _INPUT, built.operations == _LOAD
+    of_arrays = np.array([*of_arguments, *(0 for _ in builder.tables), 0])  # Tables are the same for all.
+    arrays = np.where(is_input, built.operands[:, 0], array_operand(built.operands[:, 1]))
+    has_array = (is_input | is_load) & (arrays >= 0)
+    least[:-1][has_array] = of_arrays[arrays[has_array]]
+    numbers, rows = needed.tolist(), built.sources[needed].tolist()
+    of_loops = dict.fromkeys(carried, 0)
+    entries = np.flatnonzero(built.operations == _CARRIED)
     while True:
-        for number in needed:
-            code, *operands = builder.operations[number]
-            if code == _INPUT:
-                levels[number] = of_arguments[operands[0]]
-            elif code == _CARRIED:
-                levels[number] = of_loops[operands[0]]
-            else:
-                references = operands[:1] if code in _ONE_REFERENCE else operands
-                highest = [levels[x >> 1] for x in references if x < CONSTANTS]
-                if code == _LOAD and array_operand(operands[1]) < len(of_arguments):  # Tables are the same for all.
-                    highest.append(of_arguments[array_operand(operands[1])])
-                levels[number] = max(highest, default=0)
+        for number, loop in zip(entries.tolist(), built.operands[entries, 0].tolist(), strict=True):
+            least[number] = of_loops.get(loop, 0)
+        levels = least.tolist()
+        for number, (first, second, third) in zip(numbers, rows, strict=True):
+            levels[number] = max(levels[number], levels[first], levels[second], levels[third])
         highest_of_loops = {
             loop: max(
-                (levels[x >> 1] for array in builder.loops[loop][1:3] for x in array[entries] if x < CONSTANTS),
+                (levels[x >> 1] for array in builder.loops[loop][1:3] for x in array[chosen] if x < CONSTANTS),
                 default=0,
             )
-            for loop, entries in carried.items()
+            for loop, chosen in carried.items()
         }
         if highest_of_loops == of_loops:
-            return levels
+            return np.array(levels, np.uint8)
         of_loops = highest_of_loops
-
-
-class _Writer:
-    """Writes scalars one after another, constants before their first use.
-
-    Args:
-      builder: holds the scalars.
-      levels: the level of each.
-      carried: for each loop that is needed, the entries of what it carries.
-    """
-
-    def __init__(self, builder: ScalarBuilder, levels: Sequence[int], carried: dict[int, list[int]]) -> None:
-        self.operations: list[int] = []
-        self.operands: list[tuple[int, int, int]] = []
-        self.kinds: list[int] = []
-        self.levels: list[int] = []
-        self.constants: list[float] = []
-        self._builder, self._levels = builder, levels
-        self._references: dict[int, int] = {}
-        self._reciprocals: dict[int, int] = {}
-        self._places = {
-            (loop, entry): (number, place)
-            for number, (loop, entries) in enumerate(carried.items())
-            for place, entry in enumerate(entries)
-        }
-
-    def _append(self, operation: int, operands: tuple[int, ...], kind: int, level: int, constant: float = 0) -> int:
-        self.operations.append(operation)
-        self.operands.append((*operands, *(-1,) * (3 - len(operands))))  # type: ignore[arg-type]
-        self.kinds.append(kind)
-        self.levels.append(level)
-        self.constants.append(constant)
-        return 2 * (len(self.kinds) - 1)
-
-    def reference_of(self, reference: int) -> int:
-        """The reference, in the program, of a scalar that is written or constant."""
-        scalar = reference & -2
-        position = self._references.get(scalar)
-        if position is None:
-            number = (scalar - CONSTANTS) >> 1
-            builder = self._builder
-            position = self._append(_CONSTANT, (), builder.constant_kinds[number], 0, builder.constants[number])
-            self._references[scalar] = position
-        return position | (reference & 1)
-
-    def references_of(self, references: Iterable[int]) -> np.ndarray:
-        """The references, in the program, of scalars that are written or constant."""
-        return np.array([self.reference_of(int(x)) for x in references], np.int32)
-
-    def write(self, number: int, operation: tuple[int, ...]) -> None:
-        """Writes a scalar."""
-        code, *operands = operation
-        if code == _CARRIED:
-            operands = [*self._places[operands[0], operands[1]], operands[2]]
-        elif code != _INPUT:
-            count = 1 if code in _ONE_REFERENCE else len(operands)
-            operands = [*map(self.reference_of, operands[:count]), *(operands[1:] if code == _LOAD else ())]
-        kind, level = self._builder.kinds[number], self._levels[number]
-        self._references[2 * number] = self._append(code, tuple(operands), kind, level)
-
-    def divide(self, number: int, operation: tuple[int, ...]) -> None:
-        """Writes a quotient as a product with a shared reciprocal."""
-        _, numerator, divisor = operation
-        kind = self._builder.kinds[number]
-        reciprocal = self._reciprocals.get(divisor)
-        if reciprocal is None:
-            one, by = self.reference_of(ONE[kind]), self.reference_of(divisor)
-            reciprocal = self._append(_DIV, (one, by), kind, self.levels[by >> 1])
-            self._reciprocals[divisor] = reciprocal
-        if numerator == ONE[kind]:
-            self._references[2 * number] = reciprocal
-            return
-        by = self.reference_of(numerator)
-        level = max(self.levels[by >> 1], self.levels[reciprocal >> 1])
-        self._references[2 * number] = self._append(_MUL, (by, reciprocal), kind, level)
 
 
 def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:

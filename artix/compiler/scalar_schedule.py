@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 
@@ -30,7 +31,6 @@ def fewest_live(program: ScalarProgram) -> ScalarProgram:
     """
     program = depth_first(program)
     leaf = (program.operations <= Op.CONSTANT).tolist()
-
     operands = [
         () if is_leaf else tuple({x >> 1 for x in row if x >= 0})
         for is_leaf, row in zip(leaf, program.operands.tolist(), strict=True)
@@ -51,29 +51,33 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
     """
     is_leaf = program.operations <= Op.CONSTANT
     numbers = -np.sort(-np.where(is_leaf[:, None], -1, program.operands >> 1), axis=1)
-    numbers[:, 1:][numbers[:, 1:] == numbers[:, :-1]] = -1
-    operands = [[x for x in row if x >= 0] for row in numbers.tolist()]
-    roots = _roots(program, operands, is_leaf.tolist())
-    orders = (np.array(_before_use(roots, each), np.int64) for each in (operands, [x[::-1] for x in operands]))
+    columns = [column.tolist() for column in numbers.T]
+    roots = _roots(program, columns, is_leaf)
+    orders = (np.array(_before_use(roots, each), np.int64) for each in (columns, columns[::-1]))
     stages = program.stages
     programs = [reorder(program, order[np.argsort(stages[order], kind="stable")]) for order in orders]
     return min(programs, key=lifetime)
 
 
-def _roots(program: ScalarProgram, operands: Sequence[Sequence[int]], leaf: Sequence[bool]) -> list[int]:
+def _roots(program: ScalarProgram, columns: Sequence[Sequence[int]], is_leaf: np.ndarray) -> list[int]:
     """Scalars that results and loops need, each time that for which the fewest others are left to compute."""
+    count = len(is_leaf)
     references = [x for result in program.results for x in result.ravel().tolist()]
     references += [x for loop in program.loops for x in loop.references]
     roots = list(dict.fromkeys(x >> 1 for x in references))
-    if len(operands) * len(roots) > 8 * _MAX_TABLE:
+    if count * len(roots) > 8 * _MAX_TABLE:
         return roots
-    needed_by = [0] * len(operands)  # bits of roots
+    needed_by = [0] * (count + 1)  # bits of roots; the last one is for operands that do not exist
     for place, root in enumerate(roots):
         needed_by[root] |= 1 << place
-    for number in range(len(operands) - 1, -1, -1):
-        for x in operands[number]:
-            needed_by[x] |= needed_by[number]
-    groups = Counter(bits for bits, is_leaf in zip(needed_by, leaf, strict=True) if bits and not is_leaf)
+    first, second, third = columns
+    for number in range(count - 1, -1, -1):
+        bits = needed_by[number]
+        needed_by[first[number]] |= bits
+        needed_by[second[number]] |= bits
+        needed_by[third[number]] |= bits
+    groups = Counter(itertools.compress(needed_by, ~is_leaf))
+    groups.pop(0, None)
     if not groups or len(groups) * len(roots) > _MAX_TABLE:
         return roots
     size, counts = -(-len(roots) // 8), np.array(list(groups.values()), np.float32)
@@ -90,10 +94,12 @@ def _roots(program: ScalarProgram, operands: Sequence[Sequence[int]], leaf: Sequ
     return ordered
 
 
-def _before_use(roots: Sequence[int], operands: Sequence[Sequence[int]]) -> list[int]:
-    """The roots and all that they need, in depth-first order."""
+def _before_use(roots: Sequence[int], columns: Sequence[Sequence[int]]) -> list[int]:
+    """The roots and all that they need, in depth-first order; operands are in columns, -1 where there are fewer."""
     order: list[int] = []
-    done = bytearray(len(operands))
+    first, second, third = columns
+    done = bytearray(len(first) + 1)
+    done[-1] = 1
     for root in roots:
         stack = [root]
         while stack:
@@ -104,7 +110,9 @@ def _before_use(roots: Sequence[int], operands: Sequence[Sequence[int]]) -> list
                     order.append(~number)
             elif not done[number]:
                 stack.append(~number)
-                stack += [x for x in reversed(operands[number]) if not done[x]]
+                for x in third[number], second[number], first[number]:
+                    if not done[x]:
+                        stack.append(x)
     return order
 
 

@@ -1,6 +1,6 @@
 """Compiles scalar programs to kernels: machine code that XLA calls."""
 
-from artix.compiler.kernels.cpu import build, lanes_of
+from artix.compiler.kernels.cpu import build, lanes_of, seconds_per_operation
 from artix.compiler.kernels.linking import load
 from artix.compiler.kernels.machine import KernelError, available, machine_key
 from artix.compiler.kernels.rows import (
@@ -27,4 +27,5 @@ __all__ = [
     "load",
     "machine_key",
     "row_lanes",
+    "seconds_per_operation",
 ]

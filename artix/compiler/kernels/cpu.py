@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from artix.compiler.kernels import x86
 from artix.compiler.kernels.code import Code, Value
@@ -31,7 +35,7 @@ from artix.compiler.kernels.transposition import (
     transpose_out,
 )
 from artix.compiler.scalar_program import BYTES, DTYPES, Kind, Op, ScalarProgram, kind_of, visit
-from artix.compiler.scalar_schedule import fewest_live
+from artix.compiler.scalar_schedule import depth_first
 
 #: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number of threads.
 _OPERATION, _ENTRY = 0.2, 1.5
@@ -44,7 +48,36 @@ def build(program: ScalarProgram) -> bytes:
       KernelError: there are no kernels on this machine or for arrays of such types.
     """
     require()
-    return pack(compile_modules(module_texts(fewest_live(program))))
+    return pack(compile_modules(module_texts(depth_first(program))))
+
+
+@functools.cache
+def seconds_per_operation() -> float:
+    """Processor time that this machine takes to compile one more operation, from programs of two lengths."""
+    rng, times = np.random.default_rng(0), list[float]()
+    for count in (1_000, 7_000):
+        first = np.arange(count) - rng.integers(1, 40, count)
+        second = np.arange(count) - rng.integers(1, 40, count)
+        is_input = np.arange(count) < 40
+        rows = 2 * np.stack([first, second, np.full(count, -1)], 1)
+        rows[is_input] = np.stack([np.zeros(40, int), np.arange(40), np.full(40, -1)], 1)
+        rows[:, 2] = -1
+        operations = np.where(is_input, Op.INPUT, np.where(np.arange(count) % 2, Op.MUL, Op.ADD))
+        ones = np.ones(count, np.uint8)
+        program = ScalarProgram(
+            operations=operations.astype(np.uint8),
+            operands=rows.astype(np.int32),
+            kinds=Kind.FLOAT32 * ones,
+            levels=ones,
+            constants=np.zeros(count),
+            arguments=(((40,), np.dtype("float32"), 1),),
+            results=(2 * np.arange(count - 40, count, dtype=np.int32),),
+            result_types=(np.dtype("float32"),),
+        )
+        start = time.process_time()
+        build(program)
+        times.append(time.process_time() - start)
+    return max(times[1] - times[0], 0.0) / 6_000
 
 
 def lanes_of(program: ScalarProgram) -> int:

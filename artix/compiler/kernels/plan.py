@@ -168,20 +168,19 @@ class Plan:
         """Splits each level into functions, and finds the scalars that they pass to each other."""
         lists = self.lists
         self.parts: list[Part] = []
-        part_of: dict[int, int] = {}
-        stages, count = self.program.stages.tolist(), len(self.nests)
+        part_of = np.full(len(lists.operations), -1)
+        count = len(self.nests)
         is_encoded = x86.encodable(lists, self.width)
         ends = {after - 1 for _, after in self.program.bodies}
-        groups: list[list[int]] = [[] for _ in range(3 * count)]
-        for number, operation in enumerate(lists.operations):
-            if operation > Op.CONSTANT:
-                groups[lists.levels[number] * count + stages[number]].append(number)
-        for group, operations in enumerate(groups):
+        computed = np.flatnonzero(self.program.operations > Op.CONSTANT)
+        group_of = self.program.levels[computed].astype(int) * count + self.program.stages[computed]
+        for group in range(3 * count):
+            operations = computed[group_of == group].tolist()
             level, stage = divmod(group, count)
             for within, encoded in _runs(operations, is_encoded):
                 bounds = [0, *([] if encoded else _split_points(lists, within)), len(within)]
                 for first, last in itertools.pairwise(bounds):
-                    part_of |= dict.fromkeys(within[first:last], len(self.parts))
+                    part_of[within[first:last]] = len(self.parts)
                     nest = self.nests[stage]
                     self.parts.append(Part(level, stage, within[first:last], [], nest, is_encoded=encoded))
             if not operations or (stage in ends and self.parts[-1].is_encoded):
@@ -192,8 +191,8 @@ class Plan:
         self.inputs = [number for number, operation in enumerate(lists.operations) if operation == Op.INPUT]
         self._find_stores(part_of)
 
-    def _find_kept(self, part_of: dict[int, int]) -> None:
-        lists = self.lists
+    def _find_kept(self, part_of: np.ndarray) -> None:
+        lists, program = self.lists, self.program
         self.kept: set[int] = set()
         """Scalars that are needed outside the function that computes them."""
         self._last_reader: dict[int, int] = {}
@@ -217,24 +216,24 @@ class Plan:
                 index = last_of_stage[level, bodies[repeating][1] - 1]
             self._last_reader[source] = max(index, self._last_reader.get(source, 0))
 
-        for index, part in enumerate(self.parts):
-            for number in part.operations:
-                for reference in lists.operands[number]:
-                    source = reference >> 1  # -1 where there is none
-                    if part_of.get(source, index) != index:
-                        read(source, index, part.level, part.stage)
+        sources = np.where(program.operands < 0, -1, program.operands >> 1)
+        readers = np.where(program.operations > Op.CONSTANT, part_of, -1)[:, None]
+        passed = (sources >= 0) & (readers >= 0) & (part_of[sources] >= 0) & (part_of[sources] != readers)
+        pairs = np.stack([np.broadcast_to(readers, sources.shape)[passed], sources[passed]], 1)
+        for index, source in np.unique(pairs, axis=0).tolist():
+            read(source, index, self.parts[index].level, self.parts[index].stage)
         for loop, level, (first, after), last in zip(
             self.program.loops, self.levels_of_loops, bodies, last_of_loop, strict=True
         ):
             before = last_of_stage[level, first - 1]
             for source in (loop.starts >> 1).tolist():
-                if source in part_of:
+                if part_of[source] >= 0:
                     read(source, before, level, first - 1)
             for source in (loop.ends >> 1).tolist():
-                if part_of.get(source, last) != last:
+                if part_of[source] not in (-1, last):
                     read(source, last, level, after - 1)
 
-    def _find_stores(self, part_of: dict[int, int]) -> None:
+    def _find_stores(self, part_of: np.ndarray) -> None:
         """Finds what is stored besides the scalars themselves, for results."""
         lists = self.lists
         last_of_level = {part.level: part for part in self.parts}
@@ -247,7 +246,7 @@ class Plan:
                 if lists.operations[number] > Op.CONSTANT:
                     self.kept.add(number)
             elif reference & 1:
-                part = self.parts[part_of[number]] if number in part_of else last_of_level[lists.levels[number]]
+                part = self.parts[part_of[number]] if part_of[number] >= 0 else last_of_level[lists.levels[number]]
                 part.stores.append(reference)
             elif lists.operations[number] > Op.CONSTANT:
                 self.kept.add(number)

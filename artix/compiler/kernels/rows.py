@@ -30,7 +30,7 @@ from artix.compiler.kernels.machine import (
 from artix.compiler.kernels.plan import Plan
 from artix.compiler.kernels.threads import State
 from artix.compiler.scalar_program import ScalarProgram
-from artix.compiler.scalar_schedule import fewest_live
+from artix.compiler.scalar_schedule import depth_first
 
 #: Blocks are sorted by the span of rows in which they begin, then by program. Small spans stay in the caches while
 #: their rows are written; large ones change programs, and with them code and memory, less often. A span has at least so
@@ -74,7 +74,7 @@ def build_programs(
 
     def texts() -> Iterator[Iterator[str]]:
         for program, numbered in programs:
-            plan = Plan(fewest_live(program), width)
+            plan = Plan(depth_first(program), width)
             functions = Functions(plan, Rows(numbered, results_are_joined))
             *arrays, _ = functions.interface()
             headers.append(pickle.dumps((arrays, plan.size)))

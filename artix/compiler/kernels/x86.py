@@ -33,8 +33,9 @@ _NEVER = 1 << 40
 #: The two files of registers. The last vector register is only used for moves; mask 0 means no mask.
 _VECTOR, _MASK = 0, 1
 _SCRATCH = 31
-#: Where a value is in memory: nowhere; in all lanes of a vector; once for all lanes; as bits; as one byte a lane.
-_NOWHERE, _LANES, _ONCE, _BITS, _FLAGS = range(5)
+#: Where a value is in memory: nowhere; in all lanes of a vector; once for all lanes; and flags as bits, as a byte for
+#: each lane, or as one byte for all lanes.
+_NOWHERE, _LANES, _ONCE, _BITS, _FLAGS, _FLAG = range(6)
 
 
 def available() -> bool:
@@ -129,7 +130,7 @@ _MASKS = {
 }
 _LOAD_MASK, _STORE_MASK = _of_masks(0x90, length=0), _of_masks(0x91, length=0)
 _MASK_OF_FLAGS, _FLAGS_OF_MASK = _evex(1, 2, 0x26, length=0), _evex(2, 2, 0x28, length=0)
-_ONES_OF_FLAGS = _evex(1, 2, 0x1C, length=0)
+_ONES_OF_FLAGS, _SPREAD_FLAG = _evex(1, 2, 0x1C, length=0), _evex(1, 2, 0x78, length=0)
 #: Loads and stores of 16 and of 8 flags.
 _MOVES_OF_FLAGS = {
     16: (_evex(3, 1, 0x6F, length=0), _evex(3, 1, 0x7F, length=0)),
@@ -164,8 +165,7 @@ def encodable(lists: ProgramLists, width: int) -> np.ndarray:
     references = np.where((operands < 0) | (operations <= Op.CONSTANT)[:, None], 0, operands)
     source, is_operand = references >> 1, (operands >= 0) & (operations > Op.CONSTANT)[:, None]
     source_kinds = np.where(is_operand, kinds[source], kinds[:, None])
-    # Flags that all robots share are bytes, not masks; comparisons of flags, and of what is not in vectors.
-    result &= ~np.any(is_operand & (source_kinds == Kind.BOOL) & (program.levels[source] == 0), axis=1)
+    result &= ~np.any(is_operand & (source_kinds == Kind.BOOL) & (operations[source] == Op.CONSTANT), axis=1)
     compares = np.isin(operations, [int(op) for op in _COMPARED])
     result &= ~(compares & (source_kinds[:, 0] == Kind.BOOL))
     to_integers = (source_kinds[:, 0] == kind) & (kinds == Kind.INT32)
@@ -368,7 +368,8 @@ class Line:
         if reference & 1:
             return self._append("xor", self._value(reference ^ 1), self._pattern(self._sign))
         if lists.levels[number] == 0:
-            return self._new(_VECTOR, self._plan.scalar_slot(number), _ONCE)
+            file, how = (_MASK, _FLAG) if kind == Kind.BOOL else (_VECTOR, _ONCE)
+            return self._new(file, self._plan.scalar_slot(number), how)
         slot = self._plan.slot(reference)
         return self._new(_MASK, slot, _FLAGS) if kind == Kind.BOOL else self._new(_VECTOR, slot, _LANES)
 
@@ -652,7 +653,7 @@ class _Allocator:
             bits = _LOAD_MASK.bits ^ register << 35 ^ 0x43 << 32
             self._out.append(bits.to_bytes(5, "little") + offset.to_bytes(4, "little", signed=True))
         else:
-            load, _ = _MOVES_OF_FLAGS[self._width]
+            load = _SPREAD_FLAG if how == _FLAG else _MOVES_OF_FLAGS[self._width][0]
             self._at(load.bits ^ _RESULT[_SCRATCH], offset, 0)
             bits = _MASK_OF_FLAGS.bits ^ _RESULT[register] ^ _FIRST[_SCRATCH] ^ _LAST[_SCRATCH]
             self._out.append(bits.to_bytes(6, "little"))
