@@ -93,7 +93,7 @@ class Explanation:
     """
 
     operations: tuple[OperationCost, ...]
-    first_call: float = 0.0
+    first_call: float = dataclasses.field(default=0.0, compare=False)
 
     def __str__(self) -> str:
         if not self.operations:

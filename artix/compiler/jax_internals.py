@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import inspect
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
@@ -16,6 +17,7 @@ from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import dispatch as _dispatch
 from jax._src import mesh as _mesh
+from jax._src.interpreters import ad as _ad
 
 # --- the context of a trace ---------------------------------------------------------------------------
 
@@ -72,6 +74,26 @@ def partition_when_lowered(primitive: Any) -> None:
 def check_results_for_nan(primitive: Any) -> None:
     """Lets ``jax.experimental.checkify`` look for NaN in the results of a primitive."""
     _checkify.error_checks[primitive] = functools.partial(_checkify.nan_error_check, primitive)
+
+
+def linearize_by(primitive: Any, rule: Callable[..., Any]) -> None:
+    """Sets how a primitive is linearised, where this version of JAX asks for it; others trace its tangents each time.
+
+    Args:
+      primitive: the primitive.
+      rule: the results at some operands, and a function from the operands' tangents to those of the results; its
+        arguments are the operands, and the primitive's parameters by name.
+    """
+    known = inspect.signature(getattr(_ad, "fallback_linearize_rule", lambda: None)).parameters
+    if [*known][:3] != ["_prim", "_is_vjp", "_nonzeros"]:
+        return
+
+    def linearize(_: bool, __: Sequence[bool], *operands: Any, **parameters: Any) -> Any:
+        results, tangents_of = rule(*operands, **parameters)
+        are_floats = [jax.numpy.issubdtype(result.dtype, jax.numpy.floating) for result in results]
+        return results, are_floats, (), lambda _, *tangents: tangents_of(tangents)
+
+    _ad.primitive_linearizations[primitive] = linearize
 
 
 # --- arrays on several devices ------------------------------------------------------------------------

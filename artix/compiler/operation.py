@@ -25,6 +25,7 @@ from artix.compiler.compilation import cpu_kernel
 from artix.compiler.gpu_compilation import gpu_call
 from artix.compiler.jax_internals import (
     check_results_for_nan,
+    linearize_by,
     match_varying_axes,
     partition_when_lowered,
     type_like,
@@ -89,15 +90,27 @@ def _jvp(
     primals: Sequence[Array], tangents: Sequence[Any], *, program: Program, axes: Axes
 ) -> tuple[list[Array], list[Any]]:
     results = evaluate(program, primals, axes)
+    return results, _tangents(results, primals, tangents, program, axes)
+
+
+def _linearize(*primals: Array, program: Program, axes: Axes) -> tuple[list[Array], Any]:
+    results = evaluate(program, primals, axes)
+    return results, lambda tangents: _tangents(results, primals, tangents, program, axes)
+
+
+def _tangents(
+    results: Sequence[Array], primals: Sequence[Array], tangents: Sequence[Any], program: Program, axes: Axes
+) -> list[Any]:
+    """The tangents of results."""
     varied = [index for index, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)]
     num_values = program.num_operand_values
     if varied[0] >= num_values:
         instantiated = [ad.instantiate_zeros(tangent) for tangent in tangents[num_values:]]
-        return results, evaluate(program, [*primals[:num_values], *instantiated], axes)
+        return list(evaluate(program, [*primals[:num_values], *instantiated], axes))
     directions = [tangents[index] for index in varied]
     axes = tuple(Axis(size, (*mapped, *(mapped[index] for index in varied))) for size, mapped in axes)
     changes = evaluate(program.derivative(varied), [*primals, *directions], axes)
-    return results, [tangent_of(value, change) for value, change in zip(results, changes, strict=True)]
+    return [tangent_of(value, change) for value, change in zip(results, changes, strict=True)]
 
 
 def tangent_of(value: Array, change: Array) -> Any:
@@ -266,6 +279,7 @@ program_p.def_impl(_run)
 program_p.def_abstract_eval(_result_types)
 ad.primitive_jvps[program_p] = _jvp
 ad.primitive_transposes[program_p] = _transpose
+linearize_by(program_p, _linearize)
 batching.primitive_batchers[program_p] = _batch
 pe.dce_rules[program_p] = functools.partial(drop_unused_results, "program")
 jet_rules[program_p] = _refuse_jet

@@ -29,9 +29,9 @@ _NAN = math.nan
 _ADD, _SUB, _MUL, _DIV = int(Op.ADD), int(Op.SUB), int(Op.MUL), int(Op.DIV)
 _INPUT, _LOAD = int(Op.INPUT), int(Op.LOAD)
 
-#: No more scalars are built, for each operation permitted, to find out. Derivatives build many that turn out not to be
-#: needed, such as 420,000 for 116,000 in the gradient of a humanoid's step.
-_MAX_BUILT_PER_OPERATION = 4
+#: Derivatives build many scalars that turn out not to be needed, such as 420,000 for 116,000 in the gradient of a
+#: humanoid's step. Four for each operation permitted are built to find out, or two in programs as large as this.
+_MANY_BUILT = 1_200_000
 
 
 class TooManyOperations(Exception):
@@ -109,7 +109,7 @@ class ScalarBuilder:
         Raises:
           TooManyOperations: ``more`` scalars would be too many.
         """
-        most = _MAX_BUILT_PER_OPERATION * self._max_operations
+        most = max(min(4 * self._max_operations, _MANY_BUILT), 2 * self._max_operations)
         if self.size + more > most:
             raise TooManyOperations(f"more than {most:,} scalars, needed or not")
 

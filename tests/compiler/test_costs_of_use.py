@@ -4,6 +4,7 @@ and what comes before the first quantity."""
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ import pytest
 
 import artix
 from artix import envs
+from artix.compiler import kernels
 from artix.compiler.compilation import scalars_of
+from artix.compiler.quantity import call_of
 from artix.compiler.scalar_program import Op
 
 
@@ -130,6 +133,20 @@ def test_a_mixed_fleet_costs_what_its_members_cost() -> None:
         scalars = scalars_of(each.program, each.levels)
         found = int(np.count_nonzero(scalars.operations > Op.CONSTANT))
         assert 0 < found <= operations(artix.mass_matrix, robot, artix.neutral_state(robot))
+
+
+def test_explaining_says_what_a_first_call_costs() -> None:
+    """The processor time that it takes to compile is within a factor of four of the estimate, which grows with it."""
+    robot = artix.robots.load("humanoid")
+    program = call_of(artix.mass_matrix, robot, artix.neutral_state(robot)).program
+    scalars = scalars_of(program, (1,) * len(program.traced))
+    start = time.process_time()
+    kernels.build(scalars)
+    seconds, estimate = time.process_time() - start, kernels.seconds_per_operation() * scalars.size
+    assert estimate < 4 * seconds and seconds < 4 * estimate + 0.2  # what does not depend on the program's size
+    explained = artix.explain(artix.mass_matrix, robot)
+    assert explained.first_call > estimate
+    assert f"first call: about {explained.first_call:.1g} s of processor time" in str(explained)
 
 
 def test_explaining_asks_for_an_articulation_and_for_what_it_cannot_guess() -> None:

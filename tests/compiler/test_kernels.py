@@ -21,6 +21,7 @@ from artix.compiler.kernels import linking, machine, x86
 from artix.compiler.kernels.cpu import module_texts
 from artix.compiler.kernels.machine import vector_bytes
 from artix.compiler.kernels.plan import Plan
+from artix.compiler.kernels.straight_lines import Line
 from artix.compiler.quantity import call_of
 from artix.compiler.scalar_program import Kind, Op, ScalarProgram, array_operand
 
@@ -441,7 +442,7 @@ def test_each_line_of_the_next_block_is_requested_once(monkeypatch, writer):
     monkeypatch.setattr("artix.compiler.kernels.plan.PART_OPERATIONS", 40)
     program = random_program(np.random.default_rng(5), "float32", (0, 1), size=300)
     plan, encoded = Plan(program, WIDTH), []
-    monkeypatch.setattr(x86.Line, "_request", lambda _, *request: encoded.append(request))
+    monkeypatch.setattr(Line, "_request", lambda _, *request: encoded.append(request))
     requests = "".join(module_texts(program)).count("call void @llvm.prefetch") + len(set(encoded))
     assert (len([part for part in plan.parts if part.level == 1]) > 1) == (writer == "LLVM")
     assert len(set(encoded)) == len(encoded)

@@ -26,6 +26,7 @@ from artix.compiler.kernels.plan import MODULE_PARTS, Part, Plan
 from artix.compiler.kernels.program_lists import definition, table_name, tables_of
 from artix.compiler.kernels.read_ahead import DECLARATIONS, ReadAhead
 from artix.compiler.kernels.slots import Slots
+from artix.compiler.kernels.straight_lines import Line, Places
 from artix.compiler.kernels.threads import State
 from artix.compiler.kernels.transposition import (
     clear,
@@ -199,12 +200,13 @@ class Functions:
     def _encode(self) -> list[str]:
         """The parts that are written in machine code."""
         plan, texts = self._plan, list[str]()
+        places = Places(plan.slot, plan.scalar_slot, plan.kept, plan.uses)
         scratch = x86.Scratch(plan.size, plan.num_constants)
         self._constants = scratch.constants
         for index, part in enumerate(plan.parts):
             if not part.is_encoded:
                 continue
-            line = x86.Line(plan, scratch, self._module.elementary.name)
+            line = Line(plan.lists, plan.width, places, scratch, self._module.elementary.name)
             line.compute(part.operations, self._ahead.due if part.reads_ahead else None)
             for reference in part.stores:
                 line.store(reference, plan.slot(reference))

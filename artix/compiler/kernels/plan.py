@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from artix.compiler.kernels import x86
 from artix.compiler.kernels.machine import KernelError
 from artix.compiler.kernels.program_lists import ProgramLists
+from artix.compiler.kernels.straight_lines import encodable
 from artix.compiler.kernels.transposition import tile_columns
 from artix.compiler.scalar_program import BYTES, Kind, Op, ScalarProgram, kind_of
 
@@ -170,7 +170,7 @@ class Plan:
         self.parts: list[Part] = []
         part_of = np.full(len(lists.operations), -1)
         count = len(self.nests)
-        is_encoded = x86.encodable(lists, self.width)
+        is_encoded = encodable(lists, self.width)
         ends = {after - 1 for _, after in self.program.bodies}
         computed = np.flatnonzero(self.program.operations > Op.CONSTANT)
         group_of = self.program.levels[computed].astype(int) * count + self.program.stages[computed]

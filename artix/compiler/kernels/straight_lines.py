@@ -1,0 +1,339 @@
+"""Straight lines of a program as instructions on values, for x86 processors with AVX-512.
+
+LLVM would take most of a first call, since its passes expect more than straight lines in an order that is chosen
+already. Here each operation becomes one instruction or a few. Products that only a sum needs become one instruction
+with it, as LLVM would have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from artix.compiler.kernels import x86
+from artix.compiler.kernels.machine import vector_bytes
+from artix.compiler.kernels.program_lists import SCALARS, ProgramLists
+from artix.compiler.kernels.x86 import (
+    FLAG,
+    FLAGS,
+    FLOATS,
+    INTEGERS,
+    LANES,
+    MASK,
+    MASKS,
+    ONCE,
+    VECTOR,
+    VECTOR_BYTES,
+    Form,
+    Scratch,
+    Values,
+)
+from artix.compiler.scalar_program import BYTES, Kind, Op
+
+_ARITHMETIC = {Op.ADD: "add", Op.SUB: "sub", Op.MUL: "mul", Op.DIV: "div", Op.MIN: "min", Op.MAX: "max"}
+_COMPARED = {Op.LT: "lt", Op.LE: "le", Op.EQ: "eq", Op.NE: "ne"}
+_ONE_TO_ONE = {Op.SQRT: "sqrt", Op.FLOOR: "floor", Op.CEIL: "ceil", Op.ROUND: "round"}
+_LOGIC = {Op.AND: "and", Op.OR: "or", Op.XOR: "xor", Op.NOT: "not"}
+_OTHERS = {Op.ABS, Op.SIGN, Op.RSQRT, Op.IS_FINITE, Op.SELECT, Op.CONVERT}
+_FUNCTIONS = {op: op.name.lower() for op in Op if Op.SIN <= op <= Op.CBRT or op in (Op.POW, Op.ATAN2)}
+_OF_INTEGERS = {*_ARITHMETIC, Op.ABS, Op.SELECT, Op.CONVERT, Op.AND} - {Op.DIV}
+_OF_FLOATS = {*_ARITHMETIC, *_ONE_TO_ONE, *_OTHERS, *_FUNCTIONS} - {Op.IS_FINITE}
+_OF_BOOLS = {*_LOGIC, *_COMPARED, Op.IS_FINITE, Op.SELECT, Op.CONVERT}
+
+
+def encodable(lists: ProgramLists, width: int) -> np.ndarray:
+    """Which of a program's scalars have machine code here, bool [N]: floats of one kind, and 32-bit integers."""
+    program = lists.program
+    kind = next((k for k in FLOATS if width * BYTES[k] == VECTOR_BYTES == vector_bytes()), None)
+    if kind is None or not x86.available():
+        return np.zeros(len(program.operations), bool)
+    operations, kinds, operands = program.operations, program.kinds, program.operands
+    of_kind = {kind: _OF_FLOATS, Kind.BOOL: _OF_BOOLS}
+    if kind == Kind.FLOAT32:
+        of_kind[Kind.INT32] = _OF_INTEGERS
+    permitted = np.zeros((len(Kind), len(Op)), bool)
+    for each, ops in of_kind.items():
+        permitted[each, [int(op) for op in ops]] = True
+    result = permitted[kinds, operations] & (program.levels > 0)
+    references = np.where((operands < 0) | (operations <= Op.CONSTANT)[:, None], 0, operands)
+    source, is_operand = references >> 1, (operands >= 0) & (operations > Op.CONSTANT)[:, None]
+    source_kinds = np.where(is_operand, kinds[source], kinds[:, None])
+    result &= ~np.any(is_operand & (source_kinds == Kind.BOOL) & (operations[source] == Op.CONSTANT), axis=1)
+    compares = np.isin(operations, [int(op) for op in _COMPARED])
+    result &= ~(compares & (source_kinds[:, 0] == Kind.BOOL))
+    to_integers = (source_kinds[:, 0] == kind) & (kinds == Kind.INT32)
+    result &= ~((operations == Op.CONVERT) & ((source_kinds[:, 0] == kinds) | to_integers))
+    return result & ~np.any(is_operand & ~np.isin(source_kinds, [int(k) for k in of_kind]), axis=1)
+
+
+class Places(NamedTuple):
+    """Where the scalars of a program are in memory."""
+
+    slot: Callable[[int], int]
+    """The slot of all lanes of a scalar or its negative."""
+    scalar_slot: Callable[[int], int]
+    """That of a scalar of level 0."""
+    kept: Collection[int]
+    """The scalars that are needed outside the function that computes them."""
+    uses: np.ndarray
+    """How often each scalar is needed, [N]."""
+
+
+class Line:
+    """A function ``void (memory)`` that computes some operations of a program.
+
+    Args:
+      lists: the program.
+      width: lanes of vectors.
+      places: where values are in memory.
+      scratch: more memory.
+      function: gives the name of an elementary function, which it adds to the module.
+    """
+
+    def __init__(
+        self,
+        lists: ProgramLists,
+        width: int,
+        places: Places,
+        scratch: Scratch,
+        function: Callable[[str, str, int], str],
+    ) -> None:
+        self._lists, self._width, self._places = lists, width, places
+        self._scratch, self._function = scratch, function
+        self._kind = Kind.FLOAT32 if 4 * width == VECTOR_BYTES else Kind.FLOAT64
+        self._floats, self._size = FLOATS[self._kind], BYTES[self._kind]
+        self._code: list[int] = []
+        """Of each instruction the number of its form, its result, and up to three operands; -1 for none."""
+        self._forms: list[Form] = []
+        self._numbers: dict[Form, int] = {}
+        self._value_of: dict[int, int] = {}
+        """The value of each reference."""
+        self._sines: dict[int, tuple[int, int]] = {}
+        self._values = Values()
+
+    def compute(
+        self, operations: Sequence[int], requests: Callable[[], Sequence[tuple[int, int]]] | None = None
+    ) -> None:
+        """Appends operations.
+
+        Args:
+          operations: their numbers.
+          requests: what to request after each of them: slots of addresses, and offsets in bytes.
+        """
+        lists, places = self._lists, self._places
+        products = self._single_products(operations)
+        codes, operands, kinds, value_of = lists.operations, lists.operands, lists.kinds, self._value_of
+        append, new, value = self._code.extend, self._values.new, self._value
+        number_of = {name: self._number(self._floats[name]) for name in ("add", "sub", "mul")}
+        add, sub, mul = (number_of[name] for name in ("add", "sub", "mul"))
+        plus, minus, from_ = (self._number(self._floats[name]) for name in ("times_plus", "times_minus", "minus_times"))
+        for number in operations:
+            for slot, byte in requests() if requests is not None else ():
+                self._request(slot, byte)
+            code, (a, b, c) = codes[number], operands[number]
+            if code <= Op.MUL and kinds[number] >= Kind.FLOAT32 and not (a | b) & 1:
+                if number in products:
+                    continue
+                if code == Op.MUL:
+                    form, x, y, z = mul, value(a), value(b), -1
+                elif a >> 1 in products:
+                    x, y = map(value, operands[a >> 1][:2])
+                    form, z = plus if code == Op.ADD else minus, value(b)
+                elif b >> 1 in products:
+                    x, y = map(value, operands[b >> 1][:2])
+                    form, z = plus if code == Op.ADD else from_, value(a)
+                else:
+                    form, x, y, z = add if code == Op.ADD else sub, value(a), value(b), -1
+                result = new(VECTOR)
+                append((form, result, x, y, z))
+            else:
+                result = self._other(Op(code), a, b, c, Kind(kinds[number]), number)
+            value_of[2 * number] = result
+            if number in places.kept:
+                self._values.kept[result] = places.slot(2 * number)
+
+    def store(self, reference: int, slot: int) -> None:
+        """Stores a scalar or its negative, which is computed for that."""
+        result = self._append("xor", self._value(reference ^ 1), self._pattern(self._sign))
+        self._value_of[reference] = result
+        self._values.kept[result] = slot
+
+    def _request(self, slot: int, byte: int) -> None:
+        """Requests the line of the cache at an offset from the address in a slot."""
+        address, line = slot - self._scratch.base, byte
+        text = b"\x48\x8b\x83" + address.to_bytes(4, "little", signed=True)  # mov rax, [rbx + address]
+        text += b"\x0f\x18\x88" + line.to_bytes(4, "little", signed=True)  # prefetcht0 [rax + line]
+        self._code.extend((self._number(Form(0, text)), -1, -1, -1, -1))
+
+    def _single_products(self, operations: Sequence[int]) -> set[int]:
+        """Products with one use, which is in a sum or difference; of two, the first has precedence, as in LLVM."""
+        program = self._lists.program
+        numbers = np.array(operations, np.int64)
+        codes, rows = program.operations[numbers], program.operands[numbers]
+        of_floats = program.kinds[numbers] >= Kind.FLOAT32
+        uses = self._places.uses
+        sums = of_floats & ((codes == Op.ADD) | (codes == Op.SUB)) & ~np.any(rows[:, :2] & 1, axis=1)
+        here = np.zeros(len(program.operations), bool)
+        here[numbers[of_floats & (codes == Op.MUL)]] = True
+        single = here & (uses == 1)
+        single &= ~np.any(program.operands[:, :2] & 1, axis=1)
+        a, b = rows[sums, 0] >> 1, rows[sums, 1] >> 1
+        first = single[a]
+        return {*a[first].tolist(), *b[~first & single[b]].tolist()}
+
+    @property
+    def _sign(self) -> int:
+        return 1 << (8 * self._size - 1)
+
+    def _number(self, form: Form) -> int:
+        number = self._numbers.get(form)
+        if number is None:
+            number = self._numbers[form] = len(self._forms)
+            self._forms.append(form)
+        return number
+
+    def _emit(self, form: Form, a: int = -1, b: int = -1, mask: int = -1) -> int:
+        result = self._values.new(form.result)
+        self._code.extend((self._number(form), result, a, b, mask))
+        return result
+
+    def _append(self, name: str, a: int = -1, b: int = -1, mask: int = -1) -> int:
+        return self._emit(self._floats[name], a, b, mask)
+
+    def _pattern(self, bits: int) -> int:
+        """The value of a constant of these bits."""
+        return self._at(self._scratch.pattern(bits, self._size))
+
+    def _constant(self, value: float, kind: Kind) -> int:
+        return self._at(self._scratch.constant(value, kind))
+
+    def _at(self, slot: int) -> int:
+        key = -1 - slot
+        value = self._value_of.get(key)
+        if value is None:
+            value = self._value_of[key] = self._values.new(VECTOR, slot, ONCE)
+        return value
+
+    def _value(self, reference: int) -> int:
+        value = self._value_of.get(reference)
+        if value is None:
+            value = self._value_of[reference] = self._resolve(reference)
+        return value
+
+    def _resolve(self, reference: int) -> int:
+        """A constant, the negative of a value, or what is computed elsewhere."""
+        lists, number = self._lists, reference >> 1
+        kind = Kind(lists.kinds[number])
+        if lists.operations[number] == Op.CONSTANT:
+            constant = lists.constants[number]
+            return self._constant(-constant if reference & 1 else constant, kind)
+        if reference & 1:
+            return self._append("xor", self._value(reference ^ 1), self._pattern(self._sign))
+        if lists.levels[number] == 0:
+            file, how = (MASK, FLAG) if kind == Kind.BOOL else (VECTOR, ONCE)
+            return self._values.new(file, self._places.scalar_slot(number), how)
+        slot = self._places.slot(reference)
+        return self._values.new(MASK, slot, FLAGS) if kind == Kind.BOOL else self._values.new(VECTOR, slot, LANES)
+
+    def _other(self, op: Op, a: int, b: int, c: int, kind: Kind, number: int) -> int:
+        """Appends an operation that is not a sum or product of floats without negatives."""
+        lists, value = self._lists, self._value
+        if op in _FUNCTIONS:
+            return self._call(op, a, b)
+        if op in _COMPARED:
+            forms = INTEGERS if lists.kinds[a >> 1] == Kind.INT32 else self._floats
+            return self._emit(forms[_COMPARED[op]], value(a), value(b))
+        if op is Op.SELECT:
+            return self._select(kind, value(a), b, c)
+        if op in _LOGIC and kind == Kind.BOOL:
+            return self._logic(op, value(a), b)
+        if kind == Kind.INT32 and op is not Op.CONVERT:
+            x = value(a)
+            if op is Op.ABS:
+                return self._emit(INTEGERS["abs"], -1, x)
+            return self._emit(INTEGERS["and" if op is Op.AND else _ARITHMETIC[op]], x, value(b))
+        if op in (Op.MIN, Op.MAX):
+            return self._extremum(op, a, b)
+        if op in _ARITHMETIC:
+            return self._append(_ARITHMETIC[op], value(a), value(b))
+        if op in _ONE_TO_ONE:
+            return self._append(_ONE_TO_ONE[op], -1, value(a))
+        if op is Op.CONVERT:
+            return self._convert(a, kind)
+        if op is Op.RSQRT:
+            root = self._append("sqrt", -1, value(a))
+            return self._append("div", self._constant(1.0, self._kind), root)
+        if op is Op.ABS:
+            return self._magnitude(a)
+        if op is Op.IS_FINITE:
+            return self._append("lt", self._magnitude(a), self._constant(float("inf"), self._kind))
+        x = value(a)  # its sign; zero and NaN are unchanged
+        one = self._append("and", x, self._pattern(self._sign))
+        one = self._append("or", one, self._constant(1.0, self._kind))
+        return self._append("blend", x, one, self._append("apart", x, self._constant(0.0, self._kind)))
+
+    def _magnitude(self, reference: int) -> int:
+        return self._append("and", self._value(reference & -2), self._pattern(self._sign - 1))
+
+    def _logic(self, op: Op, x: int, b: int) -> int:
+        if op is Op.NOT:
+            return self._emit(MASKS["not"], -1, x)
+        return self._emit(MASKS[_LOGIC[op]], x, self._value(b))
+
+    def _select(self, kind: Kind, which: int, yes: int, no: int) -> int:
+        if kind == Kind.BOOL:
+            first = self._emit(MASKS["and"], which, self._value(yes))
+            return self._emit(MASKS["or"], first, self._emit(MASKS["but_not"], which, self._value(no)))
+        lists, number = self._lists, no >> 1
+        if lists.operations[number] == Op.CONSTANT and lists.constants[number] == 0 and not no & 1:
+            return self._append("spread_in_mask" if self._is_once(yes) else "in_mask", -1, self._value(yes), which)
+        return self._append("blend", self._value(no), self._value(yes), which)
+
+    def _is_once(self, reference: int) -> bool:
+        return self._values.how[self._value(reference)] == ONCE
+
+    def _extremum(self, op: Op, a: int, b: int) -> int:
+        """The minimum or maximum of two, NaN if one is NaN."""
+        lists = self._lists
+        if lists.operations[b >> 1] == Op.CONSTANT:
+            a, b = b, a
+        first, second = self._value(a), self._value(b)
+        # Processors return the second operand if one is NaN: the one that is not constant.
+        result = self._append("min" if op is Op.MIN else "max", first, second)
+        if lists.operations[a >> 1] == Op.CONSTANT:
+            return result
+        return self._append("blend", result, first, self._append("unordered", first, first))
+
+    def _convert(self, a: int, kind: Kind) -> int:
+        source, x = Kind(self._lists.kinds[a >> 1]), self._value(a)
+        if source == kind:
+            return x
+        if kind == Kind.BOOL:
+            forms = INTEGERS if source == Kind.INT32 else self._floats
+            return self._emit(forms["ne"], x, self._constant(0, source))
+        if source == Kind.BOOL:
+            return self._append("spread_in_mask", -1, self._constant(1, kind), x)
+        return self._emit(INTEGERS["convert"], -1, x)
+
+    def _call(self, op: Op, a: int, b: int) -> int:
+        scalar = SCALARS[self._kind]
+        if op in (Op.SIN, Op.COS) and a >> 1 in self._lists.sincos_angles:
+            angle = a & -2
+            if angle not in self._sines:
+                form = Form(0, call=self._function("sincos", scalar, self._width))
+                x = self._value(angle)
+                sine, cosine = self._values.new(VECTOR), self._values.new(VECTOR)
+                self._code.extend((self._number(form), sine, x, -1, cosine))
+                self._sines[angle] = sine, cosine
+            result = self._sines[angle][op is Op.COS]
+            if a & 1 and op is Op.SIN:
+                return self._append("xor", result, self._pattern(self._sign))
+            return self._append("move", -1, result) if result in self._values.kept else result
+        form = Form(0, call=self._function(_FUNCTIONS[op], scalar, self._width))
+        return self._emit(form, self._value(a), self._value(b) if b >= 0 else -1)
+
+    def encode(self) -> list[bytes | str]:
+        """The function's code; texts are names of functions that it calls."""
+        return x86.encode(self._code, self._forms, self._values, self._scratch, self._kind)
