@@ -126,9 +126,9 @@ class Line:
         products = self._single_products(operations)
         codes, operands, kinds, value_of = lists.operations, lists.operands, lists.kinds, self._value_of
         append, new, value = self._code.extend, self._values.new, self._value
-        number_of = {name: self._number(self._floats[name]) for name in ("add", "sub", "mul")}
-        add, sub, mul = (number_of[name] for name in ("add", "sub", "mul"))
-        plus, minus, from_ = (self._number(self._floats[name]) for name in ("times_plus", "times_minus", "minus_times"))
+        number_of = {name: self._number(form) for name, form in self._floats.items()}
+        add, sub, mul = number_of["add"], number_of["sub"], number_of["mul"]
+        plus, minus, from_ = number_of["times_plus"], number_of["times_minus"], number_of["minus_times"]
         for number in operations:
             for slot, byte in requests() if requests is not None else ():
                 self._request(slot, byte)
@@ -149,13 +149,13 @@ class Line:
                 result = new(VECTOR)
                 append((form, result, x, y, z))
             else:
-                result = self._other(Op(code), a, b, c, Kind(kinds[number]), number)
+                result = self._other(Op(code), a, b, c, Kind(kinds[number]))
             value_of[2 * number] = result
             if number in places.kept:
                 self._values.kept[result] = places.slot(2 * number)
 
     def store(self, reference: int, slot: int) -> None:
-        """Stores a scalar or its negative, which is computed for that."""
+        """Stores the negative of a scalar, which is computed for that."""
         result = self._append("xor", self._value(reference ^ 1), self._pattern(self._sign))
         self._value_of[reference] = result
         self._values.kept[result] = slot
@@ -237,7 +237,7 @@ class Line:
         slot = self._places.slot(reference)
         return self._values.new(MASK, slot, FLAGS) if kind == Kind.BOOL else self._values.new(VECTOR, slot, LANES)
 
-    def _other(self, op: Op, a: int, b: int, c: int, kind: Kind, number: int) -> int:
+    def _other(self, op: Op, a: int, b: int, c: int, kind: Kind) -> int:
         """Appends an operation that is not a sum or product of floats without negatives."""
         lists, value = self._lists, self._value
         if op in _FUNCTIONS:
@@ -308,8 +308,6 @@ class Line:
 
     def _convert(self, a: int, kind: Kind) -> int:
         source, x = Kind(self._lists.kinds[a >> 1]), self._value(a)
-        if source == kind:
-            return x
         if kind == Kind.BOOL:
             forms = INTEGERS if source == Kind.INT32 else self._floats
             return self._emit(forms["ne"], x, self._constant(0, source))
