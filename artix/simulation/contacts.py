@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import jax.numpy as jnp
 
 from artix.contact.ground import Ground
-from artix.contact.ground_contacts import GroundContacts, contacts_with_ground
+from artix.contact.ground_contacts import GroundContacts, contacts_with_ground, nearest_contacts
 from artix.contact.link_contacts import contacts_of_pairs
 from artix.contact.selection import Choice
 from artix.kinematics.solve import kinematics
@@ -88,7 +88,8 @@ def _touches_of(
     between, choices = None, []
     if ground is not None:
         for k in grounded(articulation):
-            grounds[k] = found = contacts_with_ground(members[k], kins[k], ground, options.max_contacts_per_geometry)
+            every = contacts_with_ground(members[k], kins[k], ground, options.max_contacts_per_geometry)
+            grounds[k] = found = nearest_contacts(members[k], kins[k], every, options.max_ground_contacts)
             choices.append(found.choice)
     pairs = pairs_of(articulation)
     if len(pairs):
