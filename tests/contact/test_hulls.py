@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 from scipy.spatial.transform import Rotation
 
 import artix
@@ -109,4 +110,4 @@ def test_derivatives_of_extreme_points() -> None:
         return artix.geometry_distances(moved, state.replace(root_pose=pose), ground)[0]
 
     at = (robot.geometry.point, state.root_pose)
-    jax.test_util.check_grads(lowest, at, order=1, modes=("fwd", "rev"), atol=1e-7, rtol=1e-7, eps=1e-6)
+    check_grads(lowest, at, order=1, modes=("fwd", "rev"), atol=1e-7, rtol=1e-7, eps=1e-6)
