@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from typing import Any
 
 import jax
@@ -13,8 +15,8 @@ from artix.contact.candidates import Candidates, Shapes, candidates_of, shapes_o
 from artix.contact.ground import Ground, Surface, check_ground
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.scene import Scene, accepts_ground, scene_of
-from artix.contact.selection import Choice, lowest
-from artix.kinematics.contact_points import Contacts
+from artix.contact.selection import Choice, looked_up, lowest
+from artix.kinematics.contact_points import Contacts, contact_points
 from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import spatial, struct
 from artix.math.arrays import joined
@@ -22,6 +24,8 @@ from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_vector
 
 Array = jax.Array
+
+_log = logging.getLogger("artix")
 
 
 class GroundContacts(struct.PyTreeNode):
@@ -32,6 +36,10 @@ class GroundContacts(struct.PyTreeNode):
       geometries: index of the shape of each point, static, length K.
       omitted: number of touching candidates that were left out, [], int32.
       choice: which candidates of their shapes the points are.
+      source: in a step with more points than ``max_ground_contacts``, the points of which these are the nearest;
+        otherwise ``None``. Then links and shapes are data: ``contacts.links`` and ``geometries`` are empty, and
+        ``contacts.point`` is relative to the root's centre of mass, in world axes.
+      number: the index of each point in ``source``, [K], or ``None``.
 
     Examples:
       >>> robot = artix.robots.load("humanoid")
@@ -45,6 +53,13 @@ class GroundContacts(struct.PyTreeNode):
     geometries: tuple[int, ...] = struct.field(pytree_node=False)
     omitted: Array
     choice: Choice
+    source: GroundContacts | None = None
+    number: Array | None = None
+
+    def looked_up(self, table: Array | np.ndarray, dtype: Any) -> Array:
+        """The rows of a table of the points of ``source`` that belong to these points."""
+        assert self.number is not None
+        return looked_up(table, self.number, dtype)
 
 
 @accepts_ground
@@ -168,6 +183,42 @@ def contacts_with_ground(
         sum((one.geometries for one in found), ()),
         jnp.sum(jnp.stack([one.omitted for one in found]), dtype=jnp.int32),
         Choice.joined([one.choice for one in found]),
+    )
+
+
+def nearest_contacts(
+    articulation: Articulation, kin: Kinematics, found: GroundContacts, most: int | None
+) -> GroundContacts:
+    """The nearest of an articulation's contacts with the ground, as data; the same ones if they are not more."""
+    contacts, count = found.contacts, len(found.geometries)
+    if most is None or count <= most:
+        return found
+    _say_budget(articulation.topology.name, most, count)
+    links = articulation.topology.geometry_links(found.geometries)
+    material = ("friction", "restitution", "compliance", "relaxation_time")
+    place = contact_points(articulation, kin, links, contacts.point)
+    number = jnp.arange(count, dtype=contacts.gap.dtype)
+    values = jnp.stack([*(getattr(contacts, name) for name in material), number])
+    rows = lowest(jnp.concatenate([contacts.gap[None], place, contacts.normal.T, values]), most)
+    kept = Contacts((), rows[1:4].T, rows[4:7].T, gap=rows[0], **dict(zip(material, rows[7:-1], strict=True)))
+    groups = found.choice.groups
+    firsts = np.cumsum([0, *(candidates for _, candidates in groups)])[:-1]
+    offset = np.repeat(firsts, [chosen for chosen, _ in groups])
+    candidate = found.choice.candidate + jnp.asarray(offset, rows.dtype)
+    choice = Choice(looked_up(candidate, rows[-1], rows.dtype), ((most, found.choice.num_candidates),))
+    omitted = found.omitted + _count_touching(contacts.gap) - _count_touching(kept.gap)
+    return GroundContacts(kept, (), omitted, choice, found, rows[-1])
+
+
+@functools.cache
+def _say_budget(name: str, most: int, count: int) -> None:
+    """Logs, once, that not all points can become contacts."""
+    _log.warning(
+        "artix: %r has %d points that may touch the ground; max_ground_contacts=%d keeps the nearest, and reports "
+        "count the touching ones that are left out (omitted)",
+        name,
+        count,
+        most,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from artix.contact.ground_contacts import GroundContacts, contacts_with_ground
+from artix.contact.ground_contacts import GroundContacts, contacts_with_ground, nearest_contacts
 from artix.contact.link_contacts import contacts_of_pairs
 from artix.contact.scene import Scene
 from artix.contact.selection import Choice
@@ -110,7 +110,8 @@ def _touches_of(scene: Scene, states: Sequence[State], options: SolverOptions) -
     between, choices = None, []
     for k in scene.grounded:
         assert scene.ground is not None
-        touching = contacts_with_ground(members[k], kins[k], scene.ground, options.max_contacts_per_geometry)
+        every = contacts_with_ground(members[k], kins[k], scene.ground, options.max_contacts_per_geometry)
+        touching = nearest_contacts(members[k], kins[k], every, options.max_ground_contacts)
         grounds[k] = touching
         choices.append(touching.choice)
     pairs = scene.shape_pairs

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 from scipy.spatial.transform import Rotation
 
 import artix
@@ -115,4 +116,4 @@ def test_derivatives_of_extreme_points() -> None:
         return artix.geometry_distances(artix.Scene(moved, ground=ground), state.replace(root_pose=pose))[0]
 
     at = (robot.geometry.point, state.root_pose)
-    jax.test_util.check_grads(lowest, at, order=1, modes=("fwd", "rev"), atol=1e-7, rtol=1e-7, eps=1e-6)
+    check_grads(lowest, at, order=1, modes=("fwd", "rev"), atol=1e-7, rtol=1e-7, eps=1e-6)

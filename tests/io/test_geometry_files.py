@@ -90,9 +90,9 @@ def test_heights_of_mjcf_are_mujocos() -> None:
             x, y = (-2 + 2 * i, -4 + 2 * j) + np.sign([1.5 - i, 1 - j]) * 1e-9
             geom = np.zeros(1, np.int32)
             height = 5 - mujoco.mj_ray(model, data, [x, y, 5.0], [0, 0, -1.0], only, 1, -1, geom)
-            gap, normal = hills.distances(jnp.array([x, y, 5.0]), jnp.zeros((3, 1)))
+            above = hills.heights_below(jnp.array([x, y, 5.0]), jnp.zeros((3, 1)))
             assert geom[0] == model.geom("hills").id
-            assert 5 - gap[0] / normal[2, 0] == pytest.approx(height, abs=1e-7)  # MuJoCo keeps heights in float32
+            assert 5 - above[0] == pytest.approx(height, abs=1e-7)  # MuJoCo keeps heights in float32
 
 
 def test_what_is_left_out_is_said() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
+from artix.contact.ground_contacts import GroundContacts
 from artix.contact.selection import Choice
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import struct
@@ -86,14 +87,20 @@ def _softness(contacts: Touches, dt: Array) -> Array:
 def _fall(articulations: Sequence[Articulation], contacts: Touches) -> Array:
     """The acceleration with which gravity closes the gaps, [K]. It is zero between links, which fall together."""
     falls = [
-        -jnp.sum(ground.contacts.normal * articulation.gravity, axis=1)
-        * take(articulation.gravity_scale, articulation.topology.geometry_links(ground.geometries))
+        -jnp.sum(ground.contacts.normal * articulation.gravity, axis=1) * _gravity_scale(articulation, ground)
         for articulation, ground in zip(articulations, contacts.found, strict=True)
         if ground is not None
     ]
     if contacts.between is not None:
         falls.append(jnp.zeros_like(contacts.between.gap))
     return joined(falls)
+
+
+def _gravity_scale(articulation: Articulation, ground: GroundContacts) -> Array:
+    """How much gravity pulls the link of each contact, [K]."""
+    every = ground.source or ground
+    scale = take(articulation.gravity_scale, articulation.topology.geometry_links(every.geometries))
+    return scale if ground.source is None else ground.looked_up(scale, scale.dtype)
 
 
 def _approach(contacts: Touches, closing: Array, fall: Array, dt: Array, options: SolverOptions) -> Array:

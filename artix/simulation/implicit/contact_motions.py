@@ -22,7 +22,14 @@ from artix.contact.ground_contacts import GroundContacts
 from artix.contact.link_contacts import LinkContacts
 from artix.contact.selection import looked_up
 from artix.contact.shape_pairs import ShapePairs
-from artix.kinematics.contact_points import contact_frames, contact_jacobian, contact_points, motions_at, motions_by
+from artix.kinematics.contact_points import (
+    contact_frames,
+    contact_jacobian,
+    contact_points,
+    motions_at,
+    motions_by,
+    moves_links,
+)
 from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import spatial
 from artix.math.arrays import joined, matmul
@@ -55,18 +62,41 @@ def contact_directions(articulations: Sequence[Articulation], states: Sequence[S
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
     for k, ground in enumerate(touches.found):
-        if ground is not None:
+        if ground is not None and ground.source is not None:
+            linear = motions_by(articulations[k], kins[k], _moves(articulations[k], ground), ground.contacts.point.T)[
+                :3
+            ]
+            parts.append(in_columns(_along(contact_frames(ground.contacts.normal), linear), sizes, k))
+        elif ground is not None:
             links, contacts = articulations[k].topology.geometry_links(ground.geometries), ground.contacts
             own = contact_jacobian(articulations[k], kins[k], links, contacts.point, contact_frames(contacts.normal))
             parts.append(in_columns(own, sizes, k))
     if touches.between is not None:
         between, frames = touches.between, contact_frames(touches.between.normal)
         linear = _moved_by(articulations, kins, _relative(touches.pairs, between), between.point.T)[:3]
-        parts.append(jnp.sum(frames[:, :, :, None] * jnp.moveaxis(linear, 0, 1)[:, None], axis=2))
+        parts.append(_along(frames, linear))
     return joined(parts)
 
 
+def _along(frames: Array, linear: Array) -> Array:
+    """Motions [3, K, nv] along the axes of frames [K, 3, 3], [K, 3, nv]."""
+    return jnp.sum(frames[:, :, :, None] * jnp.moveaxis(linear, 0, 1)[:, None], axis=2)
+
+
+def _moves(articulation: Articulation, ground: GroundContacts) -> Array:
+    """Which generalised velocities move contacts whose links are data, [K, nv]."""
+    assert ground.source is not None
+    links = articulation.topology.geometry_links(ground.source.geometries)
+    return ground.looked_up(moves_links(articulation.topology, links), articulation.dtype)
+
+
 def _on_ground(articulation: Articulation, kin: Kinematics, ground: GroundContacts) -> tuple[Array, Array]:
+    if ground.source is not None:
+        frames, moves = contact_frames(ground.contacts.normal), _moves(articulation, ground)
+        groups = [np.array([k]) for k in range(len(frames))]
+        return _grouped(
+            frames, ground.contacts.point.T, groups, lambda middle: motions_by(articulation, kin, moves, middle)
+        )
     links, contacts = articulation.topology.geometry_links(ground.geometries), ground.contacts
     place = contact_points(articulation, kin, links, contacts.point)
     together = np.array(contacts.links or ground.geometries, int)  # By shapes where the links are data.

@@ -41,6 +41,20 @@ class _Done(NamedTuple):
     def part(self, which: slice) -> _Done:
         return _Done(*(array[which] for array in self))
 
+    def at(self, found: GroundContacts) -> _Done:
+        """The same of all points of which these contacts are the nearest, zero for the others."""
+        assert found.source is not None
+        assert found.number is not None
+        numbers = jnp.arange(len(found.source.geometries), dtype=found.number.dtype)
+        places = numbers[:, None] == found.number
+
+        def spread(values: Array) -> Array:
+            if values.dtype == bool:
+                return jnp.any(places & values, axis=1)
+            return matmul(places.astype(values.dtype), values)
+
+        return _Done(*(spread(values) for values in self))
+
     def reported(self) -> dict[str, Array]:
         """What both kinds of reports contain."""
         shared = self._asdict()
@@ -80,7 +94,7 @@ def contact_reports(
     for k, found in enumerate(touches.found):
         report = None
         if found is not None:
-            count = len(found.geometries)
+            count = len(found.contacts.gap)
             report, wrench = _ground_report(articulations[k], kins[k], found, done.part(slice(first, first + count)))
             wrenches[k].append(wrench)
             first += count
@@ -114,6 +128,8 @@ def _done(touches: Touches, rows: ContactRows, impulse: Array, velocity: Array, 
 def _ground_report(
     articulation: Articulation, kin: Kinematics, found: GroundContacts, done: _Done
 ) -> tuple[ContactReport, Array]:
+    if found.source is not None:
+        done, found = done.at(found), found.source.replace(omitted=found.omitted)
     contacts = found.contacts
     links = articulation.topology.geometry_links(found.geometries)
     place = contact_points(articulation, kin, links, contacts.point)
