@@ -73,7 +73,8 @@ def _prepared(
     springs = []
     if has_springs:
         springs = coupling_springs(articulation, at_start, state.joint_position, options.tendon_law)
-    motion = link_motion(at_start, generalized_velocity(articulation, state))
+    velocity = generalized_velocity(articulation, state)
+    motion = link_motion(at_start, velocity)
     given = gravity_and_loads(articulation, control.external_force)
     taken, brake = link_resistance(articulation, at_start, motion, given, dt)
     load = jnp.zeros_like(given) if control.external_force is None else control.external_force
@@ -84,6 +85,8 @@ def _prepared(
         drive_inertia=drive_inertia(articulation, at_start),
         in_matrix=is_unlimited(articulation),  # Drives with limits are rows.
         dt=dt,
+        fast_share=jnp.zeros_like(dt),
+        fast_impulse=jnp.zeros_like(velocity),
         smooth_friction=options.smooth_friction,
     )
     loops = loop_closures(articulation, state) if has_loop_joints(tree) else None

@@ -54,12 +54,12 @@ class Acting(struct.PyTreeNode):
     """1 for drives in the linear system, 0 for drives that would exceed their limits in it, [n]."""
     dt: Array
     """Length of the step [s]."""
+    fast_share: Array
+    """Share of the measures for fast motion, []; see :mod:`artix.simulation.implicit.fast_motion`."""
+    fast_impulse: Array
+    """What the Coriolis forces of fast motion add to the missing impulse, [nv]."""
     smooth_friction: float = struct.field(pytree_node=False)
     """As in :class:`artix.SolverOptions`."""
-    fast_share: Array | None = None
-    """Share of the measures for fast motion, []; see :mod:`artix.simulation.implicit.fast_motion`."""
-    fast_impulse: Array | None = None
-    """What the Coriolis forces of fast motion add to the missing impulse, [nv]."""
 
 
 class Response(struct.PyTreeNode):
@@ -204,10 +204,10 @@ def missing_impulse(articulation: Articulation, state: State, acting: Acting, ch
     joints = joints - acting.in_matrix * drives.push - dt * acting.commands.joint_force
     if change is not None:
         joints = joints + articulation.armature * change[base:]
-    missing = dt * taken + jnp.pad(joints, (base, 0))
+    missing = dt * taken + jnp.pad(joints, (base, 0)) + acting.fast_impulse
     for group in acting.springs:
         missing = missing + dt * matmul(spring_efforts(group, velocity, dt), group.force)
-    return missing if acting.fast_impulse is None else missing + acting.fast_impulse
+    return missing
 
 
 def implicit_system(
