@@ -77,13 +77,13 @@ def test_energy_of_a_four_bar_linkage() -> None:
     a = four_bar()
     energy = jax.jit(jax.vmap(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s)))
     drifts = []
-    for steps in (200, 400):
+    for steps in (200, 1600, 3200):  # With the last two, links turn by less than what counts as fast motion.
         states = rollout(a, artix.neutral_state(a), None, 0.8 / steps, num_steps=steps)
         found = np.asarray(energy(states))
         drifts.append(np.abs(found - float(artix.potential_energy(a, artix.neutral_state(a)))).max())
         assert largest_error(a, states) < 1e-6
     assert drifts[0] < 0.2  # of 10 J that are exchanged
-    assert 1.7 < drifts[0] / drifts[1] < 2.3
+    assert 1.7 < drifts[1] / drifts[2] < 2.3
 
 
 def stewart_platform(dtype):

@@ -301,7 +301,10 @@ def _end_change(
     joints = one * end.joint_velocity
     # Nothing is added where that would exceed a speed limit.
     is_limited = jnp.any((1 + angle) * joints**2 > articulation.max_joint_velocity**2)
-    most = jnp.where(is_limited, 1, 1 + angle)
+    # A joint beyond its limits returns at the speed that the step has found, unless links turn far.
+    is_low = state.joint_position < articulation.joint_lower_limit
+    returns = jnp.any(is_low | (state.joint_position > articulation.joint_upper_limit))
+    most = jnp.where(is_limited | returns, 1, 1 + angle)
     end = end.replace(joint_velocity=joints)
     if not base:  # Nothing else needs the poses at the end.
         end = end.replace(joint_position=one * end.joint_position)
@@ -309,7 +312,7 @@ def _end_change(
         work = _height_energy(articulation, state) - _height_energy(articulation, end)
         allowed = allowed + strict * (work + dt * jnp.sum(weight * mean))
         energy = kinetic_energy(articulation, end, armature=True)
-        scale = square_root(_ratio(allowed, energy, 0, most))
+        scale = square_root(_ratio(allowed, energy, jnp.where(returns, 1 - strict, 0), most))
         return EndChange(jnp.zeros_like(end.root_velocity), (scale - 1) * joints, (scale**2 - 1) * energy)
     still = end.replace(root_velocity=end.root_velocity.at[:3].set(0))
     moments, momentum = mass_and_momentum(articulation, still)
@@ -324,6 +327,7 @@ def _end_change(
     # Where the whole turns and joints hardly move, what it errs by must not change their motion much.
     loose = _ramp(jnp.where(total > 0, inner / jnp.where(total > 0, total, 1), 0), _STIFF, _LOOSE)
     least = 1 - jnp.maximum(jnp.minimum(angle, 1), jnp.maximum(strict, loose))
+    least = jnp.where(returns, 1 - strict, least)
     scale = square_root(_ratio(allowed - rigid, inner, least, most))
     slower = square_root(_ratio(allowed, rigid, 1 - strict, 1))
     # Velocities relative to the centre of mass: of the rigid whole, and what the joints add.
