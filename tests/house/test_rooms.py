@@ -185,7 +185,10 @@ PLAIN_STEP = {
         f"common.{name}"
         for name in ("control", "drives", "link_forces", "momentum_end", "options", "step_start", "sweep")
     ),
-    *(f"implicit.{name}" for name in ("bounds", "dof_rows", "fast_motion", "laws", "members", "step", "sweeps", "system")),
+    *(
+        f"implicit.{name}"
+        for name in ("bounds", "dof_rows", "fast_motion", "laws", "members", "step", "sweeps", "system")
+    ),
 }
 
 
