@@ -35,6 +35,9 @@ from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_im
 
 Array = jax.Array
 
+#: Shares up to the first of these are made smaller by the second for friction that holds: bodies creep by as little.
+_FINE_SHARE, _STIFFER_TANGENTS = 1e-5, 1e-2
+
 
 class VelocityBounds(NamedTuple):
     """E rows whose velocities are bounded: distances of loop joints, and hard relations with equal bounds."""
@@ -127,7 +130,7 @@ def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | 
     direction, part = pull / safe[:, None], jnp.where(slides, reach / safe, 0)
     within = jnp.where(sticks, 1, part)
     resolved = jnp.concatenate([pull * within[:, None], pressed[:, None]], axis=1)
-    across = jnp.where(sticks, 1 / share, part / (1 - part + share)) / row.tangential
+    across = jnp.where(sticks, 1 / _sticking_share(share, rate), part / (1 - part + share)) / row.tangential
     sideways = -across[:, None] * rate[:, :2]
     along = -jnp.sum(direction * sideways, axis=1) + row.friction * (center[:, 2] + outward)
     sliding = sideways + along[:, None] * direction - center[:, :2]
@@ -141,6 +144,12 @@ def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | 
         yields,
     )
     return resolved, Linear(jnp.concatenate([friction, outward[:, None]], axis=1), slope)
+
+
+def _sticking_share(share: Array | float, rate: Array) -> Array | float:
+    """The share of contacts that stick: gaps, whose rounding errors share loads, allow normals no smaller one."""
+    stiffer = jnp.maximum(_STIFFER_TANGENTS * share, 100 * jnp.finfo(rate.dtype).eps)
+    return jnp.where(share > _FINE_SHARE, share, stiffer)
 
 
 def convex_contacts(row: ContactRow, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:

@@ -177,8 +177,8 @@ class StepRows(NamedTuple):
         change, slope = Impulses(center.dofs, bounds, contacts), Slopes(center.dofs, bounds, contacts)
         resolved = change
         dofs, slopes = resolve_dofs(row, self.sweep, center.dofs, rates.dofs, budget, 1)
-        each = zip(center.dofs, dofs, slopes, strict=True)
-        of_dofs = [linearized(*one, row.response, share) for one in each]
+        parts = zip(center.dofs, dofs, slopes, strict=True)
+        of_dofs = [linearized(*part, row.response, share) for part in parts]
         resolved = resolved._replace(dofs=dofs)
         change = change._replace(dofs=BoundImpulses(*(one.change for one in of_dofs)))
         slope = slope._replace(dofs=BoundImpulses(*(one.slope for one in of_dofs)))
@@ -188,8 +188,7 @@ class StepRows(NamedTuple):
             resolved = resolved._replace(distances=bounds)
             change, slope = change._replace(distances=one.change), slope._replace(bounds=one.slope)
         if self.contacts is not None:
-            each = self.contacts.each
-            contacts, one = linear_contacts(each, contacts, rates.contacts, share)
+            contacts, one = linear_contacts(self.contacts.each, contacts, rates.contacts, share)
             resolved = resolved._replace(contacts=contacts)
             change, slope = change._replace(contacts=one.change), slope._replace(contacts=one.slope)
         else:
