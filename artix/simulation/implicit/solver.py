@@ -47,7 +47,7 @@ Array = jax.Array
 
 #: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many digits, and at
 #: proximal points, which gain one or two.
-_TOLERANCES = {"float64": (1e-12, 1e-9), "float32": (2e-5, 2e-6)}
+_TOLERANCES = {"float64": (1e-12, 1e-9), "float32": (2e-6, 2e-6)}
 
 #: What is added to rows that hold, as a share of their responses. Less needs fewer steps, but rounds more.
 _HELD_SHARE = {"float64": 1e-6, "float32": 1e-5}
