@@ -166,7 +166,8 @@ PLAIN_STEP = {
     "step",
     "contacts",
     *(f"common.{name}" for name in ("control", "drives", "link_forces", "momentum_end", "step_start", "sweep")),
-    *(f"implicit.{name}" for name in ("bounds", "dof_rows", "laws", "members", "step", "sweeps", "system")),
+    *(f"implicit.{name}" for name in ("dof_rows", "members", "resolvents", "rows")),
+    *(f"implicit.{name}" for name in ("solution", "solver", "step", "system")),
 }
 
 

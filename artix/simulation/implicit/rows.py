@@ -64,7 +64,7 @@ class Slopes(NamedTuple):
         return Impulses(
             BoundImpulses(*(-slope * rates.dofs for slope in self.dofs)),
             -self.bounds * rates.bounds,
-            -times(self.contacts, rates.contacts),
+            -times(self.contacts, rates.contacts) if rates.contacts.size else rates.contacts,
         )
 
 
