@@ -36,17 +36,6 @@ def within_limit(row: DriveRow, impulse: Array, sweep: Budget) -> Array:
     return jnp.where(limited, jnp.clip(impulse, -bound, bound), impulse)
 
 
-def exceeds_bounds(row: DriveRow, impulse: Array, velocity: Array, sweep: Budget) -> Array:
-    """Whether a drive's accumulated impulse is beyond its limit or, at this velocity, beyond its motor's envelope."""
-    limited, bound = _limit(row, sweep)
-    exceeds = limited & (jnp.abs(impulse) > bound)
-    envelope, time, speed = row.envelope, sweep.budget_time, jnp.abs(velocity)
-    size = jnp.abs(impulse + row.joint_force * time)
-    strong = size > (envelope.max_effort - envelope.velocity_dependent_resistance * speed) * time
-    fast = speed > envelope.max_actuator_velocity - envelope.speed_effort_gradient * size / time
-    return exceeds | jnp.isfinite(envelope.max_effort) & (strong | fast)
-
-
 def _limit(row: DriveRow, sweep: Budget) -> tuple[Array, Array]:
     """Whether there is a limit, and the largest impulse within it."""
     limited = jnp.isfinite(row.drive.max_force) & ~jnp.isfinite(row.envelope.max_effort)

@@ -68,7 +68,7 @@ class SolverOptions:
       drive_limits_are_forces: whether a drive's ``max_force`` is a force instead of an impulse per step, as with
         PhysX's articulation flag ``eDRIVE_LIMITS_ARE_FORCES``.
       tolerance: with ``"implicit"``, the residual of all laws [rad/s or m/s] below which a step is solved; ``None`` for
-        2e-5 in float32, and in float64 for 1e-12 where Newton's method on active sets converges, 1e-8 elsewhere.
+        2e-6 in float32, and in float64 for 1e-12 where Newton's method on active sets converges, 1e-9 elsewhere.
         Rounding of large velocities and impulses is added to it.
       max_newton_steps: with ``"implicit"``, the largest number of Newton steps. One suffices at rest, two to five where
         legs move. What is not solved after as many keeps its best impulses, which add no energy, and reports tell.

@@ -35,6 +35,9 @@ from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_im
 
 Array = jax.Array
 
+#: Shares up to the first of these are made smaller by the second for friction that holds: bodies creep by as little.
+_FINE_SHARE, _STIFFER_TANGENTS = 1e-5, 1e-2
+
 
 class VelocityBounds(NamedTuple):
     """E rows whose velocities are bounded: distances of loop joints, and hard relations with equal bounds."""
@@ -56,10 +59,10 @@ class Linear(NamedTuple):
     """Decrease of the impulse per velocity."""
 
 
-def linearized(center: Array, resolved: Array, slope: Array, response: Array, share: Array | float) -> Linear:
-    """The linear function of scalar rows, from a resolvent with their own ``response`` and its slope."""
+def linearized(change: Array, slope: Array, response: Array, share: Array | float) -> Linear:
+    """The linear function of scalar rows, from the change to their own resolvent and its slope."""
     factor = 1 / (1 - (1 - share) * slope * response)
-    return Linear(factor * (resolved - center), factor * slope)
+    return Linear(factor * change, factor * slope)
 
 
 def resolve_dofs(
@@ -92,6 +95,28 @@ def resolve_dofs(
     return BoundImpulses(drive, friction, limit * inverse), slopes
 
 
+def dof_changes(
+    row: BoundRow, sweep: Sweep, center: BoundImpulses, rate: Array, budget: Array
+) -> tuple[BoundImpulses, BoundImpulses]:
+    """The changes from impulses to their resolvents with the DOFs' own responses, and the slopes of these.
+
+    They are free of cancellation, which rows that hold would magnify.
+    """
+    resolved, slopes = resolve_dofs(row, sweep, center, rate, budget, 1)
+    sliding = resolved.friction - center.friction
+    friction = jnp.where(slopes.friction > 0, -rate / row.response, sliding)
+    bound = jnp.clip(rate - row.response * center.limit, row.lower_velocity, row.upper_velocity)
+    limit = jnp.where(slopes.limit > 0, (bound - rate) / row.response, -center.limit)
+    return BoundImpulses(resolved.drive - center.drive, friction, limit), slopes
+
+
+def bound_changes(row: VelocityBounds, center: Array, rate: Array) -> tuple[Array, Array]:
+    """The same for bounds of velocities."""
+    _, slope = resolve_bounds(row, center, rate, 1)
+    bound = jnp.clip(rate - row.response * center, row.lower, row.upper)
+    return jnp.where(slope > 0, (bound - rate) / row.response, -center), slope
+
+
 def resolve_bounds(row: VelocityBounds, center: Array, rate: Array, share: Array | float) -> tuple[Array, Array]:
     """The resolvents of bounds of velocities, and their slopes."""
     inverse = 1 / (share * row.response)
@@ -106,7 +131,7 @@ def _bounded(lower: Array, upper: Array, free: Array) -> tuple[Array, Array]:
 
 
 def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
-    """The resolvents of Coulomb's law with the contacts' own responses, and the linear functions that follow.
+    """The changes to the resolvents of Coulomb's law with the contacts' own responses, and linear functions.
 
     Where a contact slides along -d, its friction is ``mu lambda_n d``, and across d it answers the velocity by
     ``-k u``, with k = mu lambda_n / |u_t| at the solution.
@@ -116,7 +141,10 @@ def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | 
     pull = center[:, :2] - rate[:, :2] / row.tangential[:, None]
     pressed, rise = _pressed(row, push, 1 / row.normal)
     factor = 1 / (1 - (1 - share) * rise * rigid)
-    outward = factor * (pressed - center[:, 2])
+    # Free of cancellation, which rows that hold would magnify.
+    missing = -(rate[:, 2] + row.approach + row.softness * center[:, 2]) / row.normal
+    missing = jnp.where((push > 0) & (row.smoothing is None), missing, pressed - center[:, 2])
+    outward = factor * missing
     yields = factor * rise / row.normal
 
     length, reach = tangential_length(pull), row.friction * pressed
@@ -126,8 +154,10 @@ def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | 
     safe = jnp.where(slides, length, 1)
     direction, part = pull / safe[:, None], jnp.where(slides, reach / safe, 0)
     within = jnp.where(sticks, 1, part)
-    resolved = jnp.concatenate([pull * within[:, None], pressed[:, None]], axis=1)
-    across = jnp.where(sticks, 1 / share, part / (1 - part + share)) / row.tangential
+    still = -rate[:, :2] / row.tangential[:, None]
+    slip = jnp.where(sticks[:, None], still, pull * within[:, None] - center[:, :2])
+    wrong = jnp.concatenate([slip, missing[:, None]], axis=1)
+    across = jnp.where(sticks, 1 / _sticking_share(share, rate), part / (1 - part + share)) / row.tangential
     sideways = -across[:, None] * rate[:, :2]
     along = -jnp.sum(direction * sideways, axis=1) + row.friction * (center[:, 2] + outward)
     sliding = sideways + along[:, None] * direction - center[:, :2]
@@ -140,7 +170,13 @@ def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | 
         jnp.zeros_like(across),
         yields,
     )
-    return resolved, Linear(jnp.concatenate([friction, outward[:, None]], axis=1), slope)
+    return wrong, Linear(jnp.concatenate([friction, outward[:, None]], axis=1), slope)
+
+
+def _sticking_share(share: Array | float, rate: Array) -> Array | float:
+    """The share of contacts that stick: gaps, whose rounding errors share loads, allow normals no smaller one."""
+    stiffer = jnp.maximum(_STIFFER_TANGENTS * share, 100 * jnp.finfo(rate.dtype).eps)
+    return jnp.where(share > _FINE_SHARE, share, stiffer)
 
 
 def convex_contacts(row: ContactRow, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:

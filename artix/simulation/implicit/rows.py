@@ -15,7 +15,9 @@ from artix.simulation.implicit.contact_rows import ContactRows
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow
 from artix.simulation.implicit.resolvents import (
     VelocityBounds,
+    bound_changes,
     convex_contacts,
+    dof_changes,
     linear_contacts,
     linearized,
     resolve_bounds,
@@ -62,7 +64,7 @@ class Slopes(NamedTuple):
         return Impulses(
             BoundImpulses(*(-slope * rates.dofs for slope in self.dofs)),
             -self.bounds * rates.bounds,
-            -times(self.contacts, rates.contacts),
+            -times(self.contacts, rates.contacts) if rates.contacts.size else rates.contacts,
         )
 
 
@@ -174,27 +176,23 @@ class StepRows(NamedTuple):
           share: what is added to rows that hold, as a share of their responses.
         """
         row, bounds, contacts = self.dofs, center.distances, center.contacts
-        change, slope = Impulses(center.dofs, bounds, contacts), Slopes(center.dofs, bounds, contacts)
-        resolved = change
-        dofs, slopes = resolve_dofs(row, self.sweep, center.dofs, rates.dofs, budget, 1)
-        of_dofs = [linearized(*one, row.response, share) for one in zip(center.dofs, dofs, slopes, strict=True)]
-        resolved = resolved._replace(dofs=dofs)
-        change = change._replace(dofs=BoundImpulses(*(one.change for one in of_dofs)))
-        slope = slope._replace(dofs=BoundImpulses(*(one.slope for one in of_dofs)))
+        missing = change = Impulses(center.dofs, bounds, contacts)
+        slope = Slopes(center.dofs, bounds, jnp.zeros_like(contacts, shape=(0, 3, 3)))
+        errors, steep = dof_changes(row, self.sweep, center.dofs, rates.dofs, budget)
+        parts = [linearized(*one, row.response, share) for one in zip(errors, steep, strict=True)]
+        missing = missing._replace(dofs=errors)
+        change = change._replace(dofs=BoundImpulses(*(part.change for part in parts)))
+        slope = slope._replace(dofs=BoundImpulses(*(part.slope for part in parts)))
         if self.bounds is not None:
-            bounds, steep = resolve_bounds(self.bounds, bounds, rates.bounds, 1)
-            one = linearized(center.distances, bounds, steep, self.bounds.response, share)
-            resolved = resolved._replace(distances=bounds)
-            change, slope = change._replace(distances=one.change), slope._replace(bounds=one.slope)
+            error, held = bound_changes(self.bounds, bounds, rates.bounds)
+            part = linearized(error, held, self.bounds.response, share)
+            missing = missing._replace(distances=error)
+            change, slope = change._replace(distances=part.change), slope._replace(bounds=part.slope)
         if self.contacts is not None:
-            each = self.contacts.each
-            contacts, one = linear_contacts(each, contacts, rates.contacts, share)
-            resolved = resolved._replace(contacts=contacts)
-            change, slope = change._replace(contacts=one.change), slope._replace(contacts=one.slope)
-        else:
-            slope = slope._replace(contacts=jnp.zeros_like(contacts, shape=(0, 3, 3)))
-        missing = self.velocities(jax.tree.map(jnp.subtract, resolved, center))
-        return Law(missing, change, slope)
+            wrong, each = linear_contacts(self.contacts.each, contacts, rates.contacts, share)
+            missing = missing._replace(contacts=wrong)
+            change, slope = change._replace(contacts=each.change), slope._replace(contacts=each.slope)
+        return Law(self.velocities(missing), change, slope)
 
     def velocities(self, impulses: Impulses) -> Array:
         """Impulses as the velocities that they give to their own rows, [R]."""

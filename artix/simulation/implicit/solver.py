@@ -47,12 +47,12 @@ Array = jax.Array
 
 #: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many digits, and at
 #: proximal points, which gain one or two.
-_TOLERANCES = {"float64": (1e-12, 1e-8), "float32": (2e-5, 2e-5)}
+_TOLERANCES = {"float64": (1e-12, 1e-9), "float32": (2e-6, 2e-6)}
 
 #: What is added to rows that hold, as a share of their responses. Less needs fewer steps, but rounds more.
-_HELD_SHARE = {"float64": 1e-8, "float32": 1e-5}
+_HELD_SHARE = {"float64": 1e-6, "float32": 1e-5}
 
-#: The same after a proximal point. Where laws leave impulses open, it keeps them from jumping.
+#: The share after a proximal point. Where laws leave impulses open, it keeps them from jumping.
 _SAFE_SHARE = 1e-4
 
 #: Residuals cannot be smaller than this times the largest velocity of a row, in rounding errors.
@@ -82,6 +82,9 @@ _SLIPS = 1e-5
 #: The line search ends where the slope is this part of the first one.
 _FLATTER = 0.1
 _MAX_SEARCHES = 15
+
+#: Energy that counts as rounding, as a share of what the step's forces would give a body at rest.
+_SMALL_ENERGY = 1e-3
 
 #: Larger systems are solved by LAPACK instead of by operations of the robot's own program.
 _MAX_UNROLLED = 40
@@ -463,10 +466,6 @@ def _cut_off(system: StepSystem, point: Point, end: _Loop) -> Point:
         return Point(change, rates, impulses, jnp.zeros_like(change), point.error), jnp.ones((), bool)
 
     return jax.lax.while_loop(lambda cut: ~cut[1], body, (point, end.is_solved))[0]
-
-
-#: Energy that counts as rounding, as a share of what the step's forces would give a body at rest.
-_SMALL_ENERGY = 1e-3
 
 
 def _static_budget(rows: StepRows) -> Array:
