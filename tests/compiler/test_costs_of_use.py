@@ -154,7 +154,7 @@ def test_explaining_asks_for_an_articulation_and_for_what_it_cannot_guess() -> N
     with pytest.raises(TypeError, match="articulation: expected an Articulation or a Scene, found ArrayImpl"):
         artix.explain(artix.constraints.solve_contact, jnp.eye(3), jnp.zeros(3), jnp.ones(1))
     with pytest.raises(ValueError, match="give an example of the argument 'frame' of"):
-        artix.explain(artix.frame_pose, arm)
+        artix.explain(artix.supported_inertia, arm)
 
 
 def test_the_environment_switches_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,7 +210,9 @@ def test_substeps_are_a_loop():
     (equation,) = programs_in(parts, jax.tree.map(lambda x: x[0], states))
     program = equation.params["program"]
     scalars = scalars_of(program, (1,) * len(program.traced))
-    assert [loop.length for loop in scalars.loops] == [200] and scalars.size < 2_000
+    # Those of the solver and of fast motion end when they are done.
+    assert [loop.length for loop in scalars.loops if loop.length] == [200]
+    assert scalars.size < 3_000
     (cost,) = artix.explain(lambda robot, state: parts(state), robot).operations
     assert sum(cost.operations) > 150 * scalars.size == 150 * sum(1 for op in scalars.operations if op > Op.CONSTANT)
     found, expected = (jax.jit(jax.vmap(function))(states) for function in (parts, steps))

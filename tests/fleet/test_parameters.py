@@ -26,7 +26,7 @@ def _variants(robot: artix.Articulation, count: int) -> list[artix.Articulation]
 def _operations(function, *arguments) -> int:
     """Scalar operations for each robot."""
     jaxpr = jax.make_jaxpr(function)(*arguments).jaxpr
-    costs = [explanation._cost(program, axes) for program, axes in explanation._operations(jaxpr)]
+    costs = [explanation._cost(program, axes)[0] for program, axes in explanation._operations(jaxpr)]
     return sum(sum(cost.operations) for cost in costs)
 
 

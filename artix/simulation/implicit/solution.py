@@ -144,6 +144,7 @@ def _solve(
         push=-joined(missing),
         velocity=_start_velocity(inputs),
         rows=rows,
+        response=Response.joined(responses).to,
         order=elimination_order(trees),
     )
     start = rows.none()

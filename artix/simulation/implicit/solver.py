@@ -100,6 +100,8 @@ class StepSystem(NamedTuple):
     velocity: Array
     """v0, [nv]."""
     rows: StepRows
+    response: Callable[[Array], Array]
+    """The function that gives ``M^-1 p``, [nv]."""
     order: np.ndarray
     """The entries of the velocity from the leaves to the root."""
 
@@ -155,13 +157,16 @@ class _Exactness(NamedTuple):
     """Rounding error of velocities, as a share of their changes."""
     weights: Array
     """Diagonal of M, [nv]."""
+    pushed: Array
+    """The largest velocity that p gives to an entry by itself, [], which the momentum equation rounds."""
     held_share: float
 
     def satisfied(self, rows: StepRows, point: Point, enough: Array, step: Array) -> Array:
         """Whether laws and momentum equation hold at a point, after a Newton step."""
         noise = self.rounding * jnp.maximum(_largest(step), _largest(rows.velocities(point.impulses)))
         lost = _largest(point.imbalance / self.weights)
-        return (point.error <= enough + noise) & (lost <= _BALANCE * enough + 4 * noise)
+        rounded = jnp.maximum(noise, self.rounding * jnp.maximum(self.pushed, _largest(point.change)))
+        return (point.error <= enough + noise) & (lost <= _BALANCE * enough + 4 * rounded)
 
 
 class _Loop(NamedTuple):
@@ -212,6 +217,7 @@ def solve_system(
         loose=loose + rounding * _largest(at_start),
         rounding=rounding,
         weights=jnp.diagonal(system.matrix),
+        pushed=_largest(system.push / jnp.diagonal(system.matrix)),
         held_share=_HELD_SHARE.get(dtype.name, 1e-5),
     )
 
@@ -229,22 +235,37 @@ def solve_system(
 
     budget, still = _static_budget(rows), jnp.zeros_like(system.push)
     point = Point(still, at_start, start, system.imbalance(still, start), jnp.full((), jnp.inf, dtype))
+    free, is_solved = _without_impulses(system, budget, exactness)
     begin = _Loop(
-        now=point,
+        now=chosen(is_solved, free, point),
         center=point,
         best=point,
         lagged=Lagged(rows.correction(at_start), budget),
         share=jnp.full((), _FIRST_SHARE, dtype),
         misses=jnp.full((), _FIRST_MISSES, jnp.int32),
         steps=jnp.zeros((), jnp.int32),
-        holds=jnp.zeros((), bool),
-        is_solved=jnp.zeros((), bool),
+        holds=is_solved,
+        is_solved=is_solved,
     )
     end = jax.lax.while_loop(goes_on, body, begin)
     point = chosen(end.is_solved, end.now, end.best)
     point = _cut_off(system, point, end)
     law = rows.linear(point.impulses, point.rates, end.lagged.friction, exactness.held_share)
     return point, law.residual, end.steps
+
+
+def _without_impulses(system: StepSystem, budget: Array, exactness: _Exactness) -> tuple[Point, Array]:
+    """The velocity without impulses of rows, and whether it is the solution, as where nothing touches or limits.
+
+    Else it is not what to start from: Newton steps from the velocity at the start are fewer, since it is nearer to what
+    sticks.
+    """
+    rows = system.rows
+    change = system.response(system.push)
+    rates = rows.rates(system.velocity + change)
+    law = rows.linear(rows.none(), rates, budget, exactness.held_share)
+    point = Point(change, rates, rows.none(), jnp.zeros_like(change), _largest(law.residual))
+    return point, exactness.satisfied(rows, point, exactness.enough, change)
 
 
 class _Sets(NamedTuple):
