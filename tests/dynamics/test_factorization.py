@@ -144,7 +144,7 @@ def test_articulated_bodies_solve_in_parts() -> None:
 
     def parts(state: artix.State, rights: Array):
         motions, _, inertias, added = mass_product(articulation, kinematics(articulation, state))
-        factors = factorization.factorize(articulation.topology, motions, inertias, added)
+        factors = factorization.factorize_articulated(articulation.topology, motions, inertias, added)
         half = factorization.half_solve(factors, rights)
         alike = jax.vmap(lambda right: factorization.solve(factors, right))(rights)
         return factors, half, factorization.finish_solve(factors, half[0]), alike

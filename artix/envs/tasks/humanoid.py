@@ -52,9 +52,9 @@ STAND_REWARDS: dict[str, float] = {
 #: The feet: names of the links and of the boxes on them.
 FEET = ("left_foot", "right_foot")
 
-#: Each foot has contacts at its four lowest corners. Starting from the contacts of the previous step, this many
-#: iterations suffice for standing still.
-SOLVER_OPTIONS = artix.SolverOptions(max_contacts_per_geometry=4)
+#: Each foot has contacts at its four lowest corners. Standing takes one or two Newton steps. A robot that falls can
+#: need many, for which all robots of its vector wait.
+SOLVER_OPTIONS = artix.SolverOptions(max_contacts_per_geometry=4, max_newton_steps=8)
 
 #: Drive stiffness by the end of the joint's name [N m/rad]; the damping is a twentieth of it [N m s/rad].
 _STIFFNESS = {"hip_yaw": 150.0, "hip_roll": 250.0, "hip_pitch": 250.0, "knee": 300.0, "ankle_pitch": 300.0}

@@ -308,9 +308,12 @@ def _end_change(
     end = end.replace(joint_velocity=joints)
     if not base:  # Nothing else needs the poses at the end.
         end = end.replace(joint_position=one * end.joint_position)
-        # The work of gravity along the mean velocity errs by an oscillation that slow motion keeps.
+        # The work of gravity along the mean velocity errs by an oscillation that slow motion keeps. Energy is added
+        # only for what is curved: positions move with the velocity at the end, which costs energy on a straight way,
+        # too.
         work = _height_energy(articulation, state) - _height_energy(articulation, end)
-        allowed = allowed + strict * (work + dt * jnp.sum(weight * mean))
+        curved = jnp.maximum(work + dt * jnp.sum(weight * velocity), 0)
+        allowed = allowed + strict * jnp.minimum(work + dt * jnp.sum(weight * mean), curved)
         energy = kinetic_energy(articulation, end, armature=True)
         scale = square_root(_ratio(allowed, energy, jnp.where(returns, 1 - strict, 0), most))
         return EndChange(jnp.zeros_like(end.root_velocity), (scale - 1) * joints, (scale**2 - 1) * energy)

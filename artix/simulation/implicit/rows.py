@@ -118,9 +118,18 @@ class StepRows(NamedTuple):
             total = total + matmul(on_links, self.contacts.motions)
         return total
 
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether all rows are those of DOFs."""
+        return self.bounds is None and self.contacts is None
+
+    def diagonal(self, slopes: Slopes) -> Array:
+        """``J^T diag(slopes) J`` of the rows of DOFs, a diagonal [nv]."""
+        return self.still.at[self.places].add(slopes.dofs.total)
+
     def stiffness(self, slopes: Slopes) -> Array:
         """``J^T diag(slopes) J``, [nv, nv]."""
-        matrix = jnp.diag(self.still.at[self.places].add(slopes.dofs.total))
+        matrix = jnp.diag(self.diagonal(slopes))
         if self.bounds is not None:
             direction = self.bounds.direction
             matrix = matrix + matmul(direction.T * slopes.bounds, direction)

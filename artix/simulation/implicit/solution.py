@@ -7,17 +7,19 @@ of inverse dynamics, but neither those of the mass matrix nor those of the solve
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.dynamics.factorization import MassProduct, factorize_product, solve
 from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import joined, matmul
 from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.sweep import implicit_sweep
@@ -111,13 +113,14 @@ def solved_bounds(parts: Sequence[Prepared], touching: Touching | None, options:
     sizes = [len(part.system.velocity) for part in parts]
     matrix = side_by_side([part.system.matrix for part in parts], sizes)
     responses = tuple(part.system.response for part in parts)
+    products = tuple(part.system.product for part in parts)
     start = None if touching is None else touching.remembered
     corrects = any(len(part.at_start.topology.mimic_dofs) for part in parts)
     moving = None
     if corrects:  # Errors of mimic joints are corrected by moving positions, not by velocities.
         relations = tuple(_relations(part, "position_target") for part in parts)
-        moving = _solve(options, matrix, responses, start, inputs._replace(relations=relations))
-    end = _solve(options, matrix, responses, start, inputs)
+        moving = _solve(options, matrix, responses, products, start, inputs._replace(relations=relations))
+    end = _solve(options, matrix, responses, products, start, inputs)
     moving = end if moving is None else moving
     loops = _loop_impulses(parts, end.impulses.distances)
     velocities = parted(moving.velocity, sizes), parted(end.velocity, sizes)
@@ -131,10 +134,11 @@ def _solve(
     options: SolverOptions,
     matrix: Array,
     responses: tuple[Response, ...],
+    products: tuple[MassProduct | None, ...],
     remembered: ContactMemory | None,
     inputs: StepInputs,
 ) -> StepVelocity:
-    """Solves a step with the ``matrix`` of its linear system, whose inverses are the ``responses``."""
+    """Solves a step, with the ``matrix`` of its linear system, the same as ``products``, and its inverse."""
     members = list(zip(inputs.articulations, inputs.states, strict=True))
     trees = [articulation.topology for articulation, _ in members]
     rows = _step_rows(options, responses, inputs)
@@ -145,6 +149,7 @@ def _solve(
         velocity=_start_velocity(inputs),
         rows=rows,
         response=Response.joined(responses).to,
+        along_trees=_along_trees(trees, products),
         order=elimination_order(trees),
     )
     start = rows.none()
@@ -158,8 +163,8 @@ def _solve(
 
 @functools.partial(_solve.defjvp, symbolic_zeros=True)
 def _solve_jvp(options: SolverOptions, primals, tangents):
-    """Tangents of the matrix and of responses are not used: the equations account for them."""
-    (matrix, responses, _, inputs), d_inputs = primals, tangents[3]
+    """Tangents of the matrix, its products and responses are not used: the equations account for them."""
+    (matrix, responses, _, _, inputs), d_inputs = primals, tangents[4]
     solution = _solve(options, *primals)
     velocity, impulses = solution.velocity, solution.impulses
     trees = [one.topology for one in inputs.articulations]
@@ -199,6 +204,23 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
         jnp.zeros_like(solution.steps),
     )
     return solution, d_solution
+
+
+def _along_trees(
+    trees: Sequence[Topology], products: Sequence[MassProduct | None]
+) -> Callable[[Array], Callable[[Array], Array]] | None:
+    """The solution of the linear system with an added diagonal; ``None`` if it does not have the trees' pattern."""
+    plain = [product for product in products if product is not None]
+    if len(plain) < len(products):
+        return None
+    sizes = [tree.nv for tree in trees]
+
+    def factorize(diagonal: Array) -> Callable[[Array], Array]:
+        parts = zip(trees, plain, parted(diagonal, sizes), strict=True)
+        factors = [factorize_product(tree, one._replace(added=one.added + part)) for tree, one, part in parts]
+        return lambda right: joined([solve(one, part) for one, part in zip(factors, parted(right, sizes), strict=True)])
+
+    return factorize
 
 
 def _start_velocity(inputs: StepInputs) -> Array:

@@ -87,7 +87,7 @@ _MAX_SEARCHES = 15
 _SMALL_ENERGY = 1e-3
 
 #: Larger systems are solved by LAPACK instead of by operations of the robot's own program.
-_MAX_UNROLLED = 40
+_MAX_UNROLLED = 64
 
 
 class StepSystem(NamedTuple):
@@ -102,11 +102,17 @@ class StepSystem(NamedTuple):
     rows: StepRows
     response: Callable[[Array], Array]
     """The function that gives ``M^-1 p``, [nv]."""
+    along_trees: Callable[[Array], Callable[[Array], Array]] | None
+    """For a diagonal [nv], the function that gives ``(M + diagonal)^-1 p`` by elimination along the trees; ``None`` if
+    M does not have their pattern."""
     order: np.ndarray
     """The entries of the velocity from the leaves to the root."""
 
-    def factorized(self, matrix: Array) -> Callable[[Array], Array]:
-        """The function that gives the solution d of ``matrix d = right``, [nv]."""
+    def factorized(self, slopes: Slopes) -> Callable[[Array], Array]:
+        """The function that gives the solution d of ``(M + J^T slopes J) d = right``, [nv]."""
+        if self.along_trees is not None and self.rows.is_diagonal:
+            return self.along_trees(self.rows.diagonal(slopes))
+        matrix = self.matrix + self.rows.stiffness(slopes)
         if len(matrix) > _MAX_UNROLLED:
             factors = jax.scipy.linalg.lu_factor(matrix)
             return lambda right: jax.scipy.linalg.lu_solve(factors, right)
@@ -124,7 +130,7 @@ class StepSystem(NamedTuple):
         Rows that hold are far stiffer than masses. A refinement corrects what moves without straining them.
         """
         rows = self.rows
-        solve = self.factorized(self.matrix + rows.stiffness(slopes))
+        solve = self.factorized(slopes)
         first = -solve(gradient)
         moved = rows.rates(first)
         strained = rows.force(slopes.changes(moved))
@@ -468,12 +474,11 @@ def _cut_off(system: StepSystem, point: Point, end: _Loop) -> Point:
         point, _ = cut
         budget = end.lagged.friction
         impulses = rows.admissible(point.impulses, budget)
-        solve = system.factorized(system.matrix)
         driving = rows.driving(impulses)
-        driven = solve(system.push + rows.force(driving))
+        driven = system.response(system.push + rows.force(driving))
         passive = jax.tree.map(jnp.subtract, impulses, driving)
         force = rows.force(passive)
-        change = solve(force)
+        change = system.response(force)
         work, twice = jnp.sum(force * system.velocity), jnp.sum(force * change)
         forced = 0.5 * jnp.sum(driven * matmul(system.matrix, driven))
         allowed = (1 + _SMALL_ENERGY) * forced + rows.returned_energy(impulses)

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.factorization import (
+    MassProduct,
     inverse_of_matrix,
     inverse_of_unsymmetric,
     split_inverse,
@@ -142,6 +143,8 @@ class ImplicitSystem(NamedTuple):
     """The hard relations; ``None`` without any."""
     matrix: Array
     """The system's matrix, of which the response is the inverse, [nv, nv]."""
+    product: MassProduct | None
+    """The same as a product with the pattern of the tree; ``None`` if springs, loops or mimic joints fill it."""
 
 
 class Prepared(NamedTuple):
@@ -215,10 +218,11 @@ def implicit_system(
 ) -> ImplicitSystem:
     """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
     matrix, diagonal = _matrix(articulation, state, at_start, acting)
-    topology, hard = at_start.topology, None
+    topology, hard, product = at_start.topology, None, None
     if not (acting.springs or loops or len(topology.mimic_dofs)):
         # It has the sparsity pattern of the mass matrix.
-        response = Response(*split_inverse(topology, at_start.mass_product._replace(added=diagonal)))
+        product = at_start.mass_product._replace(added=diagonal)
+        response = Response(*split_inverse(topology, product))
     else:
         if any(group.transmitted is not None for group in acting.springs):
             # PhysX's fixed tendons: the matrix is not symmetric.
@@ -231,7 +235,7 @@ def implicit_system(
         hard = hard_rows(articulation, state, at_start, loops, inverse, acting.dt, ERROR_REDUCTION)
     start = response.effect(missing_impulse(articulation, state, acting, None)[None])[0]
     velocity = generalized_velocity(articulation, state) - response.velocity(start)
-    return ImplicitSystem(velocity, start, response, hard, matrix + jnp.diag(diagonal))
+    return ImplicitSystem(velocity, start, response, hard, matrix + jnp.diag(diagonal), product)
 
 
 def _matrix(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> tuple[Array, Array]:
