@@ -139,6 +139,10 @@ def varied(
     return state.replace(root_pose=state.root_pose.at[2].set(height))
 
 
+#: Steps of Newton's method that find the height of a robot over rough ground.
+_SEARCH_STEPS = 6
+
+
 @artix.quantity
 def on_ground(articulation: artix.Articulation, state: artix.State, ground: artix.Ground, gap: float | Array) -> Array:
     """The height of the root at which the robot's closest contact point is ``gap`` above the ground, [] [m].
@@ -160,8 +164,27 @@ def on_ground(articulation: artix.Articulation, state: artix.State, ground: arti
       >>> print(artix.geometry_distances(artix.Scene(robot, ground=ground), state).min())
       0.01
     """
-    contacts = artix.ground_contacts(artix.Scene(articulation, ground=ground), state).contacts
-    return state.root_pose[2] + jnp.max((gap - contacts.gap) / contacts.normal[:, 2])
+    scene = artix.Scene(articulation, ground=ground)
+
+    def closer(height: Array) -> Array:
+        placed = state.replace(root_pose=state.root_pose.at[2].set(height))
+        contacts = artix.ground_contacts(scene, placed).contacts
+        return height + jnp.max((gap - contacts.gap) / contacts.normal[:, 2])
+
+    if all(isinstance(surface, artix.Plane) for surface in ground.surfaces):
+        return closer(state.root_pose[2])
+    # Gaps are those of the nearest points, so the search begins close to the ground: as high above what is below the
+    # root as the robot would stand on level ground.
+    level = artix.Scene(articulation, ground=artix.Ground.flat(dtype=articulation.dtype))
+    lowest = jnp.min(artix.ground_contacts(level, state).contacts.gap)
+    above = [
+        surface.heights_below(state.root_pose[:3], jnp.zeros_like(lowest, shape=(3, 1))) for surface in ground.surfaces
+    ]
+    ground_height = state.root_pose[2] - jnp.min(jnp.concatenate(above))
+    start = ground_height + state.root_pose[2] + gap - lowest
+    height = jax.lax.fori_loop(0, _SEARCH_STEPS, lambda _, height: closer(height), start)
+    # Beside an edge the search may go to and fro; the higher place is outside of the ground.
+    return jnp.maximum(height, closer(height))
 
 
 def _random(key: Array, count: int, articulation: Any) -> Array:

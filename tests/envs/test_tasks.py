@@ -213,8 +213,12 @@ def test_a_curriculum_goes_up_and_down():
     keys = jax.random.split(jax.random.key(2), 50)
     ended = state.replace(done=jnp.float32(1))
     starts = jax.vmap(lambda key: rough.renew(key, ended).articulation_state)(keys)
-    lowest = jax.vmap(lambda start: jnp.min(artix.geometry_distances(artix.Scene(robot, ground=ground), start)))(starts)
-    np.testing.assert_allclose(lowest, 0.01, atol=2e-5)  # however steep it is; positions of 12 m in float32
+    scene = artix.Scene(robot, ground=ground)
+    # Of the feet: the trunk's shape is a sensor, and a block may stand below it.
+    lowest = jax.vmap(lambda start: jnp.min(artix.ground_contacts(scene, start).contacts.gap))(starts)
+    # However steep it is; positions of 12 m in float32. A foot beside the edge of a step may start above the edge.
+    assert (lowest > 0.01 - 2e-5).all()
+    assert jnp.mean(jnp.abs(lowest - 0.01) < 2e-5) >= 0.95
 
 
 @pytest.mark.slow

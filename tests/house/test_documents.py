@@ -100,7 +100,10 @@ def test_the_examples_of_the_page_on_evaluation_run():
     """And what the page shows is what they print, but for the machine's lanes; in a process without this one's x64."""
     text = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
     shown = re.findall(r"```text\n(mass_matrix.*?)```", text, re.DOTALL)[0]
-    assert printed_by_code_of("docs/evaluation.md")[1:] == shown.splitlines()[1:]
+    printed = printed_by_code_of("docs/evaluation.md")[1:]
+    # The estimate of a first call is the machine's.
+    assert [line for line in printed if not line.startswith("first call")] == shown.splitlines()[1:-1]
+    assert any(line.startswith("first call: about") for line in printed)
 
 
 @pytest.mark.slow
