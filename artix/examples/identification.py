@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 
 import artix
+from artix.identification.estimation import movable_links
 
 Array = jax.Array
 
@@ -149,13 +150,6 @@ def main() -> None:
     print(f"noise of the measured torques [N m]           {noise}")
     print(f"error of predicted torques, guessed [N m]     {torque_error(guess, unseen)}")
     print(f"error of predicted torques, identified [N m]  {torque_error(found, unseen)}")
-
-
-def movable_links(robot: artix.Articulation) -> tuple[str, ...]:
-    """Names of the links that have mass and that a joint moves."""
-    topology = robot.topology
-    moved = [bool(column.any()) for column in topology.dof_moves_link.T]
-    return tuple(name for k, name in enumerate(topology.link_names) if moved[k] and float(robot.link_mass[k]) > 0)
 
 
 def disturbed(robot: artix.Articulation, key: Array, links: list[str], size: float) -> artix.Articulation:

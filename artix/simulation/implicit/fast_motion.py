@@ -294,8 +294,7 @@ def _end_change(
     # The energy at the start and the work of all impulses but those of inertia, which do none.
     weight = gravity_compensation(articulation, state)
     inertial = rigid_body_forces(articulation, state, None, gravity=True) - weight
-    impulse = dt * inertial if acting.fast_impulse is None else dt * inertial + acting.fast_impulse
-    allowed = 0.5 * twice + jnp.sum(impulse * mean)
+    allowed = 0.5 * twice + jnp.sum((dt * inertial + acting.fast_impulse) * mean)
     angle = one * _angle(motion, dt)
     strict = _ramp(angle, _BOUNDED, _STRICT)
     joints = one * end.joint_velocity

@@ -130,9 +130,7 @@ def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
         # velocity, not from the impulses: otherwise rounding errors would make standing feet drift.
         acceleration = mean_acceleration(part, found)
         needed = rigid_body_forces(articulation, state, None, acting.wrench, gravity=True)[:6]
-        momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration))
-        if acting.fast_impulse is not None:
-            momentum = momentum + acting.fast_impulse[:6]
+        momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration)) + acting.fast_impulse[:6]
     start = end.replace(root_velocity=found.velocity[:6])
     return _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
 

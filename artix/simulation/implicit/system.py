@@ -52,7 +52,7 @@ class Acting(struct.PyTreeNode):
     drive_inertia: Array
     """Inertias that scale the efforts of acceleration drives; 1 for force drives, [n]."""
     in_matrix: Array
-    """1 for drives in the linear system, 0 for drives that would exceed their limits in it, [n]."""
+    """1 for drives without limits, which are in the linear system; 0 for the others, which are rows, [n]."""
     dt: Array
     """Length of the step [s]."""
     fast_share: Array
