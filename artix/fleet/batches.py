@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from artix.compiler.blocks import block_size, in_blocks
+from artix.compiler.batch_axes import block_size, in_blocks
 
 
 def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
