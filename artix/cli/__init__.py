@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 from artix import robots
 from artix.cli.names import check_output, did_you_mean, robot_file
-from artix.cli.terminal import Interrupts, printable_output
-from artix.cli.text import CommandFailure, installed
+from artix.cli.text import CommandFailure, Interrupts, installed, printable_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

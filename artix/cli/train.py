@@ -17,7 +17,7 @@ import jax
 
 from artix import envs
 from artix.cli.export import export_policy
-from artix.cli.recordings import save_episode, visuals_of
+from artix.cli.play import save_episode, visuals_of
 from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
     EventFiles,

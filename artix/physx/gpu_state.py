@@ -18,21 +18,25 @@ from artix.fleet.fleet import Fleet
 from artix.kinematics.frames import frame_pose, frame_velocity
 from artix.model.articulation import Articulation, State
 from artix.physx.accessors import update_kinematic, wake_if
+from artix.physx.enums import ANGULAR, FIELDS, LINEAR
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
-from artix.physx.fields import ANGULAR, FIELDS, LINEAR
 from artix.physx.fleet_simulation import (
     AnyFleetSimulation,
     FleetSimulation,
     Part,
+    check_indices,
+    check_simulation,
+    check_state,
     in_order,
+    of_type,
     own_state,
     padded,
     parts_of,
     simulations_of_kinds,
+    to_transform,
     with_kinds,
 )
-from artix.physx.gpu_layout import check_indices, check_simulation, check_state, of_type, to_transform
 from artix.physx.gpu_tendons import read_tendons, write_tendons
 from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation
 from artix.simulation.common.options import SolverOptions

@@ -21,8 +21,14 @@ from artix.physx.solver.gauss_seidel import (
     sweep_once,
     sweep_order,
 )
-from artix.physx.solver.positions import Configuration, advance, start_configuration, to_state, with_drift_of
-from artix.physx.solver.unconstrained import Unconstrained
+from artix.physx.solver.positions import (
+    Configuration,
+    Unconstrained,
+    advance,
+    start_configuration,
+    to_state,
+    with_drift_of,
+)
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.spatial_tendons import path_lengths
 from artix.simulation.common.step_start import StepStart, link_motion
