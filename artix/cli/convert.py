@@ -45,7 +45,7 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
     issues = check_robot(robot, **options)
     if any(issue.severity == "error" for issue in issues):
         return refused(issues, f"{robot!r} has errors and was not converted")
-    left = not_converted(description_path(robot))  # Before the output may replace it.
+    kept_out = not_converted(description_path(robot))  # Before the output may replace it.
     with _double_precision():
         articulation = load_robot(robot, **options)
         try:
@@ -59,7 +59,7 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
         print(issue)
     print(f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs", end="")
     lost = [f"{counted(len(warnings), 'feature')} cannot be expressed in {suffix}"] if warnings else []
-    lost += [f"not converted: {', '.join(left)}"] if left else []
+    lost += [f"not converted: {', '.join(kept_out)}"] if kept_out else []
     print("; ".join(["", *lost]) if lost else ", nothing lost")
     return 0
 

@@ -36,9 +36,9 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
       CommandFailure: the checkpoint cannot be read, or the animation cannot be made.
     """
     header, environment, policy = load_played(checkpoint)
-    found = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
+    results = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
     print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
-    print(_statistics({name: np.asarray(value) for name, value in found.items()}))
+    print(_statistics({name: np.asarray(value) for name, value in results.items()}))
     if html is not None:
         _save_html(html, environment, policy, seed, visuals_of(header, environment))
     return 0
@@ -87,12 +87,12 @@ def _task(name: str) -> str:
         return name
 
 
-def _statistics(found: dict[str, np.ndarray]) -> str:
+def _statistics(results: dict[str, np.ndarray]) -> str:
     first = ("return", "length", "terminated")
-    others = sorted(name for name in found if name not in first and not name.startswith("final/reward/"))
+    others = sorted(name for name in results if name not in first and not name.startswith("final/reward/"))
     names = [*first, *others]
     rows = [
-        (name, *(quantity(float(f(found[name]))) for f in (np.mean, np.std, np.min, np.median, np.max)))
+        (name, *(quantity(float(f(results[name]))) for f in (np.mean, np.std, np.min, np.median, np.max)))
         for name in names
     ]
     return table(("per episode", "mean", "deviation", "min", "median", "max"), rows, align="l")

@@ -64,9 +64,9 @@ def common_dtype(members: list[Articulation]) -> Any:
     for member in members:
         names.setdefault(str(member.dtype), member.topology.name)
     if len(names) > 1:
-        found = ", ".join(f"{dtype} ({name!r})" for dtype, name in sorted(names.items()))
+        types = ", ".join(f"{dtype} ({name!r})" for dtype, name in sorted(names.items()))
         raise ValueError(
-            f"all members of a fleet must have one dtype; found {found}; convert with articulation.astype(...)"
+            f"all members of a fleet must have one dtype; found {types}; convert with articulation.astype(...)"
         )
     return members[0].dtype
 

@@ -191,16 +191,16 @@ def _common(structures: Sequence[Any]) -> Any:
 def _batched(kind: Kind, function: Function, operands: Sequence[Array]) -> Function:
     """The function of batches of a kind's arguments, given the leaves of its articulation that are operands."""
     leaves, structure = jax.tree.flatten(kind.articulation)
-    given = iter(operands)
-    leaves = [next(given) if flag else leaf for leaf, flag in zip(leaves, kind.is_operand, strict=True)]
+    passed = iter(operands)
+    leaves = [next(passed) if flag else leaf for leaf, flag in zip(leaves, kind.is_operand, strict=True)]
 
-    def of_member(own: Sequence[Array], *arguments: Any) -> Any:
-        own_leaves = iter(own)
+    def of_member(leaves_of_kind: Sequence[Array], *arguments: Any) -> Any:
+        own_leaves = iter(leaves_of_kind)
         all_leaves = [next(own_leaves) if flag else leaf for leaf, flag in zip(leaves, kind.differs, strict=True)]
         return function(jax.tree.unflatten(structure, all_leaves), *arguments)
 
-    own = [leaf for leaf, flag in zip(leaves, kind.differs, strict=True) if flag]
-    return lambda *arguments: jax.vmap(of_member)(own, *arguments)
+    leaves_of_kind = [leaf for leaf, flag in zip(leaves, kind.differs, strict=True) if flag]
+    return lambda *arguments: jax.vmap(of_member)(leaves_of_kind, *arguments)
 
 
 def _call_of_member(
@@ -210,17 +210,21 @@ def _call_of_member(
 
     These are its first ones, which are known, the articulation's, those of all members, and arrays among the options.
     """
-    own, structure_of_own = jax.tree.flatten(kind.articulation)
-    own = [
+    leaves_of_kind, structure_of_own = jax.tree.flatten(kind.articulation)
+    leaves_of_kind = [
         jax.ShapeDtypeStruct(leaf.shape[1:] if differs else leaf.shape, leaf.dtype) if is_operand else leaf
-        for leaf, differs, is_operand in zip(own, kind.differs, kind.is_operand, strict=True)
+        for leaf, differs, is_operand in zip(leaves_of_kind, kind.differs, kind.is_operand, strict=True)
     ]
     types = types_of_member(leaves, axes)
-    arguments = [jax.tree.unflatten(structure_of_own, own), *jax.tree.unflatten(structure, types)]
+    arguments = [jax.tree.unflatten(structure_of_own, leaves_of_kind), *jax.tree.unflatten(structure, types)]
     call = call_of(of_member.function, *of_member.known, *arguments, **of_member.options)
     assert call is not None  # the state has arrays
     known = [x for x in jax.tree.leaves(of_member.known) if not callable(x)]
-    return call, len(known), [*known, *own, *types, *filter(is_array, jax.tree.leaves(dict(of_member.options)))]
+    return (
+        call,
+        len(known),
+        [*known, *leaves_of_kind, *types, *filter(is_array, jax.tree.leaves(dict(of_member.options)))],
+    )
 
 
 def _row_programs(

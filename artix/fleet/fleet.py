@@ -167,8 +167,8 @@ class Fleet:
           >>> print(jax.grad(mean_energy)(pendulum.link_mass).round(1))  # g times a height; half of all are pendulums
           [ 0.  -2.5 -7.4]
         """
-        static, given = self._checked(state, arguments, options)
-        return self._by_kind(function, static, joined=True)(*given)
+        static, passed = self._checked(state, arguments, options)
+        return self._by_kind(function, static, joined=True)(*passed)
 
     def evaluate_kinds(
         self, function: Callable[..., Any], state: State, *arguments: Any, **options: Any
@@ -198,8 +198,8 @@ class Fleet:
           >>> print(of_arms.shape, of_quadrupeds.shape, [members.tolist() for members in fleet.kinds])
           (2, 7, 7) (1, 18, 18) [[0, 2], [1]]
         """
-        static, given = self._checked(state, arguments, options)
-        return self._by_kind(function, static, joined=False)(*given)
+        static, passed = self._checked(state, arguments, options)
+        return self._by_kind(function, static, joined=False)(*passed)
 
     @property
     def kinds(self) -> tuple[np.ndarray, ...]:
@@ -418,9 +418,9 @@ def _common_size(arguments: tuple[Any, ...]) -> int:
     """The common length of all leading axes."""
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(arguments)]
     if len({shape[:1] for shape in shapes}) != 1 or not shapes[0]:
-        found = ", ".join(str(shape) for shape in dict.fromkeys(shapes))
+        sizes = ", ".join(str(shape) for shape in dict.fromkeys(shapes))
         raise ValueError(
             "vmap_in_blocks: expected arrays with one common leading axis in all arguments, found shapes "
-            f"{found}; close over what all items share"
+            f"{sizes}; close over what all items share"
         )
     return shapes[0][0]

@@ -237,8 +237,8 @@ def check_simulation(fleet: Fleet, simulation: AnyFleetSimulation) -> None:
         check_in_scene(simulation)
     simulations = simulations_of_kinds(simulation)
     expected = [(len(members), fleet.topologies[members[0]]) for members in fleet.kinds]
-    found = [(len(one.state.root_pose), one.topology) for one in simulations if one.state.root_pose.ndim == 2]
-    if found != expected:
+    batches = [(len(one.state.root_pose), one.topology) for one in simulations if one.state.root_pose.ndim == 2]
+    if batches != expected:
         shapes = [one.state.joint_position.shape for one in simulations]
         raise ValueError(
             "the simulation is not that of the fleet: joint positions of its kinds must have the shapes "

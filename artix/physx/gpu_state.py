@@ -77,8 +77,8 @@ def create_fleet_simulation(
     check_state(fleet, state)
     kinds = []
     for articulation, members in zip(fleet.articulations, fleet.kinds, strict=True):
-        own = own_state(articulation.topology, state, members)
-        kinds.append(_create(options, articulation, own))
+        member_state = own_state(articulation.topology, state, members)
+        kinds.append(_create(options, articulation, member_state))
     if len(kinds) == 1:
         return kinds[0]
     return FleetSimulation(tuple(kinds), tuple(tuple(members.tolist()) for members in fleet.kinds), fleet.num_dofs)
@@ -262,8 +262,8 @@ def _read(data_type: ReadType, shape: tuple[int, ...], kind: ArticulationSimulat
     if data_type in (ReadType.LINK_LINEAR_VELOCITY, ReadType.LINK_ANGULAR_VELOCITY):
         velocities = jax.vmap(partial(frame_velocity, offset="com"))(kind.articulation, kind.state)
         return padded(velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR], shape)
-    found = FIELDS[data_type.name].of(kind)
-    return padded(to_transform(found) if data_type is ReadType.ROOT_GLOBAL_POSE else found, shape)
+    values = FIELDS[data_type.name].of(kind)
+    return padded(to_transform(values) if data_type is ReadType.ROOT_GLOBAL_POSE else values, shape)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -263,17 +263,17 @@ def write_tendons(
         shape = (*shape_of_slots, 3) if name == "relative_offset" else shape_of_slots
         dtype = jnp.dtype(jnp.uint32 if name == "axis" else fleet.dtype)
         if getattr(field, "shape", None) != shape:
-            found = getattr(field, "shape", type(field).__name__)
-            raise ValueError(f"data for {kind}: {name} must have shape {shape}; found {found}")
+            actual = getattr(field, "shape", type(field).__name__)
+            raise ValueError(f"data for {kind}: {name} must have shape {shape}; found {actual}")
         if field.dtype != dtype:
             raise TypeError(f"data for {kind}: {name} must have dtype {dtype}; found {field.dtype}")
     written = []
     for articulation, part in zip(articulations, parts, strict=True):
         slots = _slots(part.topology, maxima, kind)
-        own = jax.tree.map(lambda leaf, blocks=part.blocks: leaf[blocks], data)
+        rows = jax.tree.map(lambda leaf, blocks=part.blocks: leaf[blocks], data)
         if kind == "FIXED_TENDON_JOINT":
-            _check_axes(own.axis, part, slots)
-        written.append(_write(kind, articulation, own, part.rows, slots))
+            _check_axes(rows.axis, part, slots)
+        written.append(_write(kind, articulation, rows, part.rows, slots))
     return written
 
 

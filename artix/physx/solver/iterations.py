@@ -219,10 +219,10 @@ def _moved_frames(
     topology = at_start.topology
     # The root's initial position is left out: far from the origin it would cost digits.
     origin = state.root_pose.at[:3].set(at_start.frame.position[:, 0])
-    now = to_state(articulation, topology, moved, state.replace(root_pose=origin))
+    end = to_state(articulation, topology, moved, state.replace(root_pose=origin))
     if keeps_drift:
-        articulation, _ = with_drift_of(articulation, topology, moved, now)
-    return Transforms.from_poses(frame_pose(articulation, now))
+        articulation, _ = with_drift_of(articulation, topology, moved, end)
+    return Transforms.from_poses(frame_pose(articulation, end))
 
 
 def _lengths(articulation: Articulation, state: State, at_start: StepStart, frame: Transforms) -> Array:
