@@ -61,10 +61,6 @@ def create_fleet_simulation(
       The simulations of the N members: of a fleet of one topology in one batch, in which every array has a leading axis
       N, and of several topologies a :class:`FleetSimulation` with a batch for each.
 
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the fleet.
-
     Examples:
       >>> from artix import physx
       >>> fleet = artix.Fleet([artix.robots.load("cart_pole")] * 3)

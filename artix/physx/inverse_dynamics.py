@@ -505,9 +505,8 @@ def compute_lambda(
       the frames' relative accelerations are below 1e-5 of the largest generalised acceleration or of one.
 
     Raises:
-      ValueError: an array has the wrong shape, the cache was made for another articulation, or a loop joint is of type
-        distance, which is not an equality constraint.
-      TypeError: an array has another dtype than the articulation.
+      ValueError: the cache was made for another articulation, or a loop joint is of type distance, which is not an
+        equality constraint.
 
     Examples:
       >>> from artix import physx

@@ -68,7 +68,6 @@ class FrictionAnchors(struct.PyTreeNode):
         """No anchors, for the first step and after a state has been set.
 
         Args:
-          articulation: the articulation.
           ground: the ground.
 
         Raises:
@@ -254,7 +253,6 @@ def manifolds(
     """The contacts of a step.
 
     Args:
-      articulation: the articulation.
       at_start: the articulation at the start of the step.
       ground_contacts: the current contacts.
       patches: the contacts of each pair of a shape and a surface.

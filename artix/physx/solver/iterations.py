@@ -78,7 +78,6 @@ def iterate(
     """Takes all position and velocity sweeps of a step.
 
     Args:
-      articulation: the articulation.
       state: its state at the start of the step.
       at_start: the articulation at the start of the step.
       rows: all rows.

@@ -41,7 +41,6 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
     ``frame_pose(with_joint_drift(a, drift), state)``.
 
     Args:
-      articulation: the articulation.
       drift: rotation vectors [rad] of the inbound joint frames in their own axes (twist, swing1, swing2), shape [L, 3];
         zero for links without such a joint.
 

@@ -84,7 +84,6 @@ def physx_step(
     """One step by PhysX's law.
 
     Args:
-      articulation: the articulation.
       state: its state.
       control: forces and targets.
       dt: length of the step [s].
