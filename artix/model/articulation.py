@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from artix.math import struct
 from artix.math.arrays import check_floating, device_array
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
+from artix.model.parts import GROUPS, OPTIONAL, REQUIRED, constant, is_absent, is_known_to_be_absent, names_in, shapes_of
 from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
 
 
-class Articulation(struct.PyTreeNode):
-    """The parameters of one articulation: a static topology and arrays, all of them pytree leaves.
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class Articulation:
+    """The parameters of one articulation: a static topology and the arrays that the robot has, its pytree leaves.
 
     L links, n joint degrees of freedom (DOFs), F additional frames, K mimic joints. Every array may be replaced
     (``articulation.replace(link_mass=...)``), batched under ``jax.vmap`` and differentiated. Nothing derived is stored,
-    so nothing can go stale. Poses are position [m], then quaternion xyzw. Build an articulation with
+    so nothing can go stale.
+
+    **What a robot lacks is absent**: friction, drives, limits, damping and so on that it does not have are no leaves,
+    and a robot that is an argument costs what it has. Reading them gives constants: zeros, infinite limits, a gravity
+    scale of one. Replacing an array gives the robot this part, ``None`` takes it away; ``absent`` lists what is
+    missing. Derivatives with respect to a robot are those with respect to what it has: give it what else should vary.
+    Poses are position [m], then quaternion xyzw. Build an articulation with
     :class:`~artix.ArticulationBuilder` or load one with :func:`~artix.load_urdf`.
 
     Attributes:
@@ -65,6 +77,9 @@ class Articulation(struct.PyTreeNode):
       >>> state = artix.neutral_state(arm)
       >>> print(artix.potential_energy(heavier, state) / artix.potential_energy(arm, state))
       1.2
+      >>> damped = arm.replace(friction=arm.friction.replace(viscous=jnp.full(7, 0.1)))
+      >>> print("friction.viscous" in arm.absent, "friction.viscous" in damped.absent)
+      True False
     """
 
     topology: Topology
@@ -96,6 +111,50 @@ class Articulation(struct.PyTreeNode):
     loop_joints: LoopJoints
     geometry: Geometries
 
+    def __init__(self, topology: Topology, **parts: Any) -> None:
+        _fill(self, topology, _replaced(topology, {}, parts))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _NAMES or "_arrays" not in self.__dict__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            arrays = [self._array(each) for each in _NAMES[name]]
+            return GROUPS[name](*arrays) if name in GROUPS else arrays[0]
+
+    def _array(self, name: str) -> Any:
+        """The array with this name; constants if it is absent."""
+        arrays = self.__dict__["_arrays"]
+        if name in arrays:
+            return arrays[name]
+        mass = arrays["link_mass"]
+        if not hasattr(mass, "dtype"):  # A tree of axes or of flags has none.
+            return None
+        shape = (*mass.shape[:-1], *shapes_of(self.topology)[name])
+        return constant(shape, mass.dtype, OPTIONAL.get(name, 0.0), isinstance(mass, np.ndarray))
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """The arrays that the robot has, by names such as ``"drive.stiffness"``, in the order of its leaves."""
+        return MappingProxyType(self.__dict__["_arrays"])
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """The names of the arrays that the robot lacks, such as ``"drive.stiffness"``."""
+        return tuple(name for name in _PLACES if name not in self.__dict__["_arrays"])
+
+    def replace(self, **updates: Any) -> Articulation:
+        """A copy with some fields replaced.
+
+        Args:
+          **updates: new fields, also under names such as ``"drive.stiffness"``; ``None`` for what the robot then lacks.
+
+        Raises:
+          TypeError: there is no such field, or every robot has it and it is ``None``.
+        """
+        topology = updates.pop("topology", self.topology)
+        return _made(topology, _replaced(topology, self.__dict__["_arrays"], updates))
+
     def __repr__(self) -> str:
         """One line, as the arrays of a robot would fill pages."""
         tree, mass = self.topology, self.link_mass
@@ -126,16 +185,83 @@ class Articulation(struct.PyTreeNode):
         return jax.tree.map(lambda leaf: device_array(leaf, dtype) if leaf.dtype.kind == "f" else leaf, self)
 
 
-#: The fields of an articulation with one row per link, and those with one per DOF.
-PER_LINK = (
-    *("link_mass", "link_com_pose", "link_inertia", "joint_parent_pose", "joint_child_pose", "gravity_scale"),
-    *("link_linear_damping", "link_angular_damping", "max_link_linear_velocity", "max_link_angular_velocity"),
-    "link_cfm_scale",
-)
-PER_DOF = (
-    *("joint_pitch", "armature", "joint_lower_limit", "joint_upper_limit", "max_joint_velocity", "max_joint_force"),
-    *("drive", "envelope", "friction"),
-)
+#: The names of the arrays of each field, and the place of each array among the leaves.
+_NAMES = {one.name: names_in(one.name) for one in dataclasses.fields(Articulation) if one.name != "topology"}
+_PLACES = {name: place for place, name in enumerate(name for names in _NAMES.values() for name in names)}
+
+
+def _fill(articulation: Articulation, topology: Topology, arrays: Mapping[str, Any]) -> None:
+    articulation.__dict__.update(topology=topology, _arrays=arrays)
+
+
+def _made(topology: Topology, arrays: Mapping[str, Any]) -> Articulation:
+    articulation = object.__new__(Articulation)
+    _fill(articulation, topology, arrays)
+    return articulation
+
+
+def _replaced(topology: Topology, arrays: Mapping[str, Any], updates: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays that an articulation has after some of its fields are replaced."""
+    changed: dict[str, Any] = {}
+    for field, value in updates.items():
+        names = _NAMES.get(field, (field,))
+        if field in GROUPS and isinstance(value, GROUPS[field]):
+            changed.update((name, getattr(value, name.partition(".")[2])) for name in names)
+        elif field in GROUPS and value is not None:  # An axis or a flag for the whole group.
+            changed.update((name, value) for name in names if name in arrays)
+        else:
+            changed.update(dict.fromkeys(names, value))
+    for name in changed:
+        if name not in _PLACES:
+            raise TypeError(f"Articulation: there is no field {name!r}; there are {', '.join(_NAMES)}")
+    every = {**arrays, **changed}
+    is_robot = hasattr(every.get("link_mass"), "dtype")  # Not a tree of axes, in which None is one.
+    absent = [name for name, value in changed.items() if is_robot and is_absent(topology, name, value)]
+    for name in absent:
+        del every[name]
+    if missing := REQUIRED - every.keys():
+        raise TypeError(f"Articulation: every robot has {', '.join(sorted(missing))}; found none")
+    return {name: every[name] for name in sorted(every, key=_PLACES.__getitem__)}
+
+
+def _flatten_with_keys(articulation: Articulation) -> tuple[list[tuple[Any, Any]], Any]:
+    arrays = articulation.__dict__["_arrays"]
+    keys = map(jax.tree_util.GetAttrKey, arrays)
+    return list(zip(keys, arrays.values(), strict=True)), (articulation.topology, tuple(arrays))
+
+
+def _flatten(articulation: Articulation) -> tuple[list[Any], Any]:
+    arrays = articulation.__dict__["_arrays"]
+    return list(arrays.values()), (articulation.topology, tuple(arrays))
+
+
+def _unflatten(structure: tuple[Topology, tuple[str, ...]], arrays: Iterable[Any]) -> Articulation:
+    topology, names = structure
+    return _made(topology, dict(zip(names, arrays, strict=True)))
+
+
+jax.tree_util.register_pytree_with_keys(Articulation, _flatten_with_keys, _unflatten, _flatten)
+
+
+def without(articulation: Articulation, names: Iterable[str]) -> Articulation:
+    """The articulation without the arrays of these names, such as those that another one lacks."""
+    return articulation.replace(**dict.fromkeys(names))
+
+
+def without_zeros(articulation: Articulation) -> Articulation:
+    """The articulation without arrays that are known and say that there is nothing: zeros, infinite limits."""
+    arrays = articulation.__dict__["_arrays"]
+    return without(articulation, [name for name, value in arrays.items() if is_known_to_be_absent(name, value)])
+
+
+def with_equal_parts(articulations: Sequence[Articulation], also: Iterable[str] = ()) -> list[Articulation]:
+    """Articulations of one topology with the same arrays, so that they can be stacked: all that one of them has.
+
+    What another one lacks becomes an array of the constants that stand for it, and so do those called ``also``.
+    """
+    has = {*also}.union(*(one.arrays for one in articulations))
+    names = sorted(has, key=_PLACES.__getitem__)
+    return [_made(one.topology, {name: one._array(name) for name in names}) for one in articulations]
 
 
 class State(struct.PyTreeNode):

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from artix.model.articulation import Articulation
+from artix.model.articulation import Articulation, with_equal_parts, without
 from artix.model.checks import check_type
 
 Array = jax.Array
@@ -52,10 +52,11 @@ def keep_zeros(articulation: Articulation, varied: Articulation) -> Articulation
     """
     check_type("articulation", articulation, Articulation)
     check_type("varied", varied, Articulation)
-    structure: Any = jax.tree.structure(articulation)
-    if structure != jax.tree.structure(varied):
+    if articulation.topology != varied.topology:
         raise ValueError("keep_zeros: the articulations differ in topology; vary parameters of the same robot")
-    merged = jax.tree_util.tree_map_with_path(_keep_zeros, articulation, varied)
+    whole, varied = with_equal_parts([articulation, varied])
+    merged = jax.tree_util.tree_map_with_path(_keep_zeros, whole, varied)
+    merged = without(merged, articulation.absent)
     return merged.replace(
         **{name: _keep_rotations(getattr(articulation, name), getattr(merged, name)) for name in _POSES}
     )
