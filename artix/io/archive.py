@@ -29,6 +29,7 @@ from artix.io.common.description import Description, Frame, LinkDescription, bui
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.common.values import check_values, named_arrays
 from artix.math.arrays import device_array
+from artix.model import zeros
 from artix.model.articulation import Articulation, without, without_zeros
 from artix.model.couplings import LoopJoint, LoopJointType, MimicJoint
 from artix.model.geometry import LARGEST_HULL, SIZE_NUMBERS, Geometries, Geometry, GeometryType
@@ -96,12 +97,13 @@ def _write(path: Path, header: str, arrays: dict[str, np.ndarray]) -> None:
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue())
 
 
-def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articulation:
+def load_archive(path: str | os.PathLike[str], *, dtype: Any = None, keep_zeros: bool = False) -> Articulation:
     """Reads an articulation that :func:`save_archive` wrote; safe on files of unknown origin.
 
     Args:
       path: the file.
       dtype: floating-point type of the arrays; ``None`` keeps the file's if JAX's x64 mode allows it.
+      keep_zeros: as for :func:`artix.load`; the zeros of a batch are those that all its robots have.
 
     Returns:
       The articulation.
@@ -128,15 +130,17 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
         raise DescriptionError([Issue("error", os.fspath(path), 1, "archive", str(error), fix)]) from None
     for issue in _odd_names(articulation, os.fspath(path)):
         warnings.warn(str(issue), DescriptionWarning, stacklevel=2)
-    return jax.tree.map(lambda array: device_array(array, dtype), articulation)
+    robot = jax.tree.map(lambda array: device_array(array, dtype), articulation)
+    return zeros.keep_zeros(robot) if keep_zeros else robot
 
 
-def check_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> list[Issue]:
+def check_archive(path: str | os.PathLike[str], *, dtype: Any = None, keep_zeros: bool = False) -> list[Issue]:
     """Checks an archive.
 
     Args:
       path: the file.
       dtype: as for :func:`load_archive`.
+      keep_zeros: as for :func:`load_archive`.
 
     Returns:
       A single error; or, if :func:`load_archive` reads the file, its warnings.
@@ -154,7 +158,7 @@ def check_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> list[Is
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DescriptionWarning)
         try:
-            return _odd_names(load_archive(path, dtype=dtype), os.fspath(path))
+            return _odd_names(load_archive(path, dtype=dtype, keep_zeros=keep_zeros), os.fspath(path))
         except DescriptionError as error:
             return list(error.issues)
 

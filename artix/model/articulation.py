@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,17 @@ from artix.math.arrays import check_floating, device_array
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
-from artix.model.parts import GROUPS, OPTIONAL, REQUIRED, constant, is_absent, is_known_to_be_absent, names_in, shapes_of
+from artix.model.parts import (
+    GROUPS,
+    OPTIONAL,
+    REQUIRED,
+    KnownEntries,
+    constant,
+    is_absent,
+    is_known_to_be_absent,
+    names_in,
+    shapes_of,
+)
 from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
 
@@ -112,7 +122,7 @@ class Articulation:
     geometry: Geometries
 
     def __init__(self, topology: Topology, **parts: Any) -> None:
-        _fill(self, topology, _replaced(topology, {}, parts))
+        _fill(self, topology, _replaced(topology, {}, parts)[0], {})
 
     if not TYPE_CHECKING:
 
@@ -124,9 +134,9 @@ class Articulation:
 
     def _array(self, name: str) -> Any:
         """The array with this name; constants if it is absent."""
-        arrays = self.__dict__["_arrays"]
+        arrays, known = self.__dict__["_arrays"], self.__dict__["_known"]
         if name in arrays:
-            return arrays[name]
+            return known[name].whole(arrays[name]) if name in known else arrays[name]
         mass = arrays["link_mass"]
         if not hasattr(mass, "dtype"):  # A tree of axes or of flags has none.
             return None
@@ -136,7 +146,10 @@ class Articulation:
     @property
     def arrays(self) -> Mapping[str, Any]:
         """The arrays that the robot has, by names such as ``"drive.stiffness"``, in the order of its leaves."""
-        return MappingProxyType(self.__dict__["_arrays"])
+        known = self.__dict__["_known"]
+        if not known:
+            return MappingProxyType(self.__dict__["_arrays"])
+        return {name: self._array(name) for name in self.__dict__["_arrays"]}
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -153,11 +166,13 @@ class Articulation:
           TypeError: there is no such field, or every robot has it and it is ``None``.
         """
         topology = updates.pop("topology", self.topology)
-        return _made(topology, _replaced(topology, self.__dict__["_arrays"], updates))
+        arrays, changed = _replaced(topology, self.__dict__["_arrays"], updates)
+        known = {name: known for name, known in self.__dict__["_known"].items() if name not in changed}
+        return _made(topology, arrays, known)
 
     def __repr__(self) -> str:
         """One line, as the arrays of a robot would fill pages."""
-        tree, mass = self.topology, self.link_mass
+        tree, mass = self.topology, self.__dict__["_arrays"]["link_mass"]
         batch = mass.shape[:-1] if isinstance(mass, jax.Array) else ()
         return f"Articulation({tree!r}{f', batch of shape {batch}' if batch else ''})"
 
@@ -168,12 +183,13 @@ class Articulation:
         Raises:
           TypeError: ``link_mass`` is no array.
         """
-        if not hasattr(self.link_mass, "dtype"):
-            kind = type(self.link_mass).__name__
+        mass = self.__dict__["_arrays"]["link_mass"]
+        if not hasattr(mass, "dtype"):
+            kind = type(mass).__name__
             raise TypeError(
                 f"articulation.link_mass: expected an array, found {kind}; make it one with jnp.asarray(...)"
             )
-        return self.link_mass.dtype
+        return mass.dtype
 
     def astype(self, dtype) -> Articulation:
         """The same articulation with every array in ``dtype``: float32 or, in JAX's x64 mode, float64.
@@ -190,18 +206,25 @@ _NAMES = {one.name: names_in(one.name) for one in dataclasses.fields(Articulatio
 _PLACES = {name: place for place, name in enumerate(name for names in _NAMES.values() for name in names)}
 
 
-def _fill(articulation: Articulation, topology: Topology, arrays: Mapping[str, Any]) -> None:
-    articulation.__dict__.update(topology=topology, _arrays=arrays)
+def _fill(
+    articulation: Articulation, topology: Topology, arrays: Mapping[str, Any], known: Mapping[str, KnownEntries]
+) -> None:
+    articulation.__dict__.update(topology=topology, _arrays=arrays, _known=known)
 
 
-def _made(topology: Topology, arrays: Mapping[str, Any]) -> Articulation:
+def _made(
+    topology: Topology, arrays: Mapping[str, Any], known: Mapping[str, KnownEntries] | None = None
+) -> Articulation:
+    """An articulation of these arrays; of those that have ``known`` entries, only the others are there."""
     articulation = object.__new__(Articulation)
-    _fill(articulation, topology, arrays)
+    _fill(articulation, topology, arrays, known or {})
     return articulation
 
 
-def _replaced(topology: Topology, arrays: Mapping[str, Any], updates: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays that an articulation has after some of its fields are replaced."""
+def _replaced(
+    topology: Topology, arrays: Mapping[str, Any], updates: Mapping[str, Any]
+) -> tuple[dict[str, Any], Collection[str]]:
+    """The arrays that an articulation has after some of its fields are replaced, and the names of these arrays."""
     changed: dict[str, Any] = {}
     for field, value in updates.items():
         names = _NAMES.get(field, (field,))
@@ -215,29 +238,29 @@ def _replaced(topology: Topology, arrays: Mapping[str, Any], updates: Mapping[st
         if name not in _PLACES:
             raise TypeError(f"Articulation: there is no field {name!r}; there are {', '.join(_NAMES)}")
     every = {**arrays, **changed}
-    is_robot = hasattr(every.get("link_mass"), "dtype")  # Not a tree of axes, in which None is one.
+    # In a tree of axes, None is one.
+    is_robot = hasattr(arrays.get("link_mass", changed.get("link_mass")), "dtype")
     absent = [name for name, value in changed.items() if is_robot and is_absent(topology, name, value)]
     for name in absent:
         del every[name]
     if missing := REQUIRED - every.keys():
         raise TypeError(f"Articulation: every robot has {', '.join(sorted(missing))}; found none")
-    return {name: every[name] for name in sorted(every, key=_PLACES.__getitem__)}
-
-
-def _flatten_with_keys(articulation: Articulation) -> tuple[list[tuple[Any, Any]], Any]:
-    arrays = articulation.__dict__["_arrays"]
-    keys = map(jax.tree_util.GetAttrKey, arrays)
-    return list(zip(keys, arrays.values(), strict=True)), (articulation.topology, tuple(arrays))
+    return {name: every[name] for name in sorted(every, key=_PLACES.__getitem__)}, changed
 
 
 def _flatten(articulation: Articulation) -> tuple[list[Any], Any]:
-    arrays = articulation.__dict__["_arrays"]
-    return list(arrays.values()), (articulation.topology, tuple(arrays))
+    arrays, known = articulation.__dict__["_arrays"], articulation.__dict__["_known"]
+    return list(arrays.values()), (articulation.topology, tuple(arrays), tuple(known.items()))
 
 
-def _unflatten(structure: tuple[Topology, tuple[str, ...]], arrays: Iterable[Any]) -> Articulation:
-    topology, names = structure
-    return _made(topology, dict(zip(names, arrays, strict=True)))
+def _flatten_with_keys(articulation: Articulation) -> tuple[list[tuple[Any, Any]], Any]:
+    leaves, structure = _flatten(articulation)
+    return list(zip(map(jax.tree_util.GetAttrKey, structure[1]), leaves, strict=True)), structure
+
+
+def _unflatten(structure: tuple[Topology, tuple[str, ...], Any], arrays: Iterable[Any]) -> Articulation:
+    topology, names, known = structure
+    return _made(topology, dict(zip(names, arrays, strict=True)), dict(known))
 
 
 jax.tree_util.register_pytree_with_keys(Articulation, _flatten_with_keys, _unflatten, _flatten)
@@ -254,14 +277,46 @@ def without_zeros(articulation: Articulation) -> Articulation:
     return without(articulation, [name for name, value in arrays.items() if is_known_to_be_absent(name, value)])
 
 
+def checked_leaves(articulation: Articulation) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
+    """The name of each leaf, the leaf, and the shape that it should have."""
+    shapes, known = shapes_of(articulation.topology), articulation.__dict__["_known"]
+    for name, leaf in articulation.__dict__["_arrays"].items():
+        yield name, leaf, known[name].varying_shape if name in known else shapes[name]
+
+
+def with_known_entries(articulation: Articulation, like: Articulation) -> Articulation:
+    """The articulation, in which what is zero, infinite or a plain rotation in ``like`` is known.
+
+    Args:
+      articulation: the robot, whose arrays may be traced or have leading axes.
+      like: a robot, or several, of the same arrays, whose numbers are known.
+    """
+    shapes = shapes_of(articulation.topology)
+    arrays, known = {}, {}
+    for name, array in articulation.arrays.items():
+        entries = KnownEntries.of(name, np.asarray(like._array(name)).reshape(-1, *shapes[name]))
+        if entries is not None:
+            known[name] = entries
+        arrays[name] = array if entries is None else entries.varying(array)
+    return _made(articulation.topology, arrays, known)
+
+
 def with_equal_parts(articulations: Sequence[Articulation], also: Iterable[str] = ()) -> list[Articulation]:
     """Articulations of one topology with the same arrays, so that they can be stacked: all that one of them has.
 
-    What another one lacks becomes an array of the constants that stand for it, and so do those called ``also``.
+    What another one lacks becomes an array of the constants that stand for it, and so do those called ``also``. Zeros
+    stay known where all know them.
     """
-    has = {*also}.union(*(one.arrays for one in articulations))
+    has = {*also}.union(*(one.__dict__["_arrays"] for one in articulations))
     names = sorted(has, key=_PLACES.__getitem__)
-    return [_made(one.topology, {name: one._array(name) for name in names}) for one in articulations]
+    first, *others = (one.__dict__["_known"] for one in articulations)
+    known = {name: each for name, each in first.items() if all(each == other.get(name) for other in others)}
+    equal = []
+    for one in articulations:
+        leaves = one.__dict__["_arrays"]
+        arrays = {name: leaves[name] if name in known else one._array(name) for name in names}
+        equal.append(_made(one.topology, arrays, known))
+    return equal
 
 
 class State(struct.PyTreeNode):

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler.argument_types import register_check
-from artix.model.articulation import Articulation, State
-from artix.model.parts import shapes_of
+from artix.model.articulation import Articulation, State, checked_leaves
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -215,18 +214,17 @@ def check_type(name: str, value: object, kind: type) -> None:
 
 def check_one(articulation: Articulation) -> None:
     """Raises ``ValueError`` if the articulation is a batch."""
-    num_links = articulation.topology.num_links
-    dtype = articulation.dtype
-    check_vector("articulation.link_mass", articulation.link_mass, (num_links,), dtype, "L")
+    name, mass, shape = next(checked_leaves(articulation))
+    check_vector(f"articulation.{name}", mass, shape, articulation.dtype, "L")
 
 
 def check_parameters(articulation: Articulation) -> None:
     """Checks the shapes and dtypes of an articulation's arrays against its topology; see :func:`check_vector`."""
     check_one(articulation)
-    shapes, dtype = shapes_of(articulation.topology), articulation.dtype
-    for name, value in articulation.arrays.items():
-        if getattr(value, "shape", None) != shapes[name] or value.dtype != dtype:
-            check_vector(f"articulation.{name}", value, shapes[name], dtype, "its topology's")
+    dtype = articulation.dtype
+    for name, leaf, shape in checked_leaves(articulation):
+        if getattr(leaf, "shape", None) != shape or leaf.dtype != dtype:
+            check_vector(f"articulation.{name}", leaf, shape, dtype, "its topology's")
 
 
 def check_state(articulation: Articulation, state: State, name: str = "state") -> None:

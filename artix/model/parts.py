@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import device_array, is_known
+from artix.math.arrays import device_array, entries, is_known, take
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
@@ -41,9 +42,7 @@ GROUPS: Mapping[str, type] = {
 }
 
 #: The arrays that every articulation has.
-REQUIRED = frozenset(
-    ("link_mass", "link_com_pose", "link_inertia", "joint_parent_pose", "joint_child_pose", "gravity")
-)
+REQUIRED = frozenset(("link_mass", "link_com_pose", "link_inertia", "joint_parent_pose", "joint_child_pose", "gravity"))
 
 #: The arrays that a robot may lack, and the number that stands for what it lacks.
 OPTIONAL: Mapping[str, float] = {
@@ -59,7 +58,8 @@ OPTIONAL: Mapping[str, float] = {
     **dict.fromkeys(("envelope.max_effort", "envelope.max_actuator_velocity", "loop_joints.max_distance"), np.inf),
     **dict.fromkeys(("fixed_tendons.upper_limit", "spatial_tendons.upper_limit"), np.inf),
     **dict.fromkeys(("joint_lower_limit", "fixed_tendons.lower_limit", "spatial_tendons.lower_limit"), -np.inf),
-    **{f"{kind}.{gain}": 0.0 for kind in ("fixed_tendons", "spatial_tendons") for gain in ("damping", "limit_stiffness")},
+    **dict.fromkeys(("fixed_tendons.damping", "fixed_tendons.limit_stiffness"), 0.0),
+    **dict.fromkeys(("spatial_tendons.damping", "spatial_tendons.limit_stiffness"), 0.0),
     "loop_joints.min_distance": 0.0,
     "gravity_scale": 1.0,
     "link_cfm_scale": 0.025,
@@ -136,3 +136,73 @@ def is_absent(topology: Topology, name: str, value: Any) -> bool:
 def is_known_to_be_absent(name: str, value: Any) -> bool:
     """Whether all numbers of an array are known, and are what stands for it in a robot that lacks it."""
     return name in OPTIONAL and is_known(value) and bool(np.all(np.asarray(value) == OPTIONAL[name]))
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownEntries:
+    """The entries of an array that belong to the structure of a robot: zeros, infinite limits, plain rotations.
+
+    Attributes:
+      shape: the shape of the array.
+      places: for each of its entries, the place of its number among all that vary, then the known ones; as bytes.
+      numbers: the known numbers.
+    """
+
+    shape: tuple[int, ...]
+    places: bytes
+    numbers: tuple[float, ...]
+
+    @classmethod
+    def of(cls, name: str, arrays: np.ndarray) -> KnownEntries | None:
+        """The known entries of the array of this name, ``None`` if there are none.
+
+        Args:
+          name: its name; of poses, quaternions of no turn and half a turn are known as a whole.
+          arrays: the arrays of several robots [N, ...], which must agree in what is known.
+        """
+        first = arrays[0]
+        alike = np.all(arrays == first, axis=0)
+        known = alike & ((first == 0) | np.isinf(first))
+        if "pose" in name:
+            plain = np.sum(first[..., 3:] != 0, axis=-1, keepdims=True) == 1
+            known[..., 3:] |= plain & np.all(alike[..., 3:], axis=-1, keepdims=True)
+        if not known.any():
+            return None
+        numbers, which = np.unique(first[known], return_inverse=True)
+        places = np.zeros(first.shape, np.int32)
+        places[~known] = np.arange(np.sum(~known))
+        places[known] = np.sum(~known) + which.ravel()
+        return cls(first.shape, places.tobytes(), tuple(numbers.tolist()))
+
+    @functools.cached_property
+    def _places(self) -> np.ndarray:
+        return np.frombuffer(self.places, np.int32)
+
+    @functools.cached_property
+    def _varying(self) -> np.ndarray:
+        """The entries that vary, in the flat array, [k]."""
+        return np.flatnonzero(self._places <= self._places.max() - len(self.numbers))
+
+    @property
+    def varying_shape(self) -> tuple[int]:
+        """The shape of the entries that vary."""
+        return self._varying.shape
+
+    def whole(self, varying: Any) -> Any:
+        """The array, given the entries that vary [..., k]."""
+        if not hasattr(varying, "dtype"):  # An axis or a flag.
+            return varying
+        xp: Any = np if isinstance(varying, np.ndarray) or is_known(varying) else jnp
+        known = xp.broadcast_to(np.asarray(self.numbers, varying.dtype), (*varying.shape[:-1], len(self.numbers)))
+        every = xp.concatenate([xp.asarray(varying), known], axis=-1)
+        flat = every[..., self._places] if xp is np else take(every, self._places)
+        array = flat.reshape(*varying.shape[:-1], *self.shape)
+        if isinstance(varying, np.ndarray) or xp is jnp:
+            return array
+        with jax.ensure_compile_time_eval():
+            return device_array(array)
+
+    def varying(self, array: Any) -> Any:
+        """The entries of an array [..., *shape] that vary, [..., k]."""
+        flat = array.reshape(*array.shape[: array.ndim - len(self.shape)], -1)
+        return entries(flat, (..., self._varying))
