@@ -44,7 +44,8 @@ GROUPS: Mapping[str, type] = {
 #: The arrays that every articulation has.
 REQUIRED = frozenset(("link_mass", "link_com_pose", "link_inertia", "joint_parent_pose", "joint_child_pose", "gravity"))
 
-#: The arrays that a robot may lack, and the number that stands for what it lacks.
+#: The arrays that a robot may lack, and the number that stands for what it lacks. Of couplings and shapes that it does
+#: not have, it lacks all arrays.
 OPTIONAL: Mapping[str, float] = {
     **dict.fromkeys(("joint_pitch", "armature", "link_linear_damping", "link_angular_damping"), 0.0),
     **dict.fromkeys(("drive.stiffness", "drive.damping", "drive.is_acceleration"), 0.0),
@@ -55,12 +56,8 @@ OPTIONAL: Mapping[str, float] = {
     **dict.fromkeys(("geometry.friction", "geometry.restitution", "geometry.damping"), 0.0),
     **dict.fromkeys(("max_joint_velocity", "max_joint_force", "drive.max_force", "joint_upper_limit"), np.inf),
     **dict.fromkeys(("max_link_linear_velocity", "max_link_angular_velocity", "geometry.stiffness"), np.inf),
-    **dict.fromkeys(("envelope.max_effort", "envelope.max_actuator_velocity", "loop_joints.max_distance"), np.inf),
-    **dict.fromkeys(("fixed_tendons.upper_limit", "spatial_tendons.upper_limit"), np.inf),
-    **dict.fromkeys(("joint_lower_limit", "fixed_tendons.lower_limit", "spatial_tendons.lower_limit"), -np.inf),
-    **dict.fromkeys(("fixed_tendons.damping", "fixed_tendons.limit_stiffness"), 0.0),
-    **dict.fromkeys(("spatial_tendons.damping", "spatial_tendons.limit_stiffness"), 0.0),
-    "loop_joints.min_distance": 0.0,
+    **dict.fromkeys(("envelope.max_effort", "envelope.max_actuator_velocity"), np.inf),
+    "joint_lower_limit": -np.inf,
     "gravity_scale": 1.0,
     "link_cfm_scale": 0.025,
 }
