@@ -8,10 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from artix.math import struct
 from artix.math.arrays import check_floating, device_array
+from artix.model.coordinates import ORDERS, Order, joint_places, joints_from, root_from
 from artix.model.couplings import LoopJoints, MimicJoints
 from artix.model.geometry import Geometries
 from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
@@ -347,6 +350,70 @@ class State(struct.PyTreeNode):
     joint_position: jax.Array
     joint_velocity: jax.Array
     contact_memory: Any = None
+
+    @classmethod
+    def of(
+        cls,
+        articulation: Articulation,
+        position: npt.ArrayLike | jax.Array,
+        velocity: npt.ArrayLike | jax.Array | None = None,
+        *,
+        order: Order = "artix",
+        joints: Sequence[str] | None = None,
+    ) -> State:
+        """States from the configurations and velocities of another library, in its order and its axes.
+
+        - ``"artix"``: the root's pose (position, quaternion xyzw) if the base floats, then the joints' positions;
+          velocities as ``nu`` (:func:`artix.generalized_velocity`).
+        - ``"pinocchio"``: ``q`` and ``v`` of a URDF, with a free-flyer if the base floats: its velocity is in axes of
+          the base. Joints are depth-first, siblings by their names. Spherical joints have quaternions xyzw, and
+          continuous ones their cosine and sine, as the length of ``position`` tells.
+        - ``"mujoco"``: ``qpos`` and ``qvel`` of a model with this robot alone, quaternions wxyz. Joints are
+          depth-first, siblings as in the file. :class:`artix.MujocoCoordinates` converts those of any compiled model.
+
+        Args:
+          articulation: the robot.
+          position: configurations, shape [..., nq].
+          velocity: velocities in the same order, shape [..., nv]; at rest when ``None``.
+          order: whose conventions these are.
+          joints: names of all joints that move, in the order of the coordinates, such as those of a file or
+            ``list(model.names)[2:]``; the library's own order when ``None``.
+
+        Returns:
+          States in the articulation's dtype with the same leading axes. The root of a fixed base is at the origin.
+
+        Raises:
+          ValueError: an array has another length, joints are missing or unknown, or one has no counterpart in the
+            library.
+
+        Examples:
+          >>> arm = artix.robots.load("arm7")
+          >>> flipped = arm.topology.joint_names[:0:-1]
+          >>> joints = [name for name in flipped if name in arm.topology.dof_names]
+          >>> states = artix.State.of(arm, jnp.ones((5, 7)) * jnp.arange(7.0), joints=joints)
+          >>> print(states.joint_position.shape, states.joint_position[0])
+          (5, 7) [6. 5. 4. 3. 2. 1. 0.]
+        """
+        if order not in ORDERS:
+            raise ValueError(f"order: expected one of {', '.join(map(repr, ORDERS))}, found {order!r}")
+        topology, dtype = articulation.topology, articulation.dtype
+        q = device_array(position, dtype)
+        qd = jnp.zeros((*q.shape[:-1], topology.nv), dtype) if velocity is None else device_array(velocity, dtype)
+        if q.ndim == 0 or qd.shape != (*q.shape[:-1], topology.nv):
+            raise ValueError(
+                f"velocity: expected {topology.nv} numbers for each configuration, so the shape "
+                f"{(*q.shape[:-1], topology.nv)}; found {qd.shape}"
+            )
+        limits = articulation.joint_lower_limit, articulation.joint_upper_limit
+        free = [np.isinf(x) if not isinstance(x, jax.core.Tracer) else np.zeros(len(x), bool) for x in limits]
+        is_wheel = tuple((topology.dof_wraps & free[0] & free[1]).tolist())
+        places = joint_places(topology, order, joints, is_wheel, q.shape[-1])
+        joint_position, joint_velocity = joints_from(order, places, topology.num_base_dofs, q, qd)
+        pose = jnp.zeros((*q.shape[:-1], 7), dtype).at[..., 6].set(1)
+        motion = jnp.zeros((*q.shape[:-1], 6), dtype)
+        if not topology.fixed_base:
+            pose, motion = root_from(order, q[..., :7], qd[..., :6], articulation.link_com_pose[0, :3])
+        return cls(pose, motion, joint_position, joint_velocity)
 
     def astype(self, dtype) -> State:
         """The same state, or batch of states, with every array in ``dtype``, as :meth:`artix.Articulation.astype`.
