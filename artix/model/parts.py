@@ -99,25 +99,33 @@ def _inner_axes(name: str) -> tuple[int, ...]:
     return _INNER.get(name, (7,) if name.endswith("pose") else ())
 
 
-#: What :func:`constant` made, by identity, with the number.
-_numbers: dict[int, tuple[Any, float]] = {}
+#: What :func:`constant` made, and the number in it by its identity.
+_constants: dict[Any, Any] = {}
+_numbers: dict[int, float] = {}
+_MOST_CONSTANTS = 1024
 
 
 def constant(shape: tuple[int, ...], dtype: Any, number: float, on_host: bool) -> Any:
-    """An array of one number that stands for what a robot lacks; always the same object."""
+    """An array of one number that stands for what a robot lacks, the same object whenever it is read.
+
+    So a robot to which such an array is given still lacks it.
+    """
     config: Any = jax.config
-    return _constant(shape, np.dtype(dtype), number, on_host, bool(config.jax_enable_x64))
-
-
-@functools.cache
-def _constant(shape: tuple[int, ...], dtype: np.dtype, number: float, on_host: bool, wide: bool) -> Any:
-    del wide  # With 64 bits switched off, arrays on devices have 32.
-    array: Any = np.full(shape, number, dtype)
+    key = shape, np.dtype(dtype), number, on_host, bool(config.jax_enable_x64)
+    array = _constants.get(key)
+    if array is not None and (on_host or not array.is_deleted()):  # It may have been donated.
+        return array
+    if len(_constants) >= _MOST_CONSTANTS:
+        _constants.clear()
+        _numbers.clear()
+    _numbers.pop(id(array), None)
+    array = np.full(shape, number, dtype)
     array.setflags(write=False)
     if not on_host:
         with jax.ensure_compile_time_eval():
             array = device_array(array)
-    _numbers[id(array)] = array, number
+    _constants[key] = array
+    _numbers[id(array)] = number
     return array
 
 
@@ -126,7 +134,7 @@ def is_absent(topology: Topology, name: str, value: Any) -> bool:
     if value is None:
         return True
     if name in OPTIONAL and id(value) in _numbers:
-        return _numbers[id(value)][1] == OPTIONAL[name]
+        return _numbers[id(value)] == OPTIONAL[name]
     return getattr(value, "size", None) == 0 and 0 in shapes_of(topology)[name]
 
 

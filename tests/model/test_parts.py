@@ -179,3 +179,10 @@ def _with_header(path, new, change) -> None:
                 change(header)
                 content = json.dumps(header)
             after.writestr(name, content)
+
+
+def test_constants_may_be_donated(arm) -> None:
+    jax.jit(lambda x: x + 1, donate_argnums=0)(arm.armature)
+    assert arm.armature.tolist() == [0, 0]
+    simulation = artix.physx.create_simulation(arm)
+    assert simulation.drive_target is not simulation.drive_target_velocity
