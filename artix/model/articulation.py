@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -207,6 +208,19 @@ class Articulation:
 #: The names of the arrays of each field, and the place of each array among the leaves.
 _NAMES = {one.name: names_in(one.name) for one in dataclasses.fields(Articulation) if one.name != "topology"}
 _PLACES = {name: place for place, name in enumerate(name for names in _NAMES.values() for name in names)}
+
+
+#: For editors and ``help``: its dataclass has no ``__init__`` of its own.
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+_PARTS = [
+    inspect.Parameter(name, _KEYWORD, default=inspect.Parameter.empty if name in REQUIRED else None) for name in _NAMES
+]
+Articulation.__signature__ = inspect.Signature(
+    [  # type: ignore[attr-defined]
+        inspect.Parameter("topology", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        *_PARTS,
+    ]
+)
 
 
 def _fill(
