@@ -217,8 +217,8 @@ def _read(path: Path) -> Articulation:
     lean = without_zeros(read)
     if absent is None:
         return lean
-    if wrong := sorted({*absent} - {*lean.absent}):
-        raise ValueError(f"its robot lacks what has numbers: {', '.join(wrong[:5])}")
+    if false := sorted({*absent} - {*lean.absent}):
+        raise ValueError(f"its robot lacks what has numbers: {', '.join(false[:5])}")
     return without(read, absent)
 
 

@@ -210,17 +210,16 @@ _NAMES = {one.name: names_in(one.name) for one in dataclasses.fields(Articulatio
 _PLACES = {name: place for place, name in enumerate(name for names in _NAMES.values() for name in names)}
 
 
-#: For editors and ``help``: its dataclass has no ``__init__`` of its own.
-_KEYWORD = inspect.Parameter.KEYWORD_ONLY
-_PARTS = [
-    inspect.Parameter(name, _KEYWORD, default=inspect.Parameter.empty if name in REQUIRED else None) for name in _NAMES
-]
-Articulation.__signature__ = inspect.Signature(
-    [  # type: ignore[attr-defined]
-        inspect.Parameter("topology", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-        *_PARTS,
-    ]
-)
+def _signature() -> inspect.Signature:
+    """The arguments of an articulation, which its ``__init__`` takes by name."""
+    topology = inspect.Parameter("topology", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    defaults = {name: inspect.Parameter.empty if name in REQUIRED else None for name in _NAMES}
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    parts = [inspect.Parameter(name, by_name, default=default) for name, default in defaults.items()]
+    return inspect.Signature([topology, *parts])
+
+
+setattr(Articulation, "__signature__", _signature())  # noqa: B010  # For editors and ``help``.
 
 
 def _fill(

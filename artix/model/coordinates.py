@@ -26,8 +26,8 @@ class JointPlace(NamedTuple):
     """Its degrees of freedom in artix."""
     position: int
     """The first of its numbers in a configuration."""
-    kind: Literal["numbers", "quaternion", "cosine and sine"]
-    """What these numbers are."""
+    kind: str
+    """What these numbers are: ``"numbers"`` as in artix, a ``"quaternion"``, or a ``"cosine and sine"``."""
 
 
 def joint_places(
