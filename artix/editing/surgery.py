@@ -19,12 +19,13 @@ from artix.kinematics.forward import screw_pitches
 from artix.math import spatial, struct
 from artix.math.arrays import compiled, concatenate, entries, masked_sum, matmul, with_entries
 from artix.math.spatial import Transforms
-from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
+from artix.model.articulation import Articulation, State, without
 from artix.model.builder import ArticulationBuilder
 from artix.model.checks import check_state
 from artix.model.geometry import Geometry
 from artix.model.geometry_pairs import candidate_pairs, checked_pairs, moving_pairs
 from artix.model.joints import Joint, JointType
+from artix.model.parts import PER_DOF, PER_LINK
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -80,7 +81,8 @@ def lock_joints(articulation: Articulation, state: State, joints: Sequence[str])
     reduced = dataclasses.replace(reduced, geometry_pairs=moving_pairs(reduced))
     arrays = {name: _take(getattr(articulation, name), kept) for name in PER_DOF}
     poses = _locked_poses(articulation, np.array(locked), state.joint_position)
-    return articulation.replace(topology=reduced, joint_parent_pose=poses, **arrays, **listed)
+    changed = articulation.replace(topology=reduced, joint_parent_pose=poses, **arrays, **listed)
+    return without(changed, articulation.absent)
 
 
 def attach_articulation(
@@ -135,7 +137,8 @@ def attach_articulation(
     shapes = np.argsort([shape.link for shape in topology.geometries], kind="stable").astype(int)
     arrays["geometry"] = arrays["geometry"].select(topology.geometries, shapes)
     topology = dataclasses.replace(topology, geometries=tuple(topology.geometries[k] for k in shapes))
-    return parent.replace(topology=topology, **arrays)
+    lacking = {*parent.absent}.intersection(bridge.absent, child.absent)
+    return without(parent.replace(topology=topology, **arrays), lacking)
 
 
 def _take(group: Any, index: np.ndarray) -> Any:
@@ -385,7 +388,7 @@ def select_geometry(
     pairs = tuple((a, b) for a, b in topology.geometry_pairs if a in names and b in names)
     drawn = topology.drawn_shapes or _shapes(articulation, topology)
     kept_topology = dataclasses.replace(topology, geometries=selected, geometry_pairs=pairs, drawn_shapes=drawn)
-    return articulation.replace(topology=kept_topology, geometry=arrays)
+    return without(articulation.replace(topology=kept_topology, geometry=arrays), articulation.absent)
 
 
 def _shapes(articulation: Articulation, topology: Topology) -> tuple[tuple[str, Geometry], ...]:

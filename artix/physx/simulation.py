@@ -11,7 +11,7 @@ from artix.dynamics.momentum import centroidal_momentum_matrix
 from artix.editing.surgery import select_geometry_pairs
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import struct
-from artix.math.arrays import matmul
+from artix.math.arrays import entries, matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_known_state, check_state, check_vector
 from artix.model.states import neutral_state
@@ -186,8 +186,8 @@ def create_simulation(
         articulation=articulation,
         state=state,
         joint_force=dofs,
-        drive_target=drive.target_position,
-        drive_target_velocity=drive.target_velocity,
+        drive_target=entries(drive.target_position, ...),  # Copies, which the caller may donate.
+        drive_target_velocity=entries(drive.target_velocity, ...),
         external_force=links,
         report=StepReport.zeros(articulation),
         sleep=wake_up(articulation),
