@@ -58,15 +58,15 @@ def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> KernelCal
     kernel = _kernel(program, levels, mapped, len(axes) == 2)
     if kernel is None:
         return None
-    robots, items = (*sizes, 1, 1)[:2]
-    text, blocks = kernel.for_batch(robots, items)
+    rows, items = kernel.sizes(*(*sizes, 1, 1)[:2])
     name = re.sub(r"\W", "_", f"artix_{program.name}")  # as profilers show it
-    return KernelCall("__gpu$xla.gpu.ptx", _attributes(text.replace(NAME, name), name, blocks))
+    attributes = _attributes(kernel.ptx.replace(NAME, name), name, rows)
+    return KernelCall("__gpu$xla.gpu.ptx", attributes, (rows, items))
 
 
-def _attributes(ptx: str, name: str, blocks: int) -> dict[str, Any]:
+def _attributes(ptx: str, name: str, rows: int) -> dict[str, Any]:
     one = np.int32(1)
-    grid = {"grid_x": np.int32(blocks), "grid_y": one, "grid_z": one}
+    grid = {"grid_x": np.int32(-(-rows // THREADS)), "grid_y": one, "grid_z": one}
     block = {"block_x": np.int32(THREADS), "block_y": one, "block_z": one}
     kernel = {"name": name, "kernel_type": "ptx", "kernel_data": ptx, "shared_mem_bytes": np.int32(0)}
     return {**kernel, **grid, **block}

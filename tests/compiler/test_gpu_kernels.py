@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -242,13 +243,11 @@ def kernel_of(function: Callable[..., Any], name: str) -> Any:
 
 @needs_target
 def test_ptx() -> None:
-    kernel = kernel_of(artix.inverse_dynamics, "arm7")
-    text, blocks = kernel.for_batch(4097, 1)
-    assert blocks == 129
-    assert ".const .align 4 .u32 artix_rows = 4097" in text
+    text = kernel_of(artix.inverse_dynamics, "arm7").ptx
     assert ".maxntid 32" in text
     assert "cp.async.ca.shared.global" in text
     assert "fma.rn.f32" in text
+    assert "ld.global.nc" in text, "the size of the batch"
     assert "\tcall" not in text, "elementary functions are drawn in"
     assert "ld.local" not in text, "LLVM itself keeps nothing in local memory"
     assert ".f64" not in text
@@ -270,7 +269,7 @@ def test_ptx_assembles(device: str, tmp_path: Path) -> None:
     if program is None:
         pytest.skip("needs ptxas, of nvidia-cuda-nvcc-cu12")
     file = tmp_path / "kernel.ptx"
-    file.write_text(kernel_of(artix.inverse_dynamics, "arm7").for_batch(64, 1)[0])
+    file.write_text(kernel_of(artix.inverse_dynamics, "arm7").ptx)
     command = [program, f"-arch={device}", "-v", "-o", str(tmp_path / "kernel.cubin"), str(file)]
     report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     assert "0 bytes spill stores" in report
@@ -301,6 +300,22 @@ def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARTIX_GPU_KERNELS", "1")
     assert "gpu.ptx" in lowered()
     assert "gpu.ptx" not in lowered(gpu=False)
+
+
+@needs_target
+def test_batches_of_all_sizes_share_a_text() -> None:
+    """The driver assembles it once and keeps it, so it may depend on nothing but the program."""
+    texts = []
+    for count in (5, 6, 4097):
+        state, extra = jax.tree.map(lambda x: jnp.resize(x, (count, *x.shape[1:])), states("arm7", 1))
+        with artix.use_kernels(True, gpu=True):
+            function = jax.jit(bound(artix.inverse_dynamics, "arm7"))
+            text = function.trace(state, extra).lower(lowering_platforms=("cuda",)).as_text()
+        assert f"dense<{count}> : tensor<i32>" in text
+        assert f"grid_x = {-(-count // 32)} : i32" in text
+        texts.append(re.findall(r'kernel_data = "[^"]*"', text))
+    assert len(texts[0]) == 1
+    assert texts[0] == texts[1] == texts[2]
 
 
 @needs_target

@@ -100,7 +100,7 @@ def test_a_batch_on_two_gpus_is_a_kernel_on_each() -> None:
     command = [sys.executable, "-c", SPLIT]
     text = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, check=True).stdout
     assert text.count("__gpu$xla.gpu.ptx") == 1
-    assert "artix_rows = 33" in text
+    assert "s32[2]{0} constant({33, 1})" in text
     assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
 
 
