@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import threading
 from typing import Any
@@ -26,16 +27,18 @@ from artix.compiler.kernels.nvptx import available, target_key
 from artix.compiler.partitioning import KernelCall
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
-from artix.compiler.scalar_order import live
 from artix.compiler.scalar_program import UnsupportedOperation
 from artix.compiler.scalar_schedule import fewest_live
 
 #: The oldest version of JAX whose XLA is known to accept these kernels.
 OLDEST_JAX = (0, 10)
 
-#: Larger programs, and those with more scalars live at once, are left to XLA, see docs/gpu.md.
-_MAX_OPERATIONS, MAX_LIVE = 300_000, 4000
+#: Larger programs are left to XLA: the assembler would take them two minutes, and 5 GB.
+MAX_OPERATIONS = 170_000
+#: What takes the assembler longer is announced [s].
+_LONG = 10.0
 
+_log = logging.getLogger("artix")
 _lock = threading.Lock()
 
 
@@ -87,7 +90,7 @@ def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...
 
 
 def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
-    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MAX_LIVE, target_key())).encode())
+    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MAX_OPERATIONS, target_key())).encode())
     name = f"artix_gpu_{content.hexdigest()[:40]}"
     code = files.read(name)
     if code is None:
@@ -104,8 +107,21 @@ def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapp
 
 
 def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
-    scalars = fewest_live(scalars_of(program, levels, max_operations=_MAX_OPERATIONS))
-    alive = live(scalars)
-    if alive > MAX_LIVE:
-        raise KernelError(f"{alive:,} scalars live at once, more than {MAX_LIVE:,}: threads have no room for them")
+    scalars = fewest_live(scalars_of(program, levels, max_operations=MAX_OPERATIONS))
+    seconds = assembly_seconds(scalars.size)
+    if seconds > _LONG:
+        _log.warning(
+            "artix: %s: NVIDIA's driver takes about %.0f s to assemble its GPU kernel, and keeps it for later calls and "
+            "processes",
+            program.name,
+            seconds,
+        )
     return build_for_gpu(scalars, mapped, has_items)
+
+
+def assembly_seconds(operations: int) -> float:
+    """Estimates the processor time of the driver's assembler for a program, whose loops count once [s].
+
+    The measurements are in docs/gpu.md.
+    """
+    return 5.2 * (operations / 28_000) ** 1.72

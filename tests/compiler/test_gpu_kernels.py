@@ -358,6 +358,31 @@ def test_without_the_target(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     assert "gpu.ptx" not in lowered(gpu=True)
 
 
-def test_programs_with_too_many_live_scalars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_compilation, "MAX_LIVE", 10)
+def test_programs_that_take_the_assembler_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_compilation, "MAX_OPERATIONS", 10)
     assert "gpu.ptx" not in lowered(lambda a, s, x: artix.forward_dynamics(a, s, 2 * x), gpu=True)
+
+
+@needs_target
+def test_long_assembly_is_announced(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("ARTIX_CACHE", "0")
+    gravity: Any = lambda a, s, x: artix.gravity_compensation(a, s)  # noqa: E731
+    state, extra = states("arm7", 5)
+
+    def lower(count: int) -> None:
+        few = jax.tree.map(lambda x: x[:count], (state, extra))
+        with artix.use_kernels(True, gpu=True):
+            jax.jit(bound(gravity, "arm7")).trace(*few).lower(lowering_platforms=("cuda",))
+
+    monkeypatch.setattr(gpu_compilation, "_LONG", 0.0)
+    lower(5)
+    (line,) = caplog.messages
+    assert "gravity_compensation" in line and "assemble" in line
+    lower(4)  # Its kernel is the same.
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(("operations", "seconds"), [(28_043, 5.2), (41_336, 9.5), (63_568, 20.8), (105_560, 51.1)])
+def test_estimates_of_assembly(operations: int, seconds: float) -> None:
+    """The steps of quadruped and humanoid, free and on the ground, by ptxas 12.9."""
+    assert gpu_compilation.assembly_seconds(operations) == pytest.approx(seconds, rel=0.1)
