@@ -27,14 +27,15 @@ from artix.compiler.kernels.nvptx import available, target_key
 from artix.compiler.partitioning import KernelCall
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
+from artix.compiler.scalar_order import live
 from artix.compiler.scalar_program import UnsupportedOperation
 from artix.compiler.scalar_schedule import fewest_live
 
 #: The oldest version of JAX whose XLA is known to accept these kernels.
 OLDEST_JAX = (0, 10)
 
-#: Larger programs are left to XLA: the assembler would take them two minutes, and 5 GB.
-MAX_OPERATIONS = 170_000
+#: Larger programs are left to XLA, and so are those for which the assembler would take longer [s].
+_MAX_OPERATIONS, MAX_SECONDS = 300_000, 120.0
 #: What takes the assembler longer is announced [s].
 _LONG = 10.0
 
@@ -90,7 +91,7 @@ def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...
 
 
 def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
-    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MAX_OPERATIONS, target_key())).encode())
+    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MAX_SECONDS, target_key())).encode())
     name = f"artix_gpu_{content.hexdigest()[:40]}"
     code = files.read(name)
     if code is None:
@@ -107,8 +108,14 @@ def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapp
 
 
 def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
-    scalars = fewest_live(scalars_of(program, levels, max_operations=MAX_OPERATIONS))
-    seconds = assembly_seconds(scalars.size)
+    scalars = fewest_live(scalars_of(program, levels, max_operations=_MAX_OPERATIONS))
+    alive = live(scalars)
+    seconds = assembly_seconds(scalars.size, alive)
+    if seconds > MAX_SECONDS:
+        raise KernelError(
+            f"{scalars.size:,} operations with {alive:,} scalars live at once would take NVIDIA's driver about "
+            f"{seconds:.0f} s to assemble, more than {MAX_SECONDS:.0f}"
+        )
     if seconds > _LONG:
         _log.warning(
             "artix: %s: NVIDIA's driver takes about %.0f s to assemble its GPU kernel, and keeps it for later calls and "
@@ -119,9 +126,13 @@ def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...]
     return build_for_gpu(scalars, mapped, has_items)
 
 
-def assembly_seconds(operations: int) -> float:
-    """Estimates the processor time of the driver's assembler for a program, whose loops count once [s].
+def assembly_seconds(operations: int, alive: int) -> float:
+    """Estimates the processor time of the driver's assembler for a kernel [s].
 
-    The measurements are in docs/gpu.md.
+    The formula fits measurements of ``ptxas``, which is the same assembler, see docs/gpu.md.
+
+    Args:
+      operations: number of operations, loops counted once.
+      alive: most scalars that are live at once.
     """
-    return 5.2 * (operations / 28_000) ** 1.72
+    return 5.2 * (operations / 28_000) ** 1.46 * (alive / 965) ** 0.375
