@@ -118,7 +118,7 @@ def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...]
         )
     if seconds > _LONG:
         _log.warning(
-            "artix: %s: NVIDIA's driver takes about %.0f s to assemble its GPU kernel, and keeps it for later calls and "
+            "artix: %s: NVIDIA's driver takes about %.0f s to assemble its GPU kernel, and keeps it for later "
             "processes",
             program.name,
             seconds,
