@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import operator
 import re
 import subprocess
@@ -89,7 +90,7 @@ def _repeated(operands: Sequence[np.ndarray], axes: Sequence[Any]) -> list[np.nd
         mapped = [axis.mapped[number] for axis in axes]
         own = operand.shape[sum(mapped) :]
         rows = [size if is_mapped else 1 for size, is_mapped in zip(sizes, mapped, strict=True)]
-        found.append(np.broadcast_to(operand.reshape(*rows, *own), (*sizes, *own)).reshape(-1, *own))
+        found.append(np.broadcast_to(operand.reshape(*rows, *own), (*sizes, *own)).reshape(math.prod(sizes), *own))
     return found
 
 
@@ -121,6 +122,75 @@ def test_step() -> None:
     """Velocities of random arms round to 4e-6 to 3e-5 of the largest, depending on the states."""
     state, _ = states("arm7", 40)
     check(lambda s: jax.vmap(lambda x: artix.step(robot("arm7"), x, None, 0.01))(s), state, tolerance=1e-4)
+
+
+@functools.cache
+def arm(max_force: float) -> artix.Articulation:
+    """Two links, driven with limited efforts, of which the second has a limit and friction."""
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    builder.add_link(mass=1.0, inertia=(1.0, 1.0, 1.0))
+    above, center = (0.0, 0.0, -0.5, 0.0, 0.0, 0.0, 1.0), (0.0, 0.0, -0.25, 0.0, 0.0, 0.0, 1.0)
+    drive = artix.Drive(stiffness=300.0, damping=2.0, max_force=max_force)
+    for link in range(2):
+        options: dict[str, Any] = {"limits": [(-0.3, 0.3)]} if link else {}
+        joint = artix.Joint.revolute(artix.Axis.SWING1, parent_pose=above, drive=drive, **options)
+        builder.add_link(link, joint, mass=1.0, inertia=(0.02, 0.02, 0.002), com_pose=center)
+    return builder.build("float32")
+
+
+@functools.cache
+def ball() -> artix.Articulation:
+    builder = artix.ArticulationBuilder(gravity=(0.0, 0.0, -9.81))
+    builder.add_link(mass=1.0, inertia=(0.01, 0.02, 0.03))
+    builder.add_geometry(0, artix.Geometry.sphere(0.1, friction=0.5))
+    return builder.build("float32")
+
+
+def random_states(articulation: artix.Articulation, scale: float = 1.0) -> artix.State:
+    keys = jax.random.split(jax.random.key(5), 35)
+    return single(jax.vmap(lambda key: artix.random_state(articulation, key, velocity_scale=scale))(keys))
+
+
+@pytest.mark.parametrize("max_force", [5.0, np.inf])
+def test_steps_that_iterate(max_force: float) -> None:
+    """Newton's method, whose loops end when a robot's rows hold: drives at their limits, joint limits."""
+    states = random_states(arm(max_force))
+    check(jax.vmap(lambda s: artix.step(arm(max_force), s, None, 0.01)), states, tolerance=1e-4)
+
+
+def test_steps_on_the_ground() -> None:
+    """Balls that fly, roll, slide, and hit the ground."""
+    states = random_states(ball())
+    states = states.replace(root_pose=states.root_pose.at[:, 2].multiply(0.1).at[:, 2].add(0.1))
+    scene = artix.Scene(ball(), ground=artix.Ground.flat(dtype="float32"))
+    check(jax.vmap(lambda s: artix.step(scene, s, None, 0.01)), states, tolerance=1e-4)
+
+
+def test_fast_motion() -> None:
+    """Bodies that turn by up to a radian a step."""
+    states = random_states(ball(), 30.0)
+    check(jax.vmap(lambda s: artix.step(ball(), s, None, 0.01)), states, tolerance=1e-4)
+
+
+def test_transposes_of_steps() -> None:
+    states = random_states(arm(5.0))
+
+    def total(velocity: jax.Array) -> jax.Array:
+        end = jax.vmap(lambda v, s: artix.step(arm(5.0), s.replace(joint_velocity=v), None, 0.01))(velocity, states)
+        return jnp.sum(end.joint_position**2)
+
+    check(jax.grad(total), states.joint_velocity, tolerance=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_the_ground", [False, True])
+def test_steps_of_a_driven_quadruped(on_the_ground: bool) -> None:
+    legged = robot("quadruped")
+    legged = legged.replace(drive=legged.drive.replace(stiffness=jnp.full(12, 30.0, "float32")))
+    states = random_states(legged, 0.3)
+    states = states.replace(root_pose=states.root_pose.at[:, 2].add(0.5))
+    scene = artix.Scene(legged, ground=artix.Ground.flat(dtype="float32")) if on_the_ground else legged
+    check(jax.vmap(lambda s: artix.step(scene, s, None, 0.01)), states, tolerance=1e-3)
 
 
 def test_one_robot() -> None:
