@@ -63,9 +63,11 @@ def _artix(robot: str, batch: int) -> dict[str, Case]:
         state = jax.vmap(lambda k: artix.random_state(body, k))(jax.random.split(first, batch))
         return state, jax.random.normal(second, (batch, body.topology.nv), jnp.float32)
 
+    height = _standing_height(robot)
+
     def stand(key: jax.Array) -> tuple[Any, ...]:
         still = artix.neutral_state(body)
-        pose = still.root_pose.astype(jnp.float32).at[2].set(_standing_height(robot))
+        pose = still.root_pose.astype(jnp.float32).at[2].set(height)
         batched = lambda x: jnp.broadcast_to(x.astype(jnp.float32), (batch, *x.shape))  # noqa: E731
         states = jax.tree.map(batched, still.replace(root_pose=pose))
         noise = 0.1 * jax.random.normal(key, (batch, count), jnp.float32)
@@ -100,8 +102,7 @@ def _standing_height(robot: str) -> float:
     body = artix.robots.load(robot)
     if body.topology.fixed_base:
         return 0.0
-    with jax.ensure_compile_time_eval():
-        distances = artix.geometry_distances(artix.Scene(body, ground=artix.Ground.flat()), artix.neutral_state(body))
+    distances = artix.geometry_distances(artix.Scene(body, ground=artix.Ground.flat()), artix.neutral_state(body))
     return -float(jnp.min(distances))
 
 
@@ -109,6 +110,7 @@ def _configurations(robot: str, batch: int, stands: bool = False) -> Callable[[j
     """Arrays q, v and a in MuJoCo's coordinates, random or standing still on the ground."""
     tree = artix.robots.load(robot).topology
     floating = not tree.fixed_base
+    height = _standing_height(robot) if stands else 0.0
 
     def make(key: jax.Array) -> tuple[Any, ...]:
         keys = jax.random.split(key, 3)
@@ -116,7 +118,7 @@ def _configurations(robot: str, batch: int, stands: bool = False) -> Callable[[j
         if floating:
             q = q.at[:, 3:7].set(jnp.array([1.0, 0.0, 0.0, 0.0]))
         if floating and stands:
-            q = q.at[:, :3].set(jnp.array([0.0, 0.0, _standing_height(robot)]))
+            q = q.at[:, :3].set(jnp.array([0.0, 0.0, height]))
         v, a = (jax.random.normal(k, (batch, tree.nv), jnp.float32) for k in keys[1:])
         return q, 0.0 * v if stands else v, a
 

@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -34,7 +34,7 @@ _FIRST = {
     "humanoid": ("step on the ground", "step", "inverse dynamics"),
 }
 _REST = ("forward dynamics", "gradient of forward dynamics", "mass matrix", "link poses")
-_PEERS = ("mjx-warp", "mjx", "frax")
+PEERS = ("mjx-warp", "mjx", "frax")
 #: The longest that a measurement may take, and that the last one may take longer than the session [s].
 LONGEST, OVERTIME = 150.0, 20.0
 
@@ -51,9 +51,11 @@ class Session:
 
     Args:
       is_dry: whether to run everything on a CPU with few robots, as a test.
+      peers: what to measure beside artix.
     """
 
-    def __init__(self, is_dry: bool) -> None:
+    def __init__(self, is_dry: bool, peers: Sequence[str] = PEERS) -> None:
+        self._peers = peers
         self._cpu = jax.devices("cpu")[0]
         self._device = self._cpu if is_dry else jax.devices()[0]
         self._batches = (64, 128) if is_dry else (4096, 65536)
@@ -76,7 +78,7 @@ class Session:
                 yield from self._times("artix", robot, functions, batch)
         yield Task({"what": "training", "task": self._task}, self._training)
         yield from self._memories(first, small, True)
-        for library in _PEERS:
+        for library in self._peers:
             for batch in (large, small):
                 yield from self._times(library, first, self._first[first], batch)
         yield from self._times("artix", first, self._first[first], small, kernels=False)
@@ -89,7 +91,7 @@ class Session:
         for robot, functions in self._first.items():
             every = (*functions, *_REST)
             for batch in self._batches:
-                for library in _PEERS:
+                for library in self._peers:
                     yield from self._times(library, robot, every, batch)
                 yield from self._times("artix", robot, every, batch, kernels=False)
         yield from self._memories(first, small, False)
@@ -322,7 +324,7 @@ def main(arguments: list[str]) -> int:
 
     with file.open("a", encoding="utf-8") as lines:
         try:
-            run(Session(options.dry_run), lines, until, _done(file) if options.until else set(), restart)
+            run(Session(options.dry_run, options.peers), lines, until, _done(file) if options.until else set(), restart)
         except Failure:
             restart()
     return 0
@@ -333,6 +335,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--dry-run", action="store_true", help="the same on a CPU, of one robot: does it run through?")
     add("--minutes", type=float, default=8.0, help="after which nothing new is begun (default: 8)")
+    add("--peers", nargs="*", choices=PEERS, default=PEERS, metavar="NAME", help=f"of {', '.join(PEERS)} (default: all)")
     folder = os.environ.get("OUT", "benchmark-results")
     add("--output", default=folder, metavar="FOLDER", help="for gpu-session.jsonl (default: %(default)s)")
     add("--until", type=float, help=argparse.SUPPRESS)  # of a session that goes on after a failure
