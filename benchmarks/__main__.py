@@ -1,8 +1,8 @@
 """``python -m benchmarks``: artix beside its peers on this machine, see :mod:`benchmarks.comparison`.
 
 ``python -m benchmarks gpu`` compiles the same functions for an H100, without needing one, and reports what XLA makes of
-them. ``python -m benchmarks gpu-session`` measures on the GPU of this machine, and ``python -m benchmarks gpu-splitting``
-estimates what several threads for a robot would gain.
+them; ``gpu-session`` measures on the GPU of this machine; ``gpu-splitting`` counts what several threads for a robot
+would gain.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ def call_partitioned(
         kernel = call_of(batches)
         if kernel is None:
             batch = tuple(axis.size for axis in batches)
-            results = [jnp.zeros((*batch, *kind.shape), kind.dtype) for kind in program.result_types]
-        else:
-            results = kernel.results(program, batches, *merge_operands(here, parts))
+            empty = [jnp.zeros((*batch, *kind.shape), kind.dtype) for kind in program.result_types]
+            return tuple(split_results(here, empty))
+        results = kernel.results(program, batches, *merge_operands(here, parts))
         return tuple(split_results(here, results))
 
     if not axes:

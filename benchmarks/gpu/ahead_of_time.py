@@ -37,7 +37,7 @@ class Compiled:
       predicted_us: the time of a call on an H100 by :mod:`benchmarks.gpu.machine`, of one kernel whose loops run once.
       limit: what limits it there.
       kernels: number of artix kernels.
-      lower_seconds, compile_seconds, assemble_seconds: the time of tracing and lowering, of XLA and of the assembler.
+      lower_seconds, compile_seconds, assemble_seconds: processor time of tracing, of XLA and of the assembler.
     """
 
     launches: int
@@ -86,12 +86,12 @@ class Compiler:
         def ahead_of_time(*args: Any) -> Any:
             return function(*args)
 
-        before = time.perf_counter()
+        before = time.process_time()
         jitted = jax.jit(ahead_of_time, out_shardings=self._sharding)
         lowered = jitted.trace(*jax.tree.map(place, arguments)).lower(lowering_platforms=("cuda",))
-        between = time.perf_counter()
+        between = time.process_time()
         compiled = lowered.compile()
-        after = time.perf_counter()
+        after = time.process_time()
         found, memory = launches(compiled.as_text()), compiled.memory_analysis()
         own = [_unescaped(text) for text in re.findall(r'kernel_data = "((?:[^"\\]|\\.)*)"', lowered.as_text())]
         others = [file.read_text(encoding="utf-8") for file in self._folder.rglob("*.ptx")]
@@ -107,14 +107,14 @@ class Compiler:
             moved=sum(launch.times * launch.bytes for launch in found),
             least=least,
             temporaries=memory.temp_size_in_bytes,
-            registers=report and max((kernel.registers for kernel in report.kernels), default=0),
-            spilled=report and max((kernel.spilled for kernel in report.kernels), default=0),
-            predicted_us=cycles and 1e6 * cycles.seconds,
-            limit=cycles and cycles.limit,
+            registers=None if report is None else max((kernel.registers for kernel in report.kernels), default=0),
+            spilled=None if report is None else max((kernel.spilled for kernel in report.kernels), default=0),
+            predicted_us=None if cycles is None else 1e6 * cycles.seconds,
+            limit=None if cycles is None else cycles.limit,
             kernels=len(own),
             lower_seconds=between - before,
             compile_seconds=after - between,
-            assemble_seconds=report and report.seconds,
+            assemble_seconds=None if report is None else report.seconds,
         )
 
 

@@ -118,8 +118,7 @@ class Session:
         from artix import envs
         from artix.examples import ppo
 
-        sizes = {"num_envs": 8, "unroll": 2, "minibatches": 1} if self._is_dry else {"num_envs": self._batches[0]}
-        config = ppo.Config(**sizes)
+        config = ppo.Config(num_envs=8, unroll=2, minibatches=1) if self._is_dry else ppo.Config(num_envs=4096)
         reports = []
         before = time.perf_counter()
         with artix.use_kernels(True, gpu=True):
@@ -206,7 +205,12 @@ class Session:
 
     def _memories(self, robot: str, batch: int, kernels: bool) -> Iterator[Task]:
         """The memory that reverse mode through steps keeps."""
-        name = {"what": "memory", "robot": robot, "function": "gradient of ten steps", "kernels": kernels}
+        name: dict[str, Any] = {
+            "what": "memory",
+            "robot": robot,
+            "function": "gradient of ten steps",
+            "kernels": kernels,
+        }
         yield Task(name | {"batch": batch}, functools.partial(self._memory, robot, batch, kernels))
 
     def _memory(self, robot: str, batch: int, kernels: bool) -> dict[str, Any]:
@@ -335,7 +339,9 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--dry-run", action="store_true", help="the same on a CPU, of one robot: does it run through?")
     add("--minutes", type=float, default=8.0, help="after which nothing new is begun (default: 8)")
-    add("--peers", nargs="*", choices=PEERS, default=PEERS, metavar="NAME", help=f"of {', '.join(PEERS)} (default: all)")
+    add(
+        "--peers", nargs="*", choices=PEERS, default=PEERS, metavar="NAME", help=f"of {', '.join(PEERS)} (default: all)"
+    )
     folder = os.environ.get("OUT", "benchmark-results")
     add("--output", default=folder, metavar="FOLDER", help="for gpu-session.jsonl (default: %(default)s)")
     add("--until", type=float, help=argparse.SUPPRESS)  # of a session that goes on after a failure

@@ -1,8 +1,8 @@
 """``python -m benchmarks gpu-splitting``: what could be gained by several threads for a robot, by counts.
 
 The operations of a program are scheduled on one warp and on four, on schedulers of their own, which exchange scalars
-through shared memory: heterogeneous earliest finish time (Topcuoglu, Hariri and Wu, 2002). An operation takes a cycle to
-issue and four until its result can be used; a scalar from another warp, a store, a load and 40 cycles. Registers and
+through shared memory: heterogeneous earliest finish time (Topcuoglu, Hariri and Wu, 2002). An operation takes a cycle
+to issue and four until its result can be used; a scalar from another warp, a store, a load and 40 cycles. Registers and
 instruction caches are not counted, and each loop runs once.
 """
 
