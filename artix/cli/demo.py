@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 
 import artix
 from artix import robots, viewer
+from artix.cli.gpu import use_of_kernels
 from artix.cli.names import check_output, naming
 from artix.cli.text import CommandFailure, installed, rate, table
-from artix.compiler.gpu_verdict import local_gpu, obtain_verdict, summary
 from artix.io.common.atomic_file import write_atomically
 
 #: How many robots ``artix demo --view`` shows, and in how many frames.
@@ -50,8 +50,8 @@ def run_demo(*, members: int, output: str, seed: int, show: bool) -> int:
     fleet = artix.Fleet([kinds[member % len(kinds)] for member in range(members)])
     device = jax.devices()[0]
     print(f"artix {installed('artix')} on {device.device_kind} ({device.platform}), jax {jax.__version__}")
-    if device.platform == "gpu" and (gpu := local_gpu()) is not None:
-        print(summary(obtain_verdict(gpu)))
+    if device.platform == "gpu" and (line := use_of_kernels()) is not None:
+        print(line)
     names = [topology.name for topology in fleet.topologies]
     census = ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
     print(f"{members} robots in one compiled program per quantity: {census}\n")

@@ -269,7 +269,7 @@ def _lower_for_cuda(context: Any, *operands: Any, program: Program, axes: Axes) 
         return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
     if len(groups) < len(axes):
         return lower_on_one_device(functools.partial(_evaluate_merged, program, groups), context, *operands)
-    return jax.ffi.ffi_lowering(call.target)(context, *operands, **call.attributes)
+    return lower_on_one_device(functools.partial(call.results, program, batches), context, *operands)
 
 
 def is_for_one_device(module: Any) -> bool:

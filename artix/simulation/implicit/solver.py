@@ -513,8 +513,9 @@ def _distance(rows: StepRows, impulses: Impulses, others: Impulses) -> Array:
 
 def _largest(arrays: Any) -> Any:
     """The largest magnitude in a pytree; zero if it is empty."""
-    parts = [jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(arrays) if leaf.size]
-    return functools.reduce(jnp.maximum, parts) if parts else 0.0
+    leaves = jax.tree.leaves(arrays)
+    parts = [jnp.max(jnp.abs(leaf)) for leaf in leaves if leaf.size]
+    return functools.reduce(jnp.maximum, parts) if parts else jnp.zeros((), leaves[0].dtype)
 
 
 def _sum(a: Any, b: Any) -> Any:
