@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import jax
+import jax.numpy as jnp
 
 from artix.compiler.jax_internals import scan
 from artix.compiler.quantity import one_operation, quantity
@@ -244,12 +245,20 @@ def _implicit_substep(
 def in_parts(
     take_step: Callable[[Any, Array], tuple[Any, Any]], state: Any, dt: Array, options: SolverOptions
 ) -> tuple[Any, Any]:
-    """Takes all substeps of a step. Returns the final state and the report of the last substep."""
+    """Takes all substeps of a step. Returns the final state and the report of the last substep.
+
+    A step is solved if all of its substeps are.
+    """
     if options.substeps == 1:
         return take_step(state, dt)
     part = dt / options.substeps
     end, reports = scan(lambda start, _: take_step(start, part), state, length=options.substeps)
-    return end, jax.tree.map(lambda each: each[-1], reports)
+
+    def last(every: StepReport) -> StepReport:
+        one = jax.tree.map(lambda each: each[-1], every)
+        return one.replace(is_solved=jnp.all(every.is_solved))
+
+    return end, jax.tree.map(last, reports, is_leaf=lambda part: isinstance(part, StepReport))
 
 
 def _checked(
