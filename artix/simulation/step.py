@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from artix.compiler.jax_internals import scan
 from artix.compiler.quantity import one_operation, quantity
 from artix.contact.ground import check_ground
-from artix.contact.scene import Scene, accepts_ground, scene_of
+from artix.contact.scene import BUDGETS, Scene, accepts_ground, scene_of
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_known_state, check_type
 from artix.simulation.common.contact_memory import ContactMemory
@@ -285,8 +285,7 @@ def _checked(
 
 def with_budgets(scene: Scene, options: SolverOptions) -> SolverOptions:
     """The options with the scene's budgets of contacts, if it has any."""
-    names = ("max_contacts_per_geometry", "max_link_contacts")
-    budgets = {name: getattr(scene, name) for name in names if getattr(scene, name) is not None}
+    budgets = {name: getattr(scene, name) for name in BUDGETS if getattr(scene, name) is not None}
     return dataclasses.replace(options, **budgets) if budgets else options
 
 
