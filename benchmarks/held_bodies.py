@@ -86,9 +86,7 @@ def _fingers(factor: float) -> World:
 def _stack(masses: tuple[float, ...], half: float = 0.05) -> World:
     names = [f"box{k}" for k in range(len(masses))]
     places = [(0.003 * (-1) ** k, 0.001 * k, half * (2 * k + 1)) for k in range(len(masses))]
-    boxes = tuple(
-        Body(name, (half,) * 3, mass, place) for name, mass, place in zip(names, masses, places, strict=True)
-    )
+    boxes = tuple(Body(name, (half,) * 3, mass, place) for name, mass, place in zip(names, masses, places, strict=True))
     return World(boxes, tuple(zip(names[1:], names, strict=False)), 0.6, ("box0",))
 
 
@@ -132,9 +130,7 @@ def in_artix(world: World, dtype: str, batch: int) -> Result:
     """The world in artix, with default options."""
     members, states, controls = {}, {}, {}
     for body in world.bodies:
-        builder = artix.ArticulationBuilder(
-            fixed_base=body.axis is not None, gravity=(0, 0, -GRAVITY), name=body.name
-        )
+        builder = artix.ArticulationBuilder(fixed_base=body.axis is not None, gravity=(0, 0, -GRAVITY), name=body.name)
         joint = ()
         if body.axis is not None:
             builder.add_link(name="rail")
@@ -199,9 +195,7 @@ def in_mujoco(world: World, stiff: bool, batch: int) -> Result:
     solref = f'solref="{2 * DT} 1"' if stiff else ""
     friction = f"{world.friction} {world.friction} 0.005 0.0001 0.0001"
     touching = [*world.pairs, *((name, "floor") for name in world.grounded)]
-    pairs = "".join(
-        f'<pair geom1="{a}" geom2="{b}" condim="3" friction="{friction}" {solref}/>' for a, b in touching
-    )
+    pairs = "".join(f'<pair geom1="{a}" geom2="{b}" condim="3" friction="{friction}" {solref}/>' for a, b in touching)
     option = 'cone="elliptic" impratio="100" noslip_iterations="10"' if stiff else ""
     floor = '<geom name="floor" type="plane" size="0 0 1" contype="0" conaffinity="0"/>'
     text = f"""<mujoco><option timestep="{DT}" gravity="0 0 -{GRAVITY}" {option}/>
@@ -278,7 +272,9 @@ def in_drake(world: World) -> Result:
             rigid, math.RigidTransform(), shape, body.name, properties()
         )
         if body.axis is not None:
-            frame = tree.FixedOffsetFrame(f"{body.name}_rail", plant.world_frame(), math.RigidTransform(list(body.place)))
+            frame = tree.FixedOffsetFrame(
+                f"{body.name}_rail", plant.world_frame(), math.RigidTransform(list(body.place))
+            )
             frame = plant.AddFrame(frame)
             plant.AddJoint(tree.PrismaticJoint(f"{body.name}_slide", frame, rigid.body_frame(), body.axis))
     if world.grounded:
@@ -310,7 +306,9 @@ def in_drake(world: World) -> Result:
         for body in world.bodies:
             if body.axis is None:
                 turn = math.RotationMatrix.MakeYRotation(body.turn)
-                plant.SetFreeBodyPose(inner, plant.GetBodyByName(body.name), math.RigidTransform(turn, list(body.place)))
+                plant.SetFreeBodyPose(
+                    inner, plant.GetBodyByName(body.name), math.RigidTransform(turn, list(body.place))
+                )
             else:
                 plant.GetJointByName(f"{body.name}_slide").set_translation(inner, 0.0)
         plant.SetVelocities(inner, np.zeros(plant.num_velocities()))

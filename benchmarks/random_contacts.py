@@ -57,9 +57,7 @@ def scenes() -> dict[str, artix.Scene]:
     level = artix.Ground.flat(friction=0.7)
     found = {name: artix.Scene(_undriven(robot), ground=level) for name, robot in robots.items()}
     sides = ((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0))
-    walls = [
-        artix.Plane.of(normal=(x, y, 0.0), point=(-0.25 * x, -0.25 * y, 0.0), friction=0.7) for x, y in sides
-    ]
+    walls = [artix.Plane.of(normal=(x, y, 0.0), point=(-0.25 * x, -0.25 * y, 0.0), friction=0.7) for x, y in sides]
     ball, names = _ball(), [f"ball{k}" for k in range(12)]
     pairs = [(f"{a}/ball", f"{b}/ball") for a, b in itertools.combinations(names, 2)]
     members = dict.fromkeys(names, ball)
@@ -161,8 +159,10 @@ def main() -> None:
     parser.add_argument("--scenes", nargs="+")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", options.dtype == "float64")
-    print("| | angle per step [rad] | states | not finite | gain at most | gain > 0.1 % | steps not solved |"
-          " residual of those, of the speed | of solved ones | deepest [m] |")
+    print(
+        "| | angle per step [rad] | states | not finite | gain at most | gain > 0.1 % | steps not solved |"
+        " residual of those, of the speed | of solved ones | deepest [m] |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name, scene in scenes().items():
         if options.scenes and name not in options.scenes:

@@ -35,8 +35,7 @@ def stack(half, masses, dtype: str, order=None, shift: float = 0.0) -> tuple[Sce
     """Boxes on each other, from the lowest, which alone touches the ground; the scene has them in another order."""
     names = [f"box{k}" for k in range(len(masses))]
     bodies = {
-        name: box(half, name, dtype, mass=mass, sensor=name != "box0")
-        for name, mass in zip(names, masses, strict=True)
+        name: box(half, name, dtype, mass=mass, sensor=name != "box0") for name, mass in zip(names, masses, strict=True)
     }
     pairs = [(f"{above}/shape", f"{below}/shape") for below, above in itertools.pairwise(names)]
     order = range(len(names)) if order is None else order
@@ -131,9 +130,7 @@ def test_a_house_of_cards_stands_by_friction(dtype: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("order", "dtype"), [((0, 1, 2), "float64"), ((2, 0, 1), "float64"), ((2, 0, 1), "float32")]
-)
+@pytest.mark.parametrize(("order", "dtype"), [((0, 1, 2), "float64"), ((2, 0, 1), "float64"), ((2, 0, 1), "float32")])
 def test_corners_are_equal_without_a_memory(order, dtype: str) -> None:
     """In the first step, whatever the order of bodies and pairs."""
     masses = np.array([3.0, 1.0, 2.0])
