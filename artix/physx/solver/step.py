@@ -154,6 +154,7 @@ def physx_step(
         position_residual=residual_of(solution.position_corrections),
         velocity_residual=residual_of(solution.velocity_corrections),
         is_finite=all_finite(end),
+        is_solved=jnp.ones((), bool),
         energy_correction=jnp.zeros_like(dt),
         contacts=contacts_after,
     )

@@ -138,7 +138,10 @@ class StepRows(NamedTuple):
             pulled = jnp.sum(slopes.contacts[:, :, :, None] * reach[:, None], axis=2)
             width = len(direction)
             on_links = matmul(reach.reshape(-1, width).T, pulled.reshape(-1, width))
-            matrix = matrix + matmul(direction.T, matmul(on_links, direction))
+            on_velocities = matmul(direction.T, matmul(on_links, direction))
+            if self.contacts.pattern is not None:
+                on_velocities = jnp.where(self.contacts.pattern, on_velocities, 0)
+            matrix = matrix + on_velocities
         return matrix
 
     def none(self) -> Impulses:

@@ -68,6 +68,8 @@ class AllBounded(NamedTuple):
     """Impulses of all bounds at the end of the step; those of DOFs in their order."""
     newton_steps: Array
     """Number of Newton steps, as a floating-point number."""
+    is_solved: Array
+    """Whether they were enough, [], bool."""
 
 
 class Relations(NamedTuple):
@@ -99,6 +101,8 @@ class StepVelocity(NamedTuple):
     """How far each law is from being satisfied, as a velocity, [R]."""
     steps: Array
     """Number of Newton steps, as a floating-point number."""
+    solved: Array
+    """1 if they were enough, else 0, as a floating-point number, []."""
 
 
 def solved_bounds(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> AllBounded:
@@ -126,7 +130,8 @@ def solved_bounds(parts: Sequence[Prepared], touching: Touching | None, options:
     velocities = parted(moving.velocity, sizes), parted(end.velocity, sizes)
     each = [Bounded(*one) for one in zip(*velocities, loops, strict=True)]
     steps = end.steps if moving is end else moving.steps + end.steps
-    return AllBounded(each, end.velocity, moving.residual, end.residual, end.impulses, steps)
+    is_solved = (moving.solved > 0) & (end.solved > 0)
+    return AllBounded(each, end.velocity, moving.residual, end.residual, end.impulses, steps, is_solved)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -156,9 +161,10 @@ def _solve(
     if remembered is not None:
         dofs = start.dofs._replace(friction=remembered.joint_friction)
         start = start._replace(dofs=dofs, contacts=remembered.impulse)
-    point, residual, steps = solve_system(system, start, options.tolerance, options.max_newton_steps)
+    point, residual, steps, is_solved = solve_system(system, start, options.tolerance, options.max_newton_steps)
     velocity = system.velocity + point.change
-    return StepVelocity(velocity, point.impulses, residual, steps.astype(velocity.dtype))
+    counts = steps.astype(velocity.dtype), is_solved.astype(velocity.dtype)
+    return StepVelocity(velocity, point.impulses, residual, *counts)
 
 
 @functools.partial(_solve.defjvp, symbolic_zeros=True)
@@ -202,6 +208,7 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
         d_impulses,
         jnp.zeros_like(solution.residual),
         jnp.zeros_like(solution.steps),
+        jnp.zeros_like(solution.solved),
     )
     return solution, d_solution
 

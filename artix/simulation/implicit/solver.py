@@ -202,7 +202,7 @@ class _Loop(NamedTuple):
 
 def solve_system(
     system: StepSystem, start: Impulses, tolerance: float | None, max_steps: int
-) -> tuple[Point, Array, Array]:
+) -> tuple[Point, Array, Array, Array]:
     """Solves a step.
 
     Args:
@@ -212,7 +212,8 @@ def solve_system(
       max_steps: the largest number of Newton steps.
 
     Returns:
-      The solution, how far each law is from being satisfied, as a velocity [R], and the number of Newton steps.
+      The solution, how far each law is from being satisfied, as a velocity [R], the number of Newton steps, and
+      whether they were enough.
     """
     rows, dtype = system.rows, system.matrix.dtype
     at_start = rows.rates(system.velocity)
@@ -257,7 +258,7 @@ def solve_system(
     point = chosen(end.is_solved, end.now, end.best)
     point = _cut_off(system, point, end)
     law = rows.linear(point.impulses, point.rates, end.lagged.friction, exactness.held_share)
-    return point, law.residual, end.steps
+    return point, law.residual, end.steps, end.is_solved
 
 
 def _without_impulses(system: StepSystem, budget: Array, exactness: _Exactness) -> tuple[Point, Array]:
