@@ -26,6 +26,8 @@ from artix.io.common.atomic_file import write_atomically
 
 Array = jax.Array
 Tree = TypeVar("Tree")
+#: Observations further from their mean than this many deviations are cut off.
+_WIDEST = 10.0
 _HEADER = "header.json"
 _BUILT_IN = Path(__file__).parent / "checkpoints"
 
@@ -81,7 +83,7 @@ class Observed(flax.struct.PyTreeNode):
         """
 
         def one(x: Array, mean: Array, variance: Array) -> Array:
-            return jnp.clip((x.astype(jnp.float32) - mean) / jnp.sqrt(variance + 1e-6), -10.0, 10.0)
+            return jnp.clip((x.astype(jnp.float32) - mean) / jnp.sqrt(variance + 1e-6), -_WIDEST, _WIDEST)
 
         seen = jax.tree.map(one, obs, self.mean, self.variance)
         return (seen["state"], seen["privileged_state"]) if isinstance(seen, dict) else (seen, seen)
@@ -93,8 +95,18 @@ class Observed(flax.struct.PyTreeNode):
         return Observed(self.count, self.mean["state"], self.variance["state"])
 
     def moments(self, obs: Any) -> tuple[Any, Any]:
-        """Means, over the first axis of ``obs``, of the deviations from the current mean and of their squares."""
-        apart = jax.tree.map(lambda x, mean: x.astype(jnp.float32) - mean, obs, self.mean)
+        """Means, over the first axis of ``obs``, of the deviations from the current mean and of their squares.
+
+        After the first ones, what is cut off when it is normalised counts as much as it does there: one robot that is
+        flung away would otherwise hide for good what the others measure.
+        """
+        is_known = self.count > 1
+
+        def one(x: Array, mean: Array, variance: Array) -> Array:
+            widest = jnp.where(is_known, _WIDEST * jnp.sqrt(variance + 1e-6), jnp.inf)
+            return jnp.clip(x.astype(jnp.float32) - mean, -widest, widest)
+
+        apart = jax.tree.map(one, obs, self.mean, self.variance)
         return jax.tree.map(lambda x: jnp.mean(x, axis=0), apart), jax.tree.map(lambda x: jnp.mean(x**2, axis=0), apart)
 
     def after(self, moments: tuple[Any, Any], number: int) -> Observed:

@@ -28,7 +28,7 @@ _LEGGED = Config(
     discount=0.98,
     entropy_cost=0.01,
 )
-_HUMANOID = dataclasses.replace(_LEGGED, discount=0.99, entropy_cost=0.005)
+_HUMANOID = dataclasses.replace(_LEGGED, epochs=2, discount=0.99, entropy_cost=0.001)
 _ARM = Config(unroll=20, critic_layers=(128, 128), initial_noise=0.4, discount=0.97, entropy_cost=0.002)
 
 #: Settings by task name. A wide ``tracking_sigma`` helps even when the command is far off. The settings of
