@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+from artix.envs import disturbances
 from artix.examples.ppo import Config
 
 
@@ -36,7 +37,9 @@ _ARM = Config(unroll=20, critic_layers=(128, 128), initial_noise=0.4, discount=0
 SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(Config(num_envs=512, unroll=32), 1_500_000, {}),
     "arm_reach": Settings(_ARM, 10_000_000, {}),
-    "quadruped_velocity": Settings(_LEGGED, 17_000_000, {"tracking_sigma": 0.5}),
+    "quadruped_velocity": Settings(
+        dataclasses.replace(_LEGGED, epochs=2), 10_000_000, {"tracking_sigma": 0.35, "pushes": disturbances.Pushes()}
+    ),
     "quadruped_rough": Settings(_LEGGED, 13_000_000, {"tracking_sigma": 0.5}),
     "quadruped_get_up": Settings(_LEGGED, 8_000_000, {}),
     "humanoid_stand": Settings(_LEGGED, 11_000_000, {}),

@@ -28,7 +28,7 @@ VELOCITY_REWARDS: dict[str, float] = {
     "dof_vel": -1e-4,
     "torques": -1e-5,
     "feet_slip": -0.25,
-    "feet_on_time": 1.0,
+    "feet_on_time": 2.0,
     "feet_height": -0.2,
     "feet_down": -0.5,
 }
@@ -78,8 +78,9 @@ RESETS: starts.Resets = {**legged.RESETS, "tilt": 0.03, "joint_position": 0.03}
 class HumanoidVelocity(LeggedVelocity):
     """A humanoid follows velocity commands on level ground, modelled on Playground's G1 joystick.
 
-    Observations (``"state"`` [87]) and all options are those of :class:`LeggedVelocity`. An episode ends when
-    the pelvis or the head comes near the ground, or when the body tilts by more than 60 degrees.
+    Observations (``"state"`` [89]) and all options are those of :class:`LeggedVelocity`. The feet follow a clock of
+    :data:`GAIT_FREQUENCY`. An episode ends when the pelvis or the head comes near the ground, or when the body tilts by
+    more than 60 degrees.
 
     Args:
       robot: any robot with two legs (:meth:`artix.envs.LeggedRobot.of`); artix's humanoid by default.
@@ -127,7 +128,7 @@ class HumanoidVelocity(LeggedVelocity):
 class HumanoidStand(HumanoidVelocity):
     """A humanoid stands still while it is pushed.
 
-    Like :class:`HumanoidVelocity`, but with the command to stand still, pushes of up to 1 m/s every four seconds on
+    Like :class:`HumanoidVelocity`, but without a clock, with the command to stand still, pushes of up to 1 m/s every four seconds on
     average, and episodes of 10 s.
 
     Args:
