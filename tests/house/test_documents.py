@@ -115,7 +115,7 @@ def test_the_examples_of_the_page_on_evaluation_run():
             [
                 "(64, 5) (64,) 0.02",
                 "(8, 7) ['nan', 'reward/height', 'reward/jerk']",
-                "{'privileged_state': 119, 'state': 48}",
+                "{'privileged_state': 121, 'state': 50}",
                 "[('gyro', 3, 3), ('gravity', 3, 1), ('joint_position', 12, 1)]",
             ],
         ),
