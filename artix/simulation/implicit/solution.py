@@ -30,6 +30,7 @@ from artix.simulation.implicit.members import (
     dof_places,
     elimination_order,
     in_columns,
+    loose_groups,
     parted,
     side_by_side,
 )
@@ -148,16 +149,18 @@ def _solve(
     trees = [articulation.topology for articulation, _ in members]
     rows = _step_rows(options, responses, inputs)
     missing = [missing_impulse(*member, acting, None) for member, acting in zip(members, inputs.acting, strict=True)]
+    is_spread = inputs.touches is not None and inputs.touches.is_spread and rows.bounds is None
     system = StepSystem(
         matrix=matrix,
         push=-joined(missing),
         velocity=_start_velocity(inputs),
         rows=rows,
-        response=Response.joined(responses).to,
+        response=Response.joined(responses),
         along_trees=_along_trees(trees, products),
         order=elimination_order(trees),
+        groups=loose_groups(trees) if is_spread else None,
     )
-    start = rows.none()
+    start = rows.driven(rows.rates(system.velocity))
     if remembered is not None:
         dofs = start.dofs._replace(friction=remembered.joint_friction)
         start = start._replace(dofs=dofs, contacts=remembered.impulse)
