@@ -11,7 +11,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -86,10 +86,10 @@ class Progress(NamedTuple):
         return f"{self.steps:,} steps, {spent}: {self.measure:.3g}"
 
 
-def learn(task: str, goal: Goal, method: str, seed: int, most: int) -> tuple[Progress, bool]:
-    """Trains until the goal is reached, and says whether it is."""
-    learner, (config, _, options, _, always) = METHODS[method], settings(task, method)
-    config = dataclasses.replace(config, seed=seed)
+def learn(task: str, goal: Goal, method: str, seed: int, most: int, rewards: str) -> tuple[Progress, bool]:
+    """Trains until the goal is reached, with the task's options for the method ``rewards``; and whether it is."""
+    learner, config = METHODS[method], dataclasses.replace(settings(task, method).config, seed=seed)
+    _, _, options, _, always = settings(task, rewards)
     environment = envs.make(task, **options, **always)
     test = envs.make(task, episode_length=goal.length, **always)
     keys = jax.random.split(jax.random.key(100), EPISODES)
@@ -122,6 +122,7 @@ def main() -> None:
     parser.add_argument("--task", choices=GOALS, default="cart_pole")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--rewards", choices=METHODS, help="the rewards of this method for all of them")
     parser.add_argument("--most", type=float, help="environment steps after which to give up")
     options = parser.parse_args()
     goal = GOALS[options.task]
@@ -129,7 +130,7 @@ def main() -> None:
     for seed in options.seeds:
         for method in options.methods:
             most = int(options.most or goal.most[method])
-            progress, is_reached = learn(options.task, goal, method, seed, most)
+            progress, is_reached = learn(options.task, goal, method, seed, most, options.rewards or method)
             print(f"{method}, seed {seed}: {'reached' if is_reached else 'NOT reached'} after {progress}", flush=True)
 
 
