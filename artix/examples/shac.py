@@ -5,9 +5,9 @@ runs ``horizon`` control steps in a few environments. Reverse mode returns, for 
 robot's later rewards and the critic's value of its final state change with that action. The policy then moves its
 actions a small way along these gradients, as a regression over a few passes, half of them in the mirror.
 
-A robot that is about to fall can have a gradient that is ten orders of magnitude above that of the others. So each
-action's gradient is limited to a few times the median, robot by robot: gradients of actions do not mix
-robots, while a sum over all robots, such as the gradient by the policy's parameters, would be lost.
+A robot that is about to fall can have a gradient that is many orders of magnitude above that of the others. So each
+action's gradient is limited to a few times the median. Gradients of actions do not mix robots; in a sum over all of
+them, such as the gradient by the policy's parameters, that robot would drown the others.
 
 Xu et al., *Accelerated Policy Learning with Parallel Differentiable Simulation* (ICLR 2022, arXiv 2204.07137).
 """
@@ -57,6 +57,14 @@ class Config:
         for name in ("num_envs", "horizon", "epochs", "minibatches"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1; found {getattr(self, name)}")
+        for name in ("action_step", "half_life", "most_gradient"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be positive; found {getattr(self, name)}")
+        if self.num_envs * self.horizon % self.minibatches:
+            raise ValueError(
+                f"num_envs * horizon must be a multiple of minibatches, {self.minibatches}; found "
+                f"num_envs={self.num_envs}, horizon={self.horizon}"
+            )
 
 
 class Training(NamedTuple):

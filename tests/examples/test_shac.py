@@ -128,5 +128,10 @@ def test_methods_and_settings():
         learners.method_of(1)
     with pytest.raises(ValueError, match="SHAC has settings for cart_pole, arm_reach, quadruped_velocity only"):
         learners.settings("humanoid_velocity", "shac")
-    with pytest.raises(ValueError, match="horizon must be at least 1"):
-        shac.Config(horizon=0)
+    for options, message in (
+        ({"horizon": 0}, "horizon must be at least 1"),
+        ({"action_step": 0.0}, "action_step must be positive"),
+        ({"num_envs": 3, "horizon": 5}, "must be a multiple of minibatches, 4; found num_envs=3, horizon=5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            shac.Config(**options)
