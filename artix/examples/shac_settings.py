@@ -54,10 +54,10 @@ def _error(square: Array) -> Array:
 #: Terms that are smooth, or have a slope at least. A robot that lives earns more than its errors cost.
 WALKING: dict[str, Any] = {
     "alive": 1.0,
-    "termination": -250.0,
+    "termination": -50.0,
     "speed_error": (-2.0, speed_error),
     "yaw_rate_error": (-0.7, yaw_rate_error),
-    "orientation": -4.0,
+    "orientation": -2.0,
     "base_height": -20.0,
     "lin_vel_z": -0.2,
     "ang_vel_xy": -0.02,
