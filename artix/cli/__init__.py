@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_training_commands(commands: Any) -> None:
-    train = commands.add_parser("train", help="train a policy for a task with PPO; Ctrl-C saves a checkpoint")
+    train = commands.add_parser("train", help="train a policy for a task; Ctrl-C saves a checkpoint")
     task_help = "the name of a task, or its beginning, such as quadruped (an unknown one lists all), or a Python file"
     train.add_argument("task", nargs="?", help=f"{task_help} with one (default: the one that fits --robot)")
     train.add_argument("--robot", help="a legged robot: URDF, MJCF, USD or .npz, or a name such as go2")
@@ -163,6 +163,8 @@ def _add_training_commands(commands: Any) -> None:
     train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")
     train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK or runs/ROBOT)")
     train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
+    method_help = "how it learns: by trials (ppo, the default) or by gradients of the simulation (shac)"
+    train.add_argument("--method", choices=("ppo", "shac"), help=method_help)
     tensorboard_help = "also write TensorBoard's event files to that folder (needs artix[tensorboard])"
     train.add_argument("--tensorboard", action="store_true", help=tensorboard_help)
     train.set_defaults(run=_train)
@@ -318,7 +320,7 @@ def _gpu(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     from artix.cli.train import run_train
 
-    names = ("steps", "seed", "output", "resume", "robot", "assignments", "tensorboard")
+    names = ("steps", "seed", "output", "resume", "robot", "assignments", "tensorboard", "method")
     chosen = {name: getattr(options, name) for name in names}
     return run_train(options.task, num_envs=options.envs, **chosen)
 

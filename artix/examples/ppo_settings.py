@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from artix.envs import disturbances
@@ -10,15 +12,18 @@ from artix.examples.ppo import Config
 
 
 class Settings(NamedTuple):
-    """How PPO learns a task."""
+    """How a task is learned."""
 
-    config: Config
+    config: Any
+    """Of the method that learns it."""
     steps: int
     """Environment steps."""
     options: dict[str, Any]
     """Options of the task during training, for :func:`artix.envs.make`."""
     begins_with: str | None = None
     """Training starts from the built-in policy of this task (:mod:`artix.examples.warm_start`)."""
+    always: Mapping[str, Any] = MappingProxyType({})
+    """Options of the task whenever the policy acts, because they change what it sees."""
 
 
 _LEGGED = Config(

@@ -305,3 +305,9 @@ def test_the_examples_about_training_run(tmp_path, monkeypatch, capsys):
         namespace = run_code_of("docs/train.md", 3)
     assert namespace["action"].shape == (1, 1)
     assert (tmp_path / "cart_pole.npz").exists()
+
+
+@pytest.mark.slow
+def test_the_page_about_gradients_runs():
+    with users_types():
+        assert run_code_of("docs/gradients.md")["policy"].action_size == 1
