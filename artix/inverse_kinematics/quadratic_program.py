@@ -8,9 +8,9 @@ variables t and s, multipliers z of bounds and rows, and y = penalty - z, it sat
     t_l = x - lower,  t_u = upper - x,  t_r = b + s - A x
     t z = mu,  s y = mu,  all of them positive, and mu -> 0
 
-Mehrotra's predictor and corrector share a factorisation of ``H + z_l/t_l + z_u/t_u + A^T w A``, with
-``w = 1 / (t_r/z_r + s/y)``. Mehrotra, *On the implementation of a primal-dual interior point method*, SIAM 1992;
-Nocedal and Wright, *Numerical Optimization*, 2006, section 16.6.
+Mehrotra's predictor and corrector share the factors of ``M = H + z_l/t_l + z_u/t_u`` and of ``A M^-1 A^T + D``, with
+``D = t_r/z_r + s/y``: rows that hold are stiff without spoiling either. Mehrotra, *On the implementation of a
+primal-dual interior point method*, SIAM 1992; Nocedal and Wright, *Numerical Optimization*, 2006, section 16.6.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import chosen, matmul
+from artix.math.arrays import chosen, matmul, square_root
 from artix.math.gaussian_elimination import lu_factorize
 
 Array = jax.Array
@@ -35,8 +35,14 @@ _TOLERANCES = {"float64": 1e-13, "float32": 1e-7}
 #: How much of the way to the next bound a step may go.
 _FRACTION = 0.995
 
-#: The penalty of rows, in units of the largest slope of the cost per unit of a row.
-_PENALTY = 1e3
+#: The penalty of rows, in units of the largest slope of the cost.
+_PENALTY = 1e2
+
+#: Bounds that meet are taken apart by this share of the widest ones.
+_NARROW = 1e-6
+
+#: How much of what the bounds allow a row may ask for.
+_REACH = 0.99
 
 
 class QuadraticProgram(NamedTuple):
@@ -82,10 +88,29 @@ class _Point(NamedTuple):
 
 def minimum(program: QuadraticProgram) -> Minimum:
     """Solves the program. Derivatives, in both modes, are those of the equations above at the solution."""
-    point, is_solved = _solved(program)
+    point, is_solved = _solved(_scaled(program))
     x = jnp.clip(point.x, program.lower, program.upper)
     excess = jnp.maximum(matmul(program.A, x) - program.b, 0)
     return Minimum(x, excess, is_solved)
+
+
+def _scaled(program: QuadraticProgram) -> QuadraticProgram:
+    """The same with an inside and rows of unit length, none of which asks for more than the bounds allow to it alone."""
+    A = program.A
+    is_bounded = jnp.isfinite(program.lower) & jnp.isfinite(program.upper)
+    middle, half = (jnp.where(is_bounded, 0.5 * (program.upper + k * program.lower), 0) for k in (1, -1))
+    newton = jnp.max(jnp.abs(program.g) / jnp.diagonal(program.H))
+    size = jnp.maximum(jnp.max(half), jnp.where(jnp.all(is_bounded), 0, newton))
+    half = jnp.maximum(half, _NARROW * jnp.where(size > 0, size, 1))
+    lower = jnp.where(is_bounded, middle - half, program.lower)
+    upper = jnp.where(is_bounded, middle + half, program.upper)
+    length = square_root(jnp.sum(A**2, axis=1))
+    length = jnp.where(length > 0, length, 1)
+    A, b = A / length[:, None], program.b / length
+    least = matmul(A, middle) - _REACH * matmul(jnp.abs(A), half)
+    is_free = jnp.any((A != 0) & ~is_bounded, axis=1)
+    b = jnp.where(is_free, b, jnp.maximum(b, least))
+    return program._replace(lower=lower, upper=upper, A=A, b=b)
 
 
 class _Scale(NamedTuple):
@@ -107,12 +132,13 @@ def _start(program: QuadraticProgram) -> tuple[_Point, _Scale]:
     hasl, hasu = jnp.isfinite(lower), jnp.isfinite(upper)
     both = hasl & hasu
     low, high = jnp.where(hasl, lower, 0), jnp.where(hasu, upper, 0)
-    # A bound far away is as good as none, and a width of zero needs an inside.
+    # A bound far away is as good as none.
     newton = jnp.max(jnp.abs(g) / jnp.diagonal(H))
     width = jnp.where(both, high - low, 2 * newton)
     size = jnp.maximum(jnp.max(jnp.where(both, width, 0)), newton)
     size = jnp.where(size > 0, size, 1)
-    half = 0.5 * jnp.clip(width, 1e-6 * size, 10 * newton + 1e-3 * size)
+    far = 10 * newton + 4 * jnp.max(jnp.append(-b, 0))
+    half = 0.5 * jnp.minimum(jnp.where(width > 0, width, size), far + 1e-3 * size)
     x = jnp.where(hasl, low + half, jnp.where(hasu, high - half, 0))
     x = jnp.where(both, jnp.clip(jnp.zeros_like(x), low + half, jnp.maximum(high - half, low + half)), x)
     tl = jnp.where(hasl, jnp.maximum(x - low, half), one)
@@ -120,10 +146,8 @@ def _start(program: QuadraticProgram) -> tuple[_Point, _Scale]:
     steep = jnp.max(jnp.abs(g) + matmul(jnp.abs(H), half))
     steep = jnp.where(steep > 0, steep, 1)
     mu = 0.1 * steep * jnp.max(half)
-    reach = matmul(jnp.abs(A), half)
-    long = jnp.sqrt(jnp.sum(A**2, axis=1))
-    penalty = _PENALTY * steep / jnp.where(long > 0, long, 1)
-    room = jnp.maximum(b - matmul(A, x), 0.1 * reach + 1e-3 * size * jnp.where(long > 0, long, 1))
+    penalty = jnp.full_like(b, _PENALTY) * steep
+    room = jnp.maximum(b - matmul(A, x), 0.1 * matmul(jnp.abs(A), half) + 1e-3 * size)
     zr = jnp.minimum(mu / room, 0.5 * penalty)
     y = penalty - zr
     lost = jnp.finfo(g.dtype).eps * 100 * steep
@@ -148,26 +172,33 @@ def _residual(program: QuadraticProgram, point: _Point) -> Array:
     return matmul(H, point.x) + g - point.zl + point.zu + matmul(A.T, point.zr)
 
 
-def _weights(point: _Point) -> tuple[Array, Array]:
-    """What bounds [n] and rows [m] add to H."""
-    return point.zl / point.tl + point.zu / point.tu, 1 / (point.tr / point.zr + point.s / point.y)
-
-
-def _factorized(program: QuadraticProgram, bounds: Array, rows: Array) -> Callable[[Array], Array]:
-    """The function that solves with ``H + bounds + A^T rows A``, [n]."""
+def _factorized(program: QuadraticProgram, point: _Point) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """The function that gives the solution x, z of ``M x + A^T z = r``, ``A x - D z = q``, [n] and [m]."""
     A = program.A
-    matrix = program.H + jnp.diag(bounds) + matmul(A.T, rows[:, None] * A)
+    matrix = program.H + jnp.diag(point.zl / point.tl + point.zu / point.tu)
     # Bounds that hold are far stiffer than costs: a unit diagonal keeps rounding errors small.
-    scale = 1 / jnp.sqrt(jnp.diagonal(matrix))
+    scale = jax.lax.rsqrt(jnp.diagonal(matrix))
     solve = lu_factorize(matrix * scale[:, None] * scale[None]).solve
-    return lambda right: scale * solve(scale * right)
+    if not len(A):
+        return lambda r, q: (scale * solve(scale * r), q)
+    B = A * scale
+    C = jnp.stack([solve(row) for row in B])
+    D = point.tr / point.zr + point.s / point.y
+    solve_rows = lu_factorize(matmul(B, C.T) + jnp.diag(D)).solve
+
+    def solution(r: Array, q: Array) -> tuple[Array, Array]:
+        x = solve(scale * r)
+        z = solve_rows(matmul(B, x) - q)
+        return scale * (x - matmul(C.T, z)), z
+
+    return solution
 
 
 def _step(
     program: QuadraticProgram,
     point: _Point,
     scale: _Scale,
-    solve: Callable[[Array], Array],
+    solve: Callable[[Array, Array], tuple[Array, Array]],
     complement: tuple[Array, Array, Array, Array],
 ) -> _Point:
     """The Newton step towards products ``t z`` and ``s y`` that differ from the present ones by ``complement``."""
@@ -177,20 +208,14 @@ def _step(
     rl = jnp.where(scale.hasl, point.x - low - point.tl, 0)
     ru = jnp.where(scale.hasu, high - point.x - point.tu, 0)
     rr = program.b + point.s - matmul(A, point.x) - point.tr
-    ratio = point.zr / point.y
-    stiff = point.tr + ratio * point.s
-    k = (cr - ratio * cs - point.zr * rr) / stiff
-    w = point.zr / stiff
     fl, fu = (cl - point.zl * rl) / point.tl, (cu - point.zu * ru) / point.tu
-    x = solve(-_residual(program, point) + fl - fu - matmul(A.T, k))
-    rates = matmul(A, x)
-    zr = w * rates + k
+    x, zr = solve(-_residual(program, point) + fl - fu, rr - cr / point.zr + cs / point.y)
     s = (cs + point.s * zr) / point.y
     return _Point(
         x=x,
         tl=jnp.where(scale.hasl, x + rl, 0),
         tu=jnp.where(scale.hasu, ru - x, 0),
-        tr=s - rates + rr,
+        tr=s - matmul(A, x) + rr,
         s=s,
         zl=fl - point.zl / point.tl * x,
         zu=fu + point.zu / point.tu * x,
@@ -227,12 +252,13 @@ def _solved(program: QuadraticProgram) -> tuple[_Point, Array]:
 
     def body(loop: tuple[_Point, Array, Array]) -> tuple[_Point, Array, Array]:
         point, iterations, _ = loop
-        solve = _factorized(program, *_weights(point))
+        solve = _factorized(program, point)
         mu = _gap(point, count)
         nothing = -point.tl * point.zl, -point.tu * point.zu, -point.tr * point.zr, -point.s * point.y
         affine = _step(program, point, scale, solve, nothing)
         ahead = _moved(point, affine, jnp.minimum(_length(point, affine), 1))
         center = jnp.clip(_gap(ahead, count) / jnp.where(mu > 0, mu, 1), 0, 1) ** 3 * mu
+        center = jnp.maximum(center, 0.1 * tolerance * scale.mu)
         hasl, hasu = scale.hasl.astype(dtype), scale.hasu.astype(dtype)
         corrected = (
             nothing[0] + hasl * (center - affine.tl * affine.zl),
@@ -263,18 +289,11 @@ def _(primals, tangents):
     """The implicit function theorem on the equations, with mu held."""
     (program,), (change,) = primals, tangents
     point, is_solved = _solved(program)
-    bounds, rows = _weights(point)
-    # Rows that hold are stiffer than rounding allows; these are stiff enough to hold to half of the digits.
-    eps = jnp.finfo(rows.dtype).eps
-    squares = jnp.sum(program.A**2, axis=1)
-    most = jnp.trace(program.H) / jnp.sqrt(eps) / jnp.where(squares > 0, squares, 1)
-    rows = jnp.minimum(rows, most)
-    solve = _factorized(program, bounds, rows)
+    solve = _factorized(program, point)
     hasl, hasu = jnp.isfinite(program.lower), jnp.isfinite(program.upper)
     by_data = matmul(change.H, point.x) + change.g + matmul(change.A.T, point.zr)
     low = jnp.where(hasl, change.lower, 0) * point.zl / point.tl
     high = jnp.where(hasu, change.upper, 0) * point.zu / point.tu
-    pushed = matmul(program.A.T, rows * (matmul(change.A, point.x) - change.b))
-    x = solve(low + high - by_data - pushed)
+    x, _ = solve(low + high - by_data, change.b - matmul(change.A, point.x))
     still = jax.tree.map(jnp.zeros_like, point)
     return (point, is_solved), (still._replace(x=x), jnp.zeros((), jax.dtypes.float0))

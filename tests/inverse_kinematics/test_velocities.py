@@ -119,7 +119,7 @@ def test_an_obstacle_that_moves_is_avoided_and_the_tool_goes_round(arm):
     goal = home.at[1].add(0.3)
 
     def body(state, k):
-        tasks = [FrameTask("tool", goal, orientation_cost=0.05, gain=0.02), PostureTask(BENT, cost=1e-2)]
+        tasks = [FrameTask("tool", goal, orientation_cost=0.05, gain=0.02), PostureTask(BENT, cost=1e-3)]
         found = solve_velocity(arm, state, tasks, 5e-3, distances=away(k), max_velocity=2.0)
         return found.state, (away(k).room(arm, found.state)[0], found.shortfall, found.solved)
 
