@@ -199,9 +199,7 @@ def follow(
     return jax.lax.scan(body, rest, path)[1]
 
 
-def goals_of(
-    articulation: artix.Articulation, tasks: Any, distances: Distances | None, margin: float | Array
-) -> Goals:
+def goals_of(articulation: artix.Articulation, tasks: Any, distances: Distances | None, margin: float | Array) -> Goals:
     """The tasks, distances and margin, after checks."""
     if distances is not None:
         if not isinstance(distances, Distances):

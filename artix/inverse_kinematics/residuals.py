@@ -37,9 +37,7 @@ class Goals(struct.PyTreeNode):
             parts.append(self.distances.cost * jnp.minimum(room, jnp.zeros_like(room)))
         return jnp.concatenate(parts)
 
-    def residual_and_jacobian(
-        self, articulation: artix.Articulation, state: artix.State
-    ) -> tuple[Array, Array]:
+    def residual_and_jacobian(self, articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
         """:meth:`residual` and its derivative by the generalised coordinates, [k] and [k, nv]."""
         errors, slopes = [], []
         for task in self.tasks:
