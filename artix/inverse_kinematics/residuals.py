@@ -31,7 +31,7 @@ class Goals(struct.PyTreeNode):
 
     def residual(self, articulation: artix.Articulation, state: artix.State) -> Array:
         """Errors times their costs, and distances that are missing, [k]."""
-        parts = [_costs(task, articulation) * task.error(articulation, state) for task in self.tasks]
+        parts = [task.weighted(articulation, state)[0] for task in self.tasks]
         if self.distances is not None:
             room = self.distances.room(articulation, state)
             parts.append(self.distances.cost * jnp.minimum(room, jnp.zeros_like(room)))
@@ -39,28 +39,17 @@ class Goals(struct.PyTreeNode):
 
     def residual_and_jacobian(self, articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
         """:meth:`residual` and its derivative by the generalised coordinates, [k] and [k, nv]."""
-        errors, slopes = [], []
-        for task in self.tasks:
-            costs = _costs(task, articulation)
-            errors.append(costs * task.error(articulation, state))
-            slopes.append(costs[:, None] * task.jacobian(articulation, state))
+        rows = [task.weighted(articulation, state) for task in self.tasks]
         if self.distances is not None:
             room, slope = self.distances.room_and_jacobian(articulation, state)
-            is_near = room < 0
-            errors.append(self.distances.cost * jnp.where(is_near, room, jnp.zeros_like(room)))
-            slopes.append(self.distances.cost * jnp.where(is_near[:, None], slope, jnp.zeros_like(slope)))
+            cost, is_near = self.distances.cost, room < 0
+            errors = jnp.where(is_near, room, jnp.zeros_like(room))
+            rows.append((cost * errors, cost * jnp.where(is_near[:, None], slope, jnp.zeros_like(slope))))
+        errors, slopes = zip(*rows, strict=True)
         return jnp.concatenate(errors), jnp.concatenate(slopes)
 
     def steps(self, articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
         """What one tick should add to the errors of all tasks times their costs [k], and their Jacobian [k, nv]."""
-        wanted, slopes = [], []
-        for task in self.tasks:
-            costs = _costs(task, articulation)
-            wanted.append(-task.gain * costs * task.error(articulation, state))
-            slopes.append(costs[:, None] * task.jacobian(articulation, state))
-        return jnp.concatenate(wanted), jnp.concatenate(slopes)
-
-
-def _costs(task: Task, articulation: artix.Articulation) -> Array:
-    """The costs, one-dimensional."""
-    return jnp.atleast_1d(jnp.asarray(task.costs(), articulation.dtype))
+        rows = [task.weighted(articulation, state) for task in self.tasks]
+        wanted = [-task.gain * error for task, (error, _) in zip(self.tasks, rows, strict=True)]
+        return jnp.concatenate(wanted), jnp.concatenate([slope for _, slope in rows])

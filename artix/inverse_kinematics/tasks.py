@@ -54,6 +54,11 @@ class Task(struct.PyTreeNode):
         """The costs w, shape [k] or [], in 1 per unit of the error."""
         return jnp.ones(())
 
+    def weighted(self, articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
+        """Error and Jacobian times the costs, or both turned alike, shapes [k] and [k, nv] without a unit."""
+        w = jnp.atleast_1d(jnp.asarray(self.costs(), articulation.dtype))
+        return w * self.error(articulation, state), w[:, None] * self.jacobian(articulation, state)
+
     def missed(self, articulation: artix.Articulation, state: artix.State) -> tuple[Any, Any]:
         """By what distance [m] and angle [rad] the task is missed, of the entries that have a cost."""
         return 0.0, 0.0
@@ -127,6 +132,16 @@ class FrameTask(Task):
             angular = angular - K[3:]
         by_turn = artix.lie.so3_left_jacobian_inverse(self.error(articulation, state)[3:])
         return jnp.concatenate([matmul(turn.T, linear), matmul(by_turn, matmul(turn.T, angular))])
+
+    def weighted(self, articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
+        """See :meth:`Task.weighted`; in world axes, which need fewer operations, where all axes cost the same."""
+        if jnp.ndim(self.position_cost) or jnp.ndim(self.orientation_cost) or self.root is not None:
+            return super().weighted(articulation, state)
+        away = pose_difference(self.target, artix.frame_pose(articulation, state, self.frame))
+        J = artix.frame_jacobian(articulation, state, self.frame)
+        by_turn = artix.lie.so3_left_jacobian_inverse(away[3:])
+        w = self.costs()
+        return w * away, w[:, None] * jnp.concatenate([J[:3], matmul(by_turn, J[3:])])
 
     def costs(self) -> Array:
         """Costs of the position [1/m], then of the rotation [1/rad], shape [6]."""
