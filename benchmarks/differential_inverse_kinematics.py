@@ -1,10 +1,11 @@
 """Differential inverse kinematics of the seven-axis arm at 1 kHz beside mink and pink: time, error, joint motion.
 
 Usage: ``python -m benchmarks.differential_inverse_kinematics PEERS_PYTHON``, where PEERS_PYTHON is the Python of an
-environment with ``pip install "mink[daqp]" pin-pink daqp``. The tool follows a square of 0.2 m at 0.25 m/s, with the same
-tasks, costs, gains, damping and limits of position and speed in all three. mink and pink call DAQP.
+environment with ``pip install "mink[daqp]" pin-pink daqp``. The tool follows a square of 0.2 m at 0.25 m/s, with
+the same tasks, costs, gains, damping and limits of position and speed in all three. mink and pink call DAQP.
 """
 
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ def square() -> np.ndarray:
     corners = SIDE * np.array([[0, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 0]]) - [0, SIDE / 2, SIDE / 2]
     count = round(SIDE / SPEED / DT)
     share = np.arange(count)[:, None] / count
-    return np.concatenate([a + share * (b - a) for a, b in zip(corners, corners[1:], strict=False)] + [corners[-1:]])
+    return np.concatenate([a + share * (b - a) for a, b in itertools.pairwise(corners)] + [corners[-1:]])
 
 
 def ours(path: Path) -> None:

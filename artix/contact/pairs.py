@@ -102,10 +102,15 @@ def geometry_pair_distances(
     poses = _poses(articulation, fixed, obstacle_poses or {})
     for k, (name, shape) in enumerate(fixed.items()):
         cores[count + k] = _fixed_core(shape, poses[name], kin.reference)
-    types = [shape.type for shape in (*topology.geometries, *fixed.values())]
+    types = _types(topology, fixed)
     found = [_nearest(cores[a], cores[b], types[a], types[b]) for a, b in pairs]
     gap, normal, point = (jnp.stack(parts) for parts in zip(*found, strict=True))
     return PairDistances(gap, normal, point + kin.reference)
+
+
+def _types(topology: Topology, obstacles: Mapping[str, Geometry]) -> list[GeometryType]:
+    """The kinds of an articulation's shapes, then of the obstacles."""
+    return [shape.type for shape in topology.geometries] + [shape.type for shape in obstacles.values()]
 
 
 def _numbers(
@@ -117,7 +122,7 @@ def _numbers(
     if twice:
         raise ValueError(f"obstacles: {twice[0]!r} is the name of a shape of {topology.name!r}; choose another")
     places = {name: len(names) + k for k, name in enumerate(obstacles)}
-    types = [shape.type for shape in (*topology.geometries, *obstacles.values())]
+    types = _types(topology, obstacles)
     # The world has no body of its own where the root moves.
     world = 0 if topology.fixed_base else -1
     bodies = [int(topology.link_body[shape.link]) for shape in topology.geometries] + [world] * len(obstacles)

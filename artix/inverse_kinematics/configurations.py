@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
+from artix import Articulation, State
 from artix.inverse_kinematics.distances import Distances
 from artix.inverse_kinematics.residuals import Goals
 from artix.inverse_kinematics.tasks import Task, beyond_limits, checked_tasks, describe_beyond, numbers
@@ -48,7 +49,7 @@ class Solution(NamedTuple):
       ((7,), True)
     """
 
-    state: artix.State
+    state: State
     position_error: Array
     rotation_error: Array
     room: Array
@@ -56,11 +57,11 @@ class Solution(NamedTuple):
 
 
 def solve(
-    articulation: artix.Articulation,
+    articulation: Articulation,
     tasks: Sequence[Task],
-    seeds: artix.State,
+    seeds: State,
     *,
-    near: artix.State | None = None,
+    near: State | None = None,
     distances: Distances | None = None,
     margin: float | Array = 0.0,
     iterations: int = 30,
@@ -69,45 +70,52 @@ def solve(
 ) -> Solution:
     """Finds a configuration within the joint limits that satisfies tasks, by damped least squares from several seeds.
 
-    It minimises ``sum (w e)^2`` over the errors e of all tasks with their costs w, and ``(cost (minimum - d))^2`` of
-    distances d that are too small: Levenberg-Marquardt on the Gauss-Newton matrix of closed-form Jacobians. A joint at
-    a limit that would leave it is held there. Of the seeds that solve all tasks, the one that ends nearest to a posture
-    counts. Nakamura and Hanafusa, *Inverse kinematic solutions with singularity robustness for robot manipulator
+    It minimises ``sum (w e)^2`` over the errors e of all tasks with their costs w, and ``(cost
+    (minimum - d))^2`` of distances d that are too small: Levenberg-Marquardt on the Gauss-Newton
+    matrix of closed-form Jacobians. A joint at a limit that would leave it is held there. Of the
+    seeds that solve all tasks, the one that ends nearest to a posture counts. Nakamura and
+    Hanafusa, *Inverse kinematic solutions with singularity robustness for robot manipulator
     control*, 1986; Marquardt 1963. Use ``jax.vmap`` over targets, :func:`follow` along a path.
 
-    *Derivatives*, in both modes, are implicit: those of the configuration by targets, costs and the numbers of the
-    articulation, through the equation it solves rather than through the iterations. Where tasks leave joints to spare,
-    they move by the least displacement. A joint at its limit moves with it, and distances that are too small by
-    rounding are kept. Derivatives are right where the minimum is reached; the errors and the seeds have none.
+    *Derivatives*, in both modes, are implicit: those of the configuration by targets, costs and the
+    numbers of the articulation, through the equation it solves rather than through the iterations.
+    Where tasks leave joints to spare, they move by the least displacement. A joint at its limit
+    moves with it, and distances that are too small by rounding are kept. Derivatives are right
+    where the minimum is reached; the errors and the seeds have none.
 
-    A limit of a spherical joint bounds a component of its rotation vector, but what is held there is the motion about
-    the axis of that component. The two agree while the joint has turned about that axis only.
+    A limit of a spherical joint bounds a component of its rotation vector, but what is held there
+    is the motion about the axis of that component. The two agree while the joint has turned about
+    that axis only.
 
     Args:
       articulation: the articulation; a floating base moves, too.
-      tasks: what to satisfy, such as :class:`FrameTask`; all are weighed against each other by their costs.
+      tasks: what to satisfy, such as :class:`FrameTask`; all are weighed against each other by
+        their costs.
       seeds: S configurations to start from, each array with a leading axis [S]; ``jax.vmap`` of
         :func:`artix.random_state` makes random ones within the limits.
-      near: the preferred posture; the first seed if ``None``. Nearness is the length of :func:`artix.difference`, in
-        which a metre counts as a radian.
+      near: the preferred posture; the first seed if ``None``. Nearness is the length of
+        :func:`artix.difference`, in which a metre counts as a radian.
       distances: least distances between shapes, or from obstacles.
       margin: distance to keep from joint limits [rad or m], one or [n].
       iterations: number of iterations; there is no test of convergence.
-      position_tolerance: distance [m] below which a target counts as reached, and by which distances may be too small.
+      position_tolerance: distance [m] below which a target counts as reached, and by which
+        distances may be too small.
       rotation_tolerance: angle [rad] below which a target counts as reached.
 
     Returns:
-      Of the configurations that satisfy the tasks, the one nearest to ``near``; if there is none, the one with the
-      least cost.
+      Of the configurations that satisfy the tasks, the one nearest to ``near``; if there is none,
+      the one with the least cost.
 
     Raises:
       KeyError: no link, frame or shape has this name.
-      TypeError: an array has another dtype than the articulation, ``iterations`` is no whole number, or a task is none.
-      ValueError: there is no task, an array has the wrong shape, or a known one has a quaternion not of length 1, a
-        number that is not finite, or a negative cost.
+      TypeError: an array has another dtype than the articulation, ``iterations`` is no whole
+        number, or a task is none.
+      ValueError: there is no task, an array has the wrong shape, or a known one has a quaternion
+        not of length 1, a number that is not finite, or a negative cost.
 
     Warns:
-      UserWarning: known seeds lie outside the joint limits; they start from the nearest position within.
+      UserWarning: known seeds lie outside the joint limits; they start from the nearest position
+        within.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -117,7 +125,7 @@ def solve(
       >>> bool(inverse_kinematics.solve(arm, [tool], seeds, margin=0.02).solved)
       True
     """
-    check_type("articulation", articulation, artix.Articulation)
+    check_type("articulation", articulation, Articulation)
     check_count("iterations", iterations)
     for name, tolerance in (("position_tolerance", position_tolerance), ("rotation_tolerance", rotation_tolerance)):
         numbers(name, tolerance, (), articulation.dtype)
@@ -130,10 +138,10 @@ def solve(
 
 
 def follow(
-    articulation: artix.Articulation,
+    articulation: Articulation,
     tasks: Callable[[Any], Sequence[Task]],
     path: Any,
-    start: artix.State,
+    start: State,
     *,
     distances: Distances | None = None,
     margin: float | Array = 0.0,
@@ -141,15 +149,17 @@ def follow(
     position_tolerance: float = 1e-4,
     rotation_tolerance: float = 1e-3,
 ) -> Solution:
-    """Solves the tasks of T points of a path in turn, each from the last configuration, so that joints move continuously.
+    """Solves the tasks of T points of a path in turn, each from the last configuration.
 
-    Points should be near enough for a few iterations to get from one to the next. Where a path cannot be followed
-    without a jump to another posture, ``solved`` is false, and the errors say by how much it is missed. For motions
-    within speed limits, use :func:`solve_velocity`. Use ``jax.vmap`` over paths.
+    So joints move continuously. Points should be near enough for a few iterations to get from one
+    to the next. Where a path cannot be followed without a jump to another posture, ``solved`` is
+    false, and the errors say by how much it is missed. For motions within speed limits, use
+    :func:`solve_velocity`. Use ``jax.vmap`` over paths.
 
     Args:
       articulation: the articulation.
-      tasks: maps a point of the path to the tasks there, such as ``lambda target: [FrameTask("tool", target)]``.
+      tasks: maps a point of the path to the tasks there, such as ``lambda target:
+        [FrameTask("tool", target)]``.
       path: an array with a leading axis [T], such as poses [T, 7] [m], or a pytree of them.
       start: the configuration from which to find the first one.
       distances: as for :func:`solve`.
@@ -170,7 +180,8 @@ def follow(
       >>> arm = artix.robots.load("arm7")
       >>> bent = artix.neutral_state(arm).replace(joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0]))
       >>> line = artix.frame_pose(arm, bent, "tool") + jnp.linspace(0, 0.1, 50)[:, None] * jnp.eye(7)[2]
-      >>> found = inverse_kinematics.follow(arm, lambda target: [inverse_kinematics.FrameTask("tool", target)], line, bent)
+      >>> tasks = lambda target: [inverse_kinematics.FrameTask("tool", target)]
+      >>> found = inverse_kinematics.follow(arm, tasks, line, bent)
       >>> print(found.state.joint_position.shape, found.solved.all())
       (50, 7) True
     """
@@ -186,7 +197,7 @@ def follow(
     options: dict[str, Any] = {"distances": distances, "margin": margin, "iterations": iterations}
     options |= {"position_tolerance": position_tolerance, "rotation_tolerance": rotation_tolerance}
 
-    def body(state: artix.State, point: Any) -> tuple[artix.State, Solution]:
+    def body(state: State, point: Any) -> tuple[State, Solution]:
         seed = jax.tree.map(lambda leaf: leaf[None], state)
         found = solve(articulation, tasks(point), seed, **options)
         return found.state, found
@@ -199,7 +210,7 @@ def follow(
     return jax.lax.scan(body, rest, path)[1]
 
 
-def goals_of(articulation: artix.Articulation, tasks: Any, distances: Distances | None, margin: float | Array) -> Goals:
+def goals_of(articulation: Articulation, tasks: Any, distances: Distances | None, margin: float | Array) -> Goals:
     """The tasks, distances and margin, after checks."""
     if distances is not None:
         if not isinstance(distances, Distances):
@@ -209,9 +220,9 @@ def goals_of(articulation: artix.Articulation, tasks: Any, distances: Distances 
     return Goals(checked_tasks(articulation, tasks), distances, numbers("margin", margin, shape, dtype))
 
 
-def _check_configurations(articulation: artix.Articulation, name: str, states: Any, axes: tuple[str, ...]) -> None:
+def _check_configurations(articulation: Articulation, name: str, states: Any, axes: tuple[str, ...]) -> None:
     """Checks configurations with these leading axes."""
-    check_type(name, states, artix.State)
+    check_type(name, states, State)
     meaning = "with a leading axis over seeds" if axes else "one configuration"
     for field, size in (("root_pose", 7), ("joint_position", articulation.topology.num_dofs)):
         value = getattr(states, field)
@@ -222,7 +233,7 @@ def _check_configurations(articulation: artix.Articulation, name: str, states: A
     check_quaternion(f"{name}.root_pose", states.root_pose)
 
 
-def _warn_of_seeds_beyond_limits(articulation: artix.Articulation, positions: Array) -> None:
+def _warn_of_seeds_beyond_limits(articulation: Articulation, positions: Array) -> None:
     """Says which seeds will start from their joints' limits instead."""
     beyond = beyond_limits(articulation, positions)
     if beyond is not None and beyond.any():
@@ -236,10 +247,10 @@ def _warn_of_seeds_beyond_limits(articulation: artix.Articulation, positions: Ar
 
 
 def _best(
-    articulation: artix.Articulation,
+    articulation: Articulation,
     goals: Goals,
-    seeds: artix.State,
-    near: artix.State,
+    seeds: State,
+    near: State,
     iterations: int,
     position_tolerance: float,
     rotation_tolerance: float,
@@ -249,9 +260,9 @@ def _best(
     articulation, goals, seeds, near = without_derivatives((articulation, goals, seeds, near))
     lower, upper = goals.limits(articulation)
 
-    def from_seed(seed: artix.State) -> tuple[artix.State, Array]:
+    def from_seed(seed: State) -> tuple[State, Array]:
         position, rest = jnp.clip(seed.joint_position, lower, upper), jnp.zeros_like
-        start = artix.State(seed.root_pose, rest(seed.root_velocity), position, rest(seed.joint_velocity))
+        start = State(seed.root_pose, rest(seed.root_velocity), position, rest(seed.joint_velocity))
 
         def body(carry, _):
             state, damping, cost = carry
@@ -265,7 +276,7 @@ def _best(
         (state, _, cost), _ = jax.lax.scan(body, first, length=iterations)
         return state, cost
 
-    def judge(state: artix.State) -> tuple[Array, Array, Array, Array]:
+    def judge(state: State) -> tuple[Array, Array, Array, Array]:
         return *_missed(articulation, goals, state), jnp.sum(artix.difference(articulation, near, state) ** 2)
 
     states, costs = jax.vmap(from_seed)(seeds)
@@ -279,7 +290,7 @@ def _best(
 
 
 @artix.quantity
-def _missed(articulation: artix.Articulation, goals: Goals, state: artix.State) -> tuple[Array, Array, Array]:
+def _missed(articulation: Articulation, goals: Goals, state: State) -> tuple[Array, Array, Array]:
     """The largest distance and angle by which a task is missed, and the smallest room."""
     dtype = articulation.dtype
     missed = [task.missed(articulation, state) for task in goals.tasks]
@@ -291,13 +302,13 @@ def _missed(articulation: artix.Articulation, goals: Goals, state: artix.State) 
 
 
 @artix.quantity
-def _cost(articulation: artix.Articulation, goals: Goals, state: artix.State) -> Array:
+def _cost(articulation: Articulation, goals: Goals, state: State) -> Array:
     """The sum of squares."""
     return jnp.sum(goals.residual(articulation, state) ** 2)
 
 
 @artix.quantity
-def _trial(articulation: artix.Articulation, goals: Goals, state: artix.State, damping: Array) -> artix.State:
+def _trial(articulation: Articulation, goals: Goals, state: State, damping: Array) -> State:
     """A damped Gauss-Newton step, within the limits."""
     residual, slope = goals.residual_and_jacobian(articulation, state)
     base, position = articulation.topology.num_base_dofs, state.joint_position
@@ -316,12 +327,12 @@ def _trial(articulation: artix.Articulation, goals: Goals, state: artix.State, d
 
 
 @jax.custom_jvp
-def _optimal(articulation: artix.Articulation, goals: Goals, state: artix.State) -> artix.State:
+def _optimal(articulation: Articulation, goals: Goals, state: State) -> State:
     """A minimum, as a function of the articulation and the goals."""
     return state
 
 
-def _optimal_change(primals: Any, tangents: Any) -> tuple[artix.State, artix.State]:
+def _optimal_change(primals: Any, tangents: Any) -> tuple[State, State]:
     """The implicit function theorem: the gradient of the cost stays zero in the joints that no limit holds.
 
     A joint at a limit is a function of that limit. Flat directions do not move.
@@ -330,10 +341,15 @@ def _optimal_change(primals: Any, tangents: Any) -> tuple[artix.State, artix.Sta
     problem, by = (articulation, goals), tuple(tangents[:2])
     zero = jnp.zeros(articulation.topology.nv, articulation.dtype)
 
-    def gradient_of(problem: Any) -> Array:
-        return _gradient(*problem, state.replace(joint_position=_at_limits(*problem, state)))
+    def limited(problem: Any) -> Array:
+        robot, wanted = problem
+        return _at_limits(robot, wanted, state)
 
-    with_limit = directional_derivative(lambda problem: _at_limits(*problem, state), problem, by)
+    def gradient_of(problem: Any) -> Array:
+        robot, wanted = problem
+        return _gradient(robot, wanted, state.replace(joint_position=limited(problem)))
+
+    with_limit = directional_derivative(limited, problem, by)
     gradient = directional_derivative(gradient_of, problem, by)
     gradient = zero if gradient is None else gradient
     position, (lower, upper) = state.joint_position, goals.limits(articulation)
@@ -355,7 +371,7 @@ def _optimal_change(primals: Any, tangents: Any) -> tuple[artix.State, artix.Sta
 _optimal.defjvp(_optimal_change, symbolic_zeros=True)
 
 
-def _at_limits(articulation: artix.Articulation, goals: Goals, state: artix.State) -> Array:
+def _at_limits(articulation: Articulation, goals: Goals, state: State) -> Array:
     """The joint positions, those at a limit as functions of it, [n]."""
     position = state.joint_position
     lower, upper = goals.limits(articulation)
@@ -363,14 +379,14 @@ def _at_limits(articulation: artix.Articulation, goals: Goals, state: artix.Stat
 
 
 @artix.quantity
-def _gradient(articulation: artix.Articulation, goals: Goals, state: artix.State) -> Array:
+def _gradient(articulation: Articulation, goals: Goals, state: State) -> Array:
     """Half the gradient of the cost by the generalised coordinates, [nv]."""
     residual, slope = goals.residual_and_jacobian(articulation, state)
     return matmul(residual, slope)
 
 
 @artix.quantity
-def _curvature(articulation: artix.Articulation, goals: Goals, state: artix.State) -> Array:
+def _curvature(articulation: Articulation, goals: Goals, state: State) -> Array:
     """Its derivative by the generalised coordinates, [nv, nv]."""
     zero = jnp.zeros(articulation.topology.nv, articulation.dtype)
     return jax.jacfwd(lambda step: _gradient(articulation, goals, move(articulation, state, step)))(zero)

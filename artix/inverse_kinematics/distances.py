@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 import artix
+from artix import Articulation, State
 from artix.inverse_kinematics.tasks import numbers
 from artix.math import struct
 from artix.math.arrays import matmul
@@ -20,16 +21,18 @@ Array = jax.Array
 class Distances(struct.PyTreeNode):
     """Least distances between shapes: mink's ``CollisionAvoidanceLimit``, pink's ``SelfCollisionBarrier``.
 
-    Distances d are those of :func:`artix.geometry_pair_distances`: of spheres, capsules, and one box with either.
+    Distances d are those of :func:`artix.geometry_pair_distances`: of spheres, capsules, and one
+    box with either.
 
     Attributes:
       pairs: names of the two shapes of each of P pairs, the robot's shapes or obstacles, static.
         ``artix.editing.possible_geometry_pairs`` lists the robot's own.
       obstacles: shapes in the world by names of their own, with poses in world axes; static.
-      obstacle_poses: poses of obstacles that move, by their names, each position [m] and quaternion xyzw, shape [7].
+      obstacle_poses: poses of obstacles that move, by their names, each position [m] and quaternion
+        xyzw, shape [7].
       minimum: the least distance [m], one or [P].
-      gain: the share of ``d - minimum`` that may be lost in one tick of :func:`solve_velocity`, from 0 to 1. Small
-        ones slow down early.
+      gain: the share of ``d - minimum`` that may be lost in one tick of :func:`solve_velocity`,
+        from 0 to 1. Small ones slow down early.
       cost: cost of a metre that is missing [1/m] in :func:`solve`.
 
     Examples:
@@ -56,14 +59,15 @@ class Distances(struct.PyTreeNode):
         object.__setattr__(self, "pairs", tuple(tuple(pair) for pair in self.pairs))
         object.__setattr__(self, "obstacles", tuple(dict(self.obstacles).items()))
 
-    def room(self, articulation: artix.Articulation, state: artix.State) -> Array:
+    def room(self, articulation: Articulation, state: State) -> Array:
         """By how much distances exceed their least ones, ``d - minimum`` [m], shape [P]."""
         return self._measured(articulation, state).distance - self.minimum
 
-    def room_and_jacobian(self, articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
+    def room_and_jacobian(self, articulation: Articulation, state: State) -> tuple[Array, Array]:
         """:meth:`room` [m], [P], and its derivative by the generalised coordinates, shape [P, nv].
 
-        A row is ``n (J_a - J_b)`` at the nearest points, with the normal n from the second shape to the first.
+        A row is ``n (J_a - J_b)`` at the nearest points, with the normal n from the second shape to
+        the first.
         """
         found = self._measured(articulation, state)
         topology = articulation.topology
@@ -82,12 +86,12 @@ class Distances(struct.PyTreeNode):
             rows.append(row)
         return found.distance - self.minimum, jnp.stack(rows)
 
-    def _measured(self, articulation: artix.Articulation, state: artix.State) -> artix.contact.PairDistances:
+    def _measured(self, articulation: Articulation, state: State) -> artix.contact.PairDistances:
         return artix.geometry_pair_distances(
             articulation, state, self.pairs, obstacles=dict(self.obstacles), obstacle_poses=self.obstacle_poses
         )
 
-    def checked(self, articulation: artix.Articulation) -> Distances:
+    def checked(self, articulation: Articulation) -> Distances:
         """The same with arrays of the articulation's dtype.
 
         Raises:

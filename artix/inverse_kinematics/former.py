@@ -7,17 +7,17 @@ from typing import Any
 
 import jax
 
-import artix
+from artix import Articulation, State
 from artix.inverse_kinematics.configurations import Solution, solve
 from artix.inverse_kinematics.tasks import FrameTask
 from artix.optimal_control.checks import as_array, check_names
 
 
 def inverse_kinematics(
-    articulation: artix.Articulation,
+    articulation: Articulation,
     frames: Sequence[str],
     targets: jax.Array,
-    seeds: artix.State,
+    seeds: State,
     *,
     rotation_weight: float | jax.Array = 0.3,
     **options: Any,

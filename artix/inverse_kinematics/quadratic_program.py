@@ -1,16 +1,18 @@
 """Small convex quadratic programs with bounds and soft rows, by an interior point, within a robot's own program.
 
-The minimum over x of ``1/2 x H x + g x + penalty sum(max(0, A x - b))`` with ``lower <= x <= upper``. Rows are soft, so
-that there always is a solution; with a penalty above their multipliers they hold exactly wherever they can. With slack
-variables t and s, multipliers z of bounds and rows, and y = penalty - z, it satisfies::
+The minimum over x of ``1/2 x H x + g x + penalty sum(max(0, A x - b))`` with ``lower <= x <=
+upper``. Rows are soft, so that there always is a solution; with a penalty above their multipliers
+they hold exactly wherever they can. With slack variables t and s, multipliers z of bounds and rows,
+and y = penalty - z, it satisfies::
 
     H x + g - z_l + z_u + A^T z_r = 0
     t_l = x - lower,  t_u = upper - x,  t_r = b + s - A x
     t z = mu,  s y = mu,  all of them positive, and mu -> 0
 
-Mehrotra's predictor and corrector share the factors of ``M = H + z_l/t_l + z_u/t_u`` and of ``A M^-1 A^T + D``, with
-``D = t_r/z_r + s/y``: rows that hold are stiff without spoiling either. Mehrotra, *On the implementation of a
-primal-dual interior point method*, SIAM 1992; Nocedal and Wright, *Numerical Optimization*, 2006, section 16.6.
+Mehrotra's predictor and corrector share the factors of ``M = H + z_l/t_l + z_u/t_u`` and of ``A
+M^-1 A^T + D``, with ``D = t_r/z_r + s/y``: rows that hold are stiff without spoiling either.
+Mehrotra, *On the implementation of a primal-dual interior point method*, SIAM 1992; Nocedal and
+Wright, *Numerical Optimization*, 2006, section 16.6.
 """
 
 from __future__ import annotations
@@ -95,7 +97,7 @@ def minimum(program: QuadraticProgram) -> Minimum:
 
 
 def _scaled(program: QuadraticProgram) -> QuadraticProgram:
-    """The same with an inside and rows of unit length, none of which asks for more than the bounds allow to it alone."""
+    """The same with an inside and rows of unit length, none of which asks for what bounds forbid."""
     A = program.A
     is_bounded = jnp.isfinite(program.lower) & jnp.isfinite(program.upper)
     middle, half = (jnp.where(is_bounded, 0.5 * (program.upper + k * program.lower), 0) for k in (1, -1))

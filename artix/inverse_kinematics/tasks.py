@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
+from artix import Articulation, State
 from artix.kinematics.configuration import move
 from artix.math import struct
 from artix.math.arrays import matmul, square_root
@@ -23,9 +24,10 @@ Array = jax.Array
 class Task(struct.PyTreeNode):
     """An error e(q) that should vanish, and the costs w of its entries: a solver makes ``sum (w e)^2`` small.
 
-    Subclass it for tasks of your own: a frozen dataclass of arrays with a method ``error``, and, if costs are not all
-    one, ``costs``. Names and other fields that are no arrays need ``artix.math.struct.field(pytree_node=False)``. What
-    only tasks of your own miss does not count for ``solved``.
+    Subclass it for tasks of your own: a frozen dataclass of arrays with a method ``error``, and, if
+    costs are not all one, ``costs``. Names and other fields that are no arrays need
+    ``artix.math.struct.field(pytree_node=False)``. What only tasks of your own miss does not count
+    for ``solved``.
 
     Examples:
       >>> class Manipulability(inverse_kinematics.Task):
@@ -41,12 +43,12 @@ class Task(struct.PyTreeNode):
     #: The share of the error to remove in one tick of :func:`solve_velocity`; a task may have a field of this name.
     gain = 1.0
 
-    def error(self, articulation: artix.Articulation, state: artix.State) -> Array:
+    def error(self, articulation: Articulation, state: State) -> Array:
         """The error, shape [k], each entry in its unit."""
         raise NotImplementedError(f"{type(self).__name__} needs a method error(articulation, state) -> [k]")
 
-    def jacobian(self, articulation: artix.Articulation, state: artix.State) -> Array:
-        """Its derivative with respect to the generalised coordinates, shape [k, nv], each row in its unit per m or rad."""
+    def jacobian(self, articulation: Articulation, state: State) -> Array:
+        """Its derivative with respect to the configuration, shape [k, nv] [unit per m or rad]."""
         zero = jnp.zeros(articulation.topology.nv, articulation.dtype)
         return jax.jacfwd(lambda change: self.error(articulation, move(articulation, state, change)))(zero)
 
@@ -54,21 +56,21 @@ class Task(struct.PyTreeNode):
         """The costs w, shape [k] or [], in 1 per unit of the error."""
         return jnp.ones(())
 
-    def weighted(self, articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
+    def weighted(self, articulation: Articulation, state: State) -> tuple[Array, Array]:
         """Error and Jacobian times the costs, or both turned alike, shapes [k] and [k, nv] without a unit."""
         w = jnp.atleast_1d(jnp.asarray(self.costs(), articulation.dtype))
         return w * self.error(articulation, state), w[:, None] * self.jacobian(articulation, state)
 
-    def missed(self, articulation: artix.Articulation, state: artix.State) -> tuple[Any, Any]:
+    def missed(self, articulation: Articulation, state: State) -> tuple[Any, Any]:
         """By what distance [m] and angle [rad] the task is missed, of the entries that have a cost."""
         return 0.0, 0.0
 
-    def checked(self, articulation: artix.Articulation, name: str) -> Task:
+    def checked(self, articulation: Articulation, name: str) -> Task:
         """The task with arrays of the articulation's dtype, for the tasks of this module.
 
         Raises:
-          ValueError: an array has the wrong shape, or a known one a number that is not finite, a negative cost, or a
-            quaternion not of length 1.
+          ValueError: an array has the wrong shape, or a known one a number that is not finite, a
+            negative cost, or a quaternion not of length 1.
           TypeError: an array has another dtype.
         """
         return self
@@ -78,12 +80,14 @@ class FrameTask(Task):
     """Puts a frame at a pose: pink's and mink's ``FrameTask``, and ``RelativeFrameTask`` with a ``root``.
 
     The error is in the target's axes: its displacement [m], then its rotation vector [rad],
-    ``[R_t^T (p - p_t), log(R_t^T R)]``. So costs of ``[1, 1, 0]`` leave the position along the target's z axis free,
-    and rotation costs of ``[1, 1, 0]`` the rotation about it, as of a screwdriver.
+    ``[R_t^T (p - p_t), log(R_t^T R)]``. So costs of ``[1, 1, 0]`` leave the position along the
+    target's z axis free, and rotation costs of ``[1, 1, 0]`` the rotation about it, as of a
+    screwdriver.
 
     Attributes:
       frame: name of a link or an additional frame, static.
-      target: the pose to reach, position [m] and quaternion xyzw, in world axes or those of ``root``, shape [7].
+      target: the pose to reach, position [m] and quaternion xyzw, in world axes or those of
+        ``root``, shape [7].
       position_cost: cost of a metre [1/m], one or [3] along the target's axes; 0 for none.
       orientation_cost: cost of a radian [1/rad], one or [3] about the target's axes; 0 for none.
       gain: share of the error to remove in one tick of :func:`solve_velocity`, from 0 to 1.
@@ -104,7 +108,7 @@ class FrameTask(Task):
     gain: Any = 1.0
     root: str | None = struct.field(pytree_node=False, default=None)
 
-    def _poses(self, articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array, Array]:
+    def _poses(self, articulation: Articulation, state: State) -> tuple[Array, Array, Array]:
         """The pose, its target in world axes, and the rotation matrix of the target."""
         pose, target = artix.frame_pose(articulation, state, self.frame), self.target
         if self.root is not None:
@@ -114,13 +118,13 @@ class FrameTask(Task):
             target = jnp.concatenate([place, turn])
         return pose, target, _matrix(target)
 
-    def error(self, articulation: artix.Articulation, state: artix.State) -> Array:
+    def error(self, articulation: Articulation, state: State) -> Array:
         """Displacement [m] and rotation vector [rad] from the target to the frame in the target's axes, shape [6]."""
         pose, target, turn = self._poses(articulation, state)
         away = pose_difference(target, pose)
         return jnp.concatenate([matmul(turn.T, away[:3]), matmul(turn.T, away[3:])])
 
-    def jacobian(self, articulation: artix.Articulation, state: artix.State) -> Array:
+    def jacobian(self, articulation: Articulation, state: State) -> Array:
         """Its derivative in closed form, shape [6, nv] [m, rad per m or rad]."""
         pose, _, turn = self._poses(articulation, state)
         J = artix.frame_jacobian(articulation, state, self.frame)
@@ -133,7 +137,7 @@ class FrameTask(Task):
         by_turn = artix.lie.so3_left_jacobian_inverse(self.error(articulation, state)[3:])
         return jnp.concatenate([matmul(turn.T, linear), matmul(by_turn, matmul(turn.T, angular))])
 
-    def weighted(self, articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
+    def weighted(self, articulation: Articulation, state: State) -> tuple[Array, Array]:
         """See :meth:`Task.weighted`; in world axes, which need fewer operations, where all axes cost the same."""
         if jnp.ndim(self.position_cost) or jnp.ndim(self.orientation_cost) or self.root is not None:
             return super().weighted(articulation, state)
@@ -147,13 +151,13 @@ class FrameTask(Task):
         """Costs of the position [1/m], then of the rotation [1/rad], shape [6]."""
         return jnp.concatenate([jnp.broadcast_to(w, (3,)) for w in (self.position_cost, self.orientation_cost)])
 
-    def missed(self, articulation: artix.Articulation, state: artix.State) -> tuple[Array, Array]:
+    def missed(self, articulation: Articulation, state: State) -> tuple[Array, Array]:
         """Distance [m] and angle [rad] from the target along and about the axes that have a cost."""
         error, costs = self.error(articulation, state), self.costs()
         counted = jnp.where(costs > 0, error, jnp.zeros_like(error)) ** 2
         return square_root(jnp.sum(counted[:3])), square_root(jnp.sum(counted[3:]))
 
-    def checked(self, articulation: artix.Articulation, name: str) -> FrameTask:
+    def checked(self, articulation: Articulation, name: str) -> FrameTask:
         """See :meth:`Task.checked`; raises ``TypeError`` if a frame is no name, ``KeyError`` if there is none."""
         for field in ("frame", "root"):
             frame = getattr(self, field)
@@ -171,7 +175,8 @@ class ComTask(Task):
 
     Attributes:
       target: the point in world axes [m], shape [3].
-      cost: cost of a metre [1/m], one or [3] along the world's axes; ``[1, 1, 0]`` leaves the height free.
+      cost: cost of a metre [1/m], one or [3] along the world's axes; ``[1, 1, 0]`` leaves the
+        height free.
       gain: share of the error to remove in one tick of :func:`solve_velocity`, from 0 to 1.
 
     Examples:
@@ -186,11 +191,11 @@ class ComTask(Task):
     cost: Any = 1.0
     gain: Any = 1.0
 
-    def error(self, articulation: artix.Articulation, state: artix.State) -> Array:
+    def error(self, articulation: Articulation, state: State) -> Array:
         """The centre of mass relative to its target in world axes [m], shape [3]."""
         return artix.center_of_mass(articulation, state) - self.target
 
-    def jacobian(self, articulation: artix.Articulation, state: artix.State) -> Array:
+    def jacobian(self, articulation: Articulation, state: State) -> Array:
         """The Jacobian of the centre of mass, shape [3, nv] [m per m or rad]."""
         return artix.dynamics.center_of_mass_jacobian(articulation, state)
 
@@ -198,12 +203,12 @@ class ComTask(Task):
         """The costs [1/m], shape [3]."""
         return jnp.broadcast_to(self.cost, (3,))
 
-    def missed(self, articulation: artix.Articulation, state: artix.State) -> tuple[Any, Any]:
+    def missed(self, articulation: Articulation, state: State) -> tuple[Any, Any]:
         """The distance [m] along the axes that have a cost, and no angle [rad]."""
         error = self.error(articulation, state)
         return square_root(jnp.sum(jnp.where(self.costs() > 0, error, jnp.zeros_like(error)) ** 2)), 0.0
 
-    def checked(self, articulation: artix.Articulation, name: str) -> ComTask:
+    def checked(self, articulation: Articulation, name: str) -> ComTask:
         """See :meth:`Task.checked`."""
         target = as_array(f"{name}.target", self.target, (3,), articulation.dtype, "a point")
         check_finite(f"{name}.target", target)
@@ -214,8 +219,8 @@ class ComTask(Task):
 class PostureTask(Task):
     """Keeps joints near positions: pink's and mink's ``PostureTask``. The error is ``q - q_t`` [rad or m].
 
-    A small cost, such as 1e-3, decides what joints to spare do, and gives up little of the other tasks. It does not
-    count for ``solved``.
+    A small cost, such as 1e-3, decides what joints to spare do, and gives up little of the other
+    tasks. It does not count for ``solved``.
 
     Attributes:
       target: the joint positions [rad or m], shape [n], such as ``state.joint_position``.
@@ -233,12 +238,12 @@ class PostureTask(Task):
     cost: Any = 1e-3
     gain: Any = 1.0
 
-    def error(self, articulation: artix.Articulation, state: artix.State) -> Array:
-        """Displacements of the joints from their targets, as :func:`artix.difference` has them [rad or m], shape [n]."""
+    def error(self, articulation: Articulation, state: State) -> Array:
+        """Displacements of the joints from their targets [rad or m], shape [n]."""
         start = state.replace(joint_position=self.target)
         return artix.difference(articulation, start, state)[articulation.topology.num_base_dofs :]
 
-    def jacobian(self, articulation: artix.Articulation, state: artix.State) -> Array:
+    def jacobian(self, articulation: Articulation, state: State) -> Array:
         """Ones on the diagonal of the joints, but for spherical joints, shape [n, nv] [1]."""
         topology = articulation.topology
         if topology.has_spherical:
@@ -249,7 +254,7 @@ class PostureTask(Task):
         """The costs [1/rad or 1/m], shape [n]."""
         return jnp.broadcast_to(self.cost, self.target.shape)
 
-    def checked(self, articulation: artix.Articulation, name: str) -> PostureTask:
+    def checked(self, articulation: Articulation, name: str) -> PostureTask:
         """See :meth:`Task.checked`; raises ``ValueError`` if a known target is outside the joint limits, too."""
         shape, dtype = (articulation.topology.num_dofs,), articulation.dtype
         target = as_array(f"{name}.target", self.target, shape, dtype, "a position for each joint DOF")
@@ -265,8 +270,8 @@ class PostureTask(Task):
 class LookAtTask(Task):
     """Turns an axis of a frame towards a point, as a camera or a head: the rotation about the axis is free.
 
-    With the axis a and the direction d to the point, both in world axes, the error is the rotation vector from d to a,
-    ``angle (d x a) / |d x a|`` [rad].
+    With the axis a and the direction d to the point, both in world axes, the error is the rotation
+    vector from d to a, ``angle (d x a) / |d x a|`` [rad].
 
     Attributes:
       frame: name of a link or an additional frame, static.
@@ -290,7 +295,7 @@ class LookAtTask(Task):
     cost: Any = 0.3
     gain: Any = 1.0
 
-    def error(self, articulation: artix.Articulation, state: artix.State) -> Array:
+    def error(self, articulation: Articulation, state: State) -> Array:
         """The rotation vector from the direction of the point to the axis, in world axes [rad], shape [3]."""
         return self._turn(artix.frame_pose(articulation, state, self.frame), jnp.zeros(6, articulation.dtype))
 
@@ -312,7 +317,7 @@ class LookAtTask(Task):
         quaternion = jnp.where(opposite, turned, quaternion)
         return artix.lie.so3_log(quaternion / square_root(jnp.sum(quaternion**2)))
 
-    def jacobian(self, articulation: artix.Articulation, state: artix.State) -> Array:
+    def jacobian(self, articulation: Articulation, state: State) -> Array:
         """Its derivative, shape [3, nv] [rad per m or rad]."""
         pose = artix.frame_pose(articulation, state, self.frame)
         by_motion = jax.jacfwd(lambda motion: self._turn(pose, motion))(jnp.zeros(6, pose.dtype))
@@ -322,11 +327,11 @@ class LookAtTask(Task):
         """The cost [1/rad], shape [3]."""
         return jnp.broadcast_to(self.cost, (3,))
 
-    def missed(self, articulation: artix.Articulation, state: artix.State) -> tuple[Any, Any]:
+    def missed(self, articulation: Articulation, state: State) -> tuple[Any, Any]:
         """No distance [m], and the angle between axis and direction [rad]."""
         return 0.0, jnp.where(self.cost > 0, square_root(jnp.sum(self.error(articulation, state) ** 2)), 0.0)
 
-    def checked(self, articulation: artix.Articulation, name: str) -> LookAtTask:
+    def checked(self, articulation: Articulation, name: str) -> LookAtTask:
         """See :meth:`Task.checked`; the axis must be a unit vector."""
         if not isinstance(self.frame, str):
             raise TypeError(f"{name}.frame: expected the name of a link or frame; found {type(self.frame).__name__}")
@@ -342,7 +347,7 @@ class LookAtTask(Task):
         return self.replace(target=target, axis=axis, cost=cost, gain=_gain(self, name, articulation))
 
 
-def checked_tasks(articulation: artix.Articulation, tasks: Any) -> tuple[Task, ...]:
+def checked_tasks(articulation: Articulation, tasks: Any) -> tuple[Task, ...]:
     """The tasks with arrays of the articulation's dtype.
 
     Raises:
@@ -359,7 +364,7 @@ def checked_tasks(articulation: artix.Articulation, tasks: Any) -> tuple[Task, .
     return tuple(task.checked(articulation, f"tasks[{k}]") for k, task in enumerate(tasks))
 
 
-def beyond_limits(articulation: artix.Articulation, positions: Array) -> np.ndarray | None:
+def beyond_limits(articulation: Articulation, positions: Array) -> np.ndarray | None:
     """Which of known joint positions [S, n] are outside the limits; ``None`` if JAX traces something."""
     limits = articulation.joint_lower_limit, articulation.joint_upper_limit
     values, lower, upper = map(known, (positions, *limits))
@@ -369,7 +374,7 @@ def beyond_limits(articulation: artix.Articulation, positions: Array) -> np.ndar
     return (values < lower - slack) | (values > upper + slack)
 
 
-def describe_beyond(articulation: artix.Articulation, positions: Array, dof: int) -> str:
+def describe_beyond(articulation: Articulation, positions: Array, dof: int) -> str:
     """Says that a joint position is outside its limits."""
     topology: Any = articulation.topology
     limits = articulation.joint_lower_limit, articulation.joint_upper_limit
@@ -400,9 +405,9 @@ def _matrix(pose: Array) -> Array:
     return rotation_matrix(pose[3:, None])[..., 0]
 
 
-def _costs(task: Any, field: str, name: str, shape: tuple[int, ...], articulation: artix.Articulation) -> Any:
+def _costs(task: Any, field: str, name: str, shape: tuple[int, ...], articulation: Articulation) -> Any:
     return numbers(f"{name}.{field}", getattr(task, field), shape, articulation.dtype)
 
 
-def _gain(task: Any, name: str, articulation: artix.Articulation) -> Any:
+def _gain(task: Any, name: str, articulation: Articulation) -> Any:
     return numbers(f"{name}.gain", task.gain, (), articulation.dtype, most=1.0)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 import artix
+from artix import Articulation, State
 from artix.inverse_kinematics.configurations import goals_of
 from artix.inverse_kinematics.distances import Distances
 from artix.inverse_kinematics.quadratic_program import QuadraticProgram, minimum
@@ -26,10 +27,12 @@ class VelocityStep(NamedTuple):
 
     Attributes:
       velocity: generalised velocity [m/s, rad/s], shape [nv]; the last n entries are the joints'.
-      state: the state after the tick, with this velocity: the start of the next one, and the command for the joints.
-      shortfall: by how much distances at the end of the tick are smaller than they may become, to first order [m], [];
-        zero unless the speed limits prevent it.
-      solved: whether the quadratic program is solved, [] of bool; false means that numbers are not finite or extreme.
+      state: the state after the tick, with this velocity: the start of the next one, and the
+        command for the joints.
+      shortfall: by how much distances at the end of the tick are smaller than they may become, to
+        first order [m], []; zero unless the speed limits prevent it.
+      solved: whether the quadratic program is solved, [] of bool; false means that numbers are not
+        finite or extreme.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -41,14 +44,14 @@ class VelocityStep(NamedTuple):
     """
 
     velocity: Array
-    state: artix.State
+    state: State
     shortfall: Array
     solved: Array
 
 
 def solve_velocity(
-    articulation: artix.Articulation,
-    state: artix.State,
+    articulation: Articulation,
+    state: State,
     tasks: Sequence[Task],
     dt: float | Array,
     *,
@@ -61,20 +64,22 @@ def solve_velocity(
 ) -> VelocityStep:
     """The velocity v that brings tasks nearest to their targets in one tick, within limits: pink's ``solve_ik``.
 
-    With errors e, Jacobians J, costs w and gains of all tasks, it minimises over the displacement ``x = v dt``::
+    With errors e, Jacobians J, costs w and gains of all tasks, it minimises over the displacement
+    ``x = v dt``::
 
         sum |w (J x + gain e)|^2 + damping |x|^2
 
-    subject to ``|v| <= max_velocity``, ``|v - v_last| <= max_acceleration dt``, the share ``limit_gain`` of the way to
-    joint limits, and ``(dd/dq) x >= -gain (d - minimum)`` for distances d. With ``max_acceleration``, joints also brake
-    early enough to stop at their limits. All of it is one kernel, for one robot or under ``jax.vmap`` for thousands.
-    Kanoun, Lamiraux and Wieber, *Kinematic control of redundant manipulators: generalizing the task-priority framework
-    to inequality tasks*, IEEE T-RO 2011; Faverjon and Tournassoud, *A local based approach for path planning of
-    manipulators with a high number of degrees of freedom*, ICRA 1987.
+    subject to ``|v| <= max_velocity``, ``|v - v_last| <= max_acceleration dt``, the share
+    ``limit_gain`` of the way to joint limits, and ``(dd/dq) x >= -gain (d - minimum)`` for
+    distances d. With ``max_acceleration``, joints also brake early enough to stop at their limits.
+    All of it is one kernel, for one robot or under ``jax.vmap`` for thousands. Kanoun, Lamiraux and
+    Wieber, *Kinematic control of redundant manipulators: generalizing the task-priority framework
+    to inequality tasks*, IEEE T-RO 2011; Faverjon and Tournassoud, *A local based approach for path
+    planning of manipulators with a high number of degrees of freedom*, ICRA 1987.
 
-    There is always a solution: a joint beyond its limits returns as fast as it may, accelerations come before joint
-    limits, and limits of joints before distances. *Derivatives*, in both modes, are implicit; those of limits and
-    distances that hold are included.
+    There is always a solution: a joint beyond its limits returns as fast as it may, accelerations
+    come before joint limits, and limits of joints before distances. *Derivatives*, in both modes,
+    are implicit; those of limits and distances that hold are included.
 
     Args:
       articulation: the articulation; a floating base moves without limits.
@@ -83,11 +88,14 @@ def solve_velocity(
       dt: the length of the tick [s], such as 0.001.
       distances: least distances between shapes, or from obstacles.
       margin: distance to keep from joint limits [rad or m], one or [n].
-      limit_gain: the share of the way to a joint's limit that one tick may take, from 0 to 1, one or [n].
-      max_velocity: speed limits of the joints [rad/s or m/s], one or [n]; ``None`` for the articulation's own,
-        ``max_joint_velocity``, which may be infinite.
-      max_acceleration: limits of the joints' accelerations [rad/s^2 or m/s^2], one or [n]; ``None`` for none.
-      damping: cost of the displacement [1/rad^2 or 1/m^2]; more of it makes motions near singularities slower.
+      limit_gain: the share of the way to a joint's limit that one tick may take, from 0 to 1, one
+        or [n].
+      max_velocity: speed limits of the joints [rad/s or m/s], one or [n]; ``None`` for the
+        articulation's own, ``max_joint_velocity``, which may be infinite.
+      max_acceleration: limits of the joints' accelerations [rad/s^2 or m/s^2], one or [n]; ``None``
+        for none.
+      damping: cost of the displacement [1/rad^2 or 1/m^2]; more of it makes motions near
+        singularities slower.
 
     Returns:
       The velocity, and the state after the tick.
@@ -95,8 +103,9 @@ def solve_velocity(
     Raises:
       KeyError: no link, frame or shape has this name.
       TypeError: an array has another dtype than the articulation, or a task is none.
-      ValueError: there is no task, ``dt`` is not positive, an array has the wrong shape, or a known one has a
-        quaternion not of length 1, a number that is not finite, or a negative cost or limit.
+      ValueError: there is no task, ``dt`` is not positive, an array has the wrong shape, or a known
+        one has a quaternion not of length 1, a number that is not finite, or a negative cost or
+        limit.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -128,7 +137,7 @@ def solve_velocity(
 
 @artix.quantity
 def _tick(
-    articulation: artix.Articulation, state: artix.State, goals: Goals, limits: Any, dt: Array, damping: Array
+    articulation: Articulation, state: State, goals: Goals, limits: Any, dt: Array, damping: Array
 ) -> VelocityStep:
     """The quadratic program of one tick, and its solution."""
     nv = articulation.topology.nv
@@ -148,9 +157,7 @@ def _tick(
     return VelocityStep(velocity, moved, shortfall, end.is_solved)
 
 
-def _bounds(
-    articulation: artix.Articulation, state: artix.State, goals: Goals, limits: Any, dt: Array
-) -> tuple[Array, Array]:
+def _bounds(articulation: Articulation, state: State, goals: Goals, limits: Any, dt: Array) -> tuple[Array, Array]:
     """Bounds of the displacement in a tick, [nv] each."""
     base, position = articulation.topology.num_base_dofs, state.joint_position
     lower, upper = goals.limits(articulation)
@@ -173,7 +180,8 @@ def _bounds(
 def _stoppable(room: Array, change: Array) -> Array:
     """The largest displacement x in a tick after which a joint can stop within its room.
 
-    If displacements fall by ``change`` c from tick to tick, they add up to at most ``x^2 / (2 c) + x / 2 + c / 8``.
+    If displacements fall by ``change`` c from tick to tick, they add up to at most ``x^2 / (2 c) +
+    x / 2 + c / 8``.
     """
     is_finite = jnp.isfinite(room)
     left = jnp.where(is_finite, jnp.maximum(room, 0), 0)

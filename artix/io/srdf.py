@@ -25,13 +25,15 @@ class Srdf:
     """What :func:`load_srdf` reads.
 
     Attributes:
-      states: postures at rest by the names of their ``<group_state>``; joints that it does not name are at zero.
+      states: postures at rest by the names of their ``<group_state>``; joints that it does not name
+        are at zero.
       disabled_links: the pairs of links whose collisions are disabled.
-      geometry_pairs: the pairs of shapes that remain, for :func:`artix.select_geometry_pairs`: those of
-        ``artix.editing.possible_geometry_pairs`` on other links.
+      geometry_pairs: the pairs of shapes that remain, for :func:`artix.select_geometry_pairs`:
+        those of ``artix.editing.possible_geometry_pairs`` on other links.
 
     Examples:
-      >>> text = '<robot name="a"><group_state name="bent" group="all"><joint name="elbow" value="1"/></group_state></robot>'
+      >>> posture = '<group_state name="bent" group="all"><joint name="elbow" value="1"/></group_state>'
+      >>> text = f'<robot name="double_pendulum">{posture}</robot>'
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> print(list(artix.load_srdf(pendulum, text).states))
       ['bent']
@@ -45,10 +47,10 @@ class Srdf:
 def load_srdf(articulation: Articulation, path_or_text: str | Path) -> Srdf:
     """Reads postures and disabled collisions from an SRDF, which describes a robot's URDF further.
 
-    Pinocchio's ``loadReferenceConfigurations`` and ``removeCollisionPairs``. States of one name for several groups
-    become one posture. A joint called ``root_joint`` with seven numbers is the pose of a floating root, position [m]
-    and quaternion xyzw. Joints and links that the robot does not have are left out with a warning. Groups, end
-    effectors and virtual joints are skipped.
+    Pinocchio's ``loadReferenceConfigurations`` and ``removeCollisionPairs``. States of one name for
+    several groups become one posture. A joint called ``root_joint`` with seven numbers is the pose
+    of a floating root, position [m] and quaternion xyzw. Joints and links that the robot does not
+    have are left out with a warning. Groups, end effectors and virtual joints are skipped.
 
     Args:
       articulation: the robot, read from its URDF.

@@ -15,6 +15,7 @@ PAGE = Path(__file__).parents[1] / "inverse_kinematics.md"
 
 
 def main() -> None:
+    """Runs the page up to the square, and draws what it leaves."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     names: dict = {}
     for block in blocks[:3]:  # up to the square
@@ -30,7 +31,9 @@ def main() -> None:
     axes[0].legend(loc="center", frameon=False)
     lines = axes[1].plot(time, velocity, linewidth=1)
     axes[1].set(xlabel="time [s]", ylabel="joint velocity [rad/s]")
-    axes[1].legend(lines, range(1, 8), ncols=1, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, title="joint")
+    axes[1].legend(
+        lines, range(1, 8), ncols=1, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, title="joint"
+    )
     axes[2].plot(time, 1e3 * np.linalg.norm(error[:, :3], axis=1), linewidth=1)
     axes[2].set(xlabel="time [s]", ylabel="error of the tool [mm]", ylim=(0, None))
     figure.savefig(Path(__file__).parent / "arm_square.png", dpi=110)

@@ -9,7 +9,6 @@ import artix
 from artix import inverse_kinematics, optimal_control
 from artix.inverse_kinematics import ComTask, Distances, FrameTask, LookAtTask, PostureTask
 from artix.math.spatial import quaternion_product
-from tests.support.models import random_states
 
 
 def seeds_of(articulation, count: int) -> artix.State:
@@ -110,7 +109,10 @@ def test_the_function_of_the_last_release_still_works():
     goal = artix.frame_pose(arm, jax.tree.map(lambda leaf: leaf[0], seeds), "tool")
     with pytest.warns(DeprecationWarning, match=r"artix.inverse_kinematics.solve"):
         assert optimal_control.inverse_kinematics(arm, ["tool"], goal[None], seeds, iterations=1).solved
-    with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match=r"targets: expected shape \[1, 7\]"):
+    with (
+        pytest.warns(DeprecationWarning, match="solve"),
+        pytest.raises(ValueError, match=r"targets: expected shape \[1, 7\]"),
+    ):
         optimal_control.inverse_kinematics(arm, ["tool"], goal, seeds)
 
 

@@ -41,7 +41,9 @@ def test_boxes_are_those_of_mujoco(dtype):
             least = value(data, exact)
             assert found.is_solved
             assert np.all((found.x >= data.lower) & (found.x <= data.upper))
-            assert abs(value(data, np.asarray(found.x, float)) - least) < {"float32": 1e-5, "float64": 1e-11}[dtype] * abs(least)
+            assert abs(value(data, np.asarray(found.x, float)) - least) < {"float32": 1e-5, "float64": 1e-11}[
+                dtype
+            ] * abs(least)
 
 
 def test_rows_hold_and_the_conditions_of_a_minimum_are_satisfied():
@@ -58,7 +60,9 @@ def test_rows_hold_and_the_conditions_of_a_minimum_are_satisfied():
         close = 1e-7
         rows = A @ x > b - close
         held += rows.sum()
-        normals = np.concatenate([A[rows], np.eye(7)[x > upper - close], -np.eye(7)[x < lower + close], np.zeros((1, 7))])
+        normals = np.concatenate(
+            [A[rows], np.eye(7)[x > upper - close], -np.eye(7)[x < lower + close], np.zeros((1, 7))]
+        )
         _, missing = nnls(normals.T, -(H @ x + g))
         assert missing < 1e-9 * np.linalg.norm(g)
     assert held > 10
@@ -66,7 +70,12 @@ def test_rows_hold_and_the_conditions_of_a_minimum_are_satisfied():
 
 def test_rows_that_cannot_hold_are_missed_by_the_least():
     data = QuadraticProgram(
-        H=jnp.eye(2), g=jnp.zeros(2), lower=-jnp.ones(2), upper=jnp.ones(2), A=jnp.array([[-1.0, 0.0]]), b=jnp.array([-3.0])
+        H=jnp.eye(2),
+        g=jnp.zeros(2),
+        lower=-jnp.ones(2),
+        upper=jnp.ones(2),
+        A=jnp.array([[-1.0, 0.0]]),
+        b=jnp.array([-3.0]),
     )
     found = SOLVE(data)  # x >= 3 within a box of one
     np.testing.assert_allclose(found.x, [1, 0], atol=2e-2)
@@ -85,7 +94,9 @@ def test_bounds_may_be_infinite_or_meet():
     found = SOLVE(data)
     assert found.is_solved
     np.testing.assert_allclose(found.x, [1, 0.25, -0.75], atol=1e-9)
-    np.testing.assert_allclose(SOLVE(data._replace(g=jnp.zeros(3), lower=-jnp.ones(3), upper=jnp.ones(3))).x, 0, atol=1e-9)
+    np.testing.assert_allclose(
+        SOLVE(data._replace(g=jnp.zeros(3), lower=-jnp.ones(3), upper=jnp.ones(3))).x, 0, atol=1e-9
+    )
 
 
 def test_derivatives_are_those_of_differences():

@@ -89,7 +89,9 @@ def test_joints_brake_before_their_limits(arm):
     aim = PostureTask(start.joint_position.at[1].set(upper[1] - 1e-6), cost=1.0)
 
     def body(state, _):
-        found = solve_velocity(arm, state, [aim], DT, margin=0.05, limit_gain=1.0, max_velocity=2.0, max_acceleration=20.0)
+        found = solve_velocity(
+            arm, state, [aim], DT, margin=0.05, limit_gain=1.0, max_velocity=2.0, max_acceleration=20.0
+        )
         return found.state, (found.state.joint_position[1], found.velocity[1])
 
     position, velocity = jax.jit(lambda: jax.lax.scan(body, start, length=1500)[1])()
@@ -172,7 +174,9 @@ def test_derivatives_of_a_tick_are_those_of_differences(arm):
     """By state, target and link lengths, with a speed limit and a distance that hold."""
     start = bent(arm)
     home = artix.frame_pose(arm, start, "tool")
-    ball = artix.Geometry.sphere(0.05, position=artix.frame_pose(arm, start, "hand")[:3] + jnp.array([0.0, 0.1205, 0.0]))
+    ball = artix.Geometry.sphere(
+        0.05, position=artix.frame_pose(arm, start, "hand")[:3] + jnp.array([0.0, 0.1205, 0.0])
+    )
     away = Distances([("palm", "ball")], {"ball": ball}, minimum=0.01)
 
     def tick(change):
