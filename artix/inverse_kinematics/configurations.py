@@ -215,7 +215,7 @@ def goals_of(articulation: Articulation, tasks: Any, distances: Distances | None
     if distances is not None:
         if not isinstance(distances, Distances):
             raise TypeError(f"distances: expected inverse_kinematics.Distances; found {type(distances).__name__}")
-        distances = distances.checked(articulation)
+        distances = distances._checked(articulation)
     shape, dtype = (articulation.topology.num_dofs,), articulation.dtype
     return Goals(checked_tasks(articulation, tasks), distances, numbers("margin", margin, shape, dtype))
 

@@ -35,6 +35,9 @@ class Distances(struct.PyTreeNode):
         from 0 to 1. Small ones slow down early.
       cost: cost of a metre that is missing [1/m] in :func:`solve`.
 
+    Raises:
+      TypeError: ``pairs`` is a string.
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> builder = artix.builder_from_articulation(arm)
@@ -91,7 +94,7 @@ class Distances(struct.PyTreeNode):
             articulation, state, self.pairs, obstacles=dict(self.obstacles), obstacle_poses=self.obstacle_poses
         )
 
-    def checked(self, articulation: Articulation) -> Distances:
+    def _checked(self, articulation: Articulation) -> Distances:
         """The same with arrays of the articulation's dtype.
 
         Raises:

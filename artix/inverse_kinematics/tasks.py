@@ -65,7 +65,7 @@ class Task(struct.PyTreeNode):
         """By what distance [m] and angle [rad] the task is missed, of the entries that have a cost."""
         return 0.0, 0.0
 
-    def checked(self, articulation: Articulation, name: str) -> Task:
+    def _checked(self, articulation: Articulation, name: str) -> Task:
         """The task with arrays of the articulation's dtype, for the tasks of this module.
 
         Raises:
@@ -96,9 +96,9 @@ class FrameTask(Task):
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.neutral_state(arm)
-      >>> target = artix.frame_pose(arm, state, "tool").at[0].add(-0.1)
+      >>> target = artix.frame_pose(arm, state, "tool").at[2].add(-0.1)
       >>> print(inverse_kinematics.FrameTask("tool", target).error(arm, state))
-      [0.1 0.  0.  0.  0.  0. ]
+      [0.  0.  0.1 0.  0.  0. ]
     """
 
     frame: str = struct.field(pytree_node=False)
@@ -157,8 +157,8 @@ class FrameTask(Task):
         counted = jnp.where(costs > 0, error, jnp.zeros_like(error)) ** 2
         return square_root(jnp.sum(counted[:3])), square_root(jnp.sum(counted[3:]))
 
-    def checked(self, articulation: Articulation, name: str) -> FrameTask:
-        """See :meth:`Task.checked`; raises ``TypeError`` if a frame is no name, ``KeyError`` if there is none."""
+    def _checked(self, articulation: Articulation, name: str) -> FrameTask:
+        """See :meth:`Task._checked`; raises ``TypeError`` if a frame is no name, ``KeyError`` if there is none."""
         for field in ("frame", "root"):
             frame = getattr(self, field)
             if not isinstance(frame, str) and not (field == "root" and frame is None):
@@ -208,8 +208,8 @@ class ComTask(Task):
         error = self.error(articulation, state)
         return square_root(jnp.sum(jnp.where(self.costs() > 0, error, jnp.zeros_like(error)) ** 2)), 0.0
 
-    def checked(self, articulation: Articulation, name: str) -> ComTask:
-        """See :meth:`Task.checked`."""
+    def _checked(self, articulation: Articulation, name: str) -> ComTask:
+        """See :meth:`Task._checked`."""
         target = as_array(f"{name}.target", self.target, (3,), articulation.dtype, "a point")
         check_finite(f"{name}.target", target)
         cost = _costs(self, "cost", name, (3,), articulation)
@@ -254,8 +254,8 @@ class PostureTask(Task):
         """The costs [1/rad or 1/m], shape [n]."""
         return jnp.broadcast_to(self.cost, self.target.shape)
 
-    def checked(self, articulation: Articulation, name: str) -> PostureTask:
-        """See :meth:`Task.checked`; raises ``ValueError`` if a known target is outside the joint limits, too."""
+    def _checked(self, articulation: Articulation, name: str) -> PostureTask:
+        """See :meth:`Task._checked`; raises ``ValueError`` if a known target is outside the joint limits, too."""
         shape, dtype = (articulation.topology.num_dofs,), articulation.dtype
         target = as_array(f"{name}.target", self.target, shape, dtype, "a position for each joint DOF")
         check_finite(f"{name}.target", target)
@@ -331,8 +331,8 @@ class LookAtTask(Task):
         """No distance [m], and the angle between axis and direction [rad]."""
         return 0.0, jnp.where(self.cost > 0, square_root(jnp.sum(self.error(articulation, state) ** 2)), 0.0)
 
-    def checked(self, articulation: Articulation, name: str) -> LookAtTask:
-        """See :meth:`Task.checked`; the axis must be a unit vector."""
+    def _checked(self, articulation: Articulation, name: str) -> LookAtTask:
+        """See :meth:`Task._checked`; the axis must be a unit vector."""
         if not isinstance(self.frame, str):
             raise TypeError(f"{name}.frame: expected the name of a link or frame; found {type(self.frame).__name__}")
         dtype = articulation.dtype
@@ -361,7 +361,7 @@ def checked_tasks(articulation: Articulation, tasks: Any) -> tuple[Task, ...]:
     for k, task in enumerate(tasks):
         if not isinstance(task, Task):
             raise TypeError(f"tasks[{k}]: expected a task, such as FrameTask; found {type(task).__name__}")
-    return tuple(task.checked(articulation, f"tasks[{k}]") for k, task in enumerate(tasks))
+    return tuple(task._checked(articulation, f"tasks[{k}]") for k, task in enumerate(tasks))
 
 
 def beyond_limits(articulation: Articulation, positions: Array) -> np.ndarray | None:

@@ -111,7 +111,7 @@ def solve_velocity(
       >>> arm = artix.robots.load("arm7")
       >>> bent = artix.neutral_state(arm).replace(joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0]))
       >>> tool = inverse_kinematics.FrameTask("tool", artix.frame_pose(arm, bent, "tool").at[2].add(0.02))
-      >>> posture = inverse_kinematics.PostureTask(bent.joint_position, cost=1e-2)
+      >>> posture = inverse_kinematics.PostureTask(bent.joint_position, cost=1e-3)
       >>> state = bent
       >>> for _ in range(50):  # 50 ms at 1 kHz and at most 1 rad/s
       ...     state = inverse_kinematics.solve_velocity(arm, state, [tool, posture], 1e-3, max_velocity=1.0).state

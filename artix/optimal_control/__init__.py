@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from artix.math.deprecated import old_names
+from artix.math.deprecated import old_names as _old_names
 from artix.optimal_control.approximation import LinearQuadratic as LinearQuadratic
 from artix.optimal_control.approximation import approximate as approximate
 from artix.optimal_control.constrained import ConstrainedSolution as ConstrainedSolution
@@ -35,4 +35,4 @@ from artix.optimal_control.schedule import gait as gait
 from artix.optimal_control.solver import solve as solve
 
 if not TYPE_CHECKING:
-    __getattr__ = old_names(__name__)
+    __getattr__ = _old_names(__name__)

@@ -73,7 +73,16 @@ def examples() -> list[doctest.DocTest]:
 
 def parameters() -> list:
     """The examples. Slow are those of rooms with large programs, and of classes, whose functions have examples."""
-    rooms = ("constraints", "dynamics", "examples", "fleet", "inverse_kinematics", "optimal_control", "physx", "simulation")
+    rooms = (
+        "constraints",
+        "dynamics",
+        "examples",
+        "fleet",
+        "inverse_kinematics",
+        "optimal_control",
+        "physx",
+        "simulation",
+    )
     slow = tuple(f"artix.{room}." for room in rooms)
 
     def is_slow(name: str) -> bool:
