@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 import artix
-from artix import envs, optimal_control, viewer
+from artix import envs, inverse_kinematics, viewer
 from artix.cli.play import episode
 from artix.envs.tasks.humanoid import HumanoidStand
 from artix.examples import policies
@@ -117,13 +117,12 @@ def reach() -> Recording:
     angle = jnp.linspace(0.0, 2 * jnp.pi, 240)
     figure = jnp.stack([0.05 * jnp.cos(angle) - 0.05, 0.22 * jnp.sin(angle), 0.13 * jnp.sin(2 * angle)], axis=1)
 
-    def follow(state, offset):
-        seeds = jax.tree.map(lambda leaf: leaf[None], state)
-        target = middle.at[:3].add(offset)
-        state = optimal_control.inverse_kinematics(arm, ["tool"], target[None], seeds, iterations=10).state
-        return state, state
+    path = middle + jnp.pad(figure, ((0, 0), (0, 4)))
 
-    _, states = jax.jit(lambda state: jax.lax.scan(follow, state, figure))(bent)
+    def tasks(target):
+        return [inverse_kinematics.FrameTask("tool", target)]
+
+    states = jax.jit(lambda: inverse_kinematics.follow(arm, tasks, path, bent))().state
     options = {"show": ("visual", "frames"), "series": {"joint position [rad]": states.joint_position}}
     return Recording(arm, states, 0.025, options, frames=(30, 239))
 

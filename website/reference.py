@@ -125,7 +125,7 @@ def _index(rooms: dict[str, list[Entry]]) -> str:
         "import jax",
         "import jax.numpy as jnp",
         "import artix",
-        "from artix import envs, optimal_control, viewer",
+        "from artix import envs, inverse_kinematics, optimal_control, viewer",
         "```",
         "",
     ]

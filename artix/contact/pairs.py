@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,10 @@ from artix.contact.cores import (
 )
 from artix.kinematics.forward import kinematics
 from artix.math import struct
+from artix.math.spatial import rotation_matrix
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state
-from artix.model.geometry import GeometryType
+from artix.model.checks import check_state, check_vector
+from artix.model.geometry import Geometry, GeometryType
 from artix.model.geometry_pairs import PAIRED_TYPES
 from artix.model.topology import Topology
 
@@ -53,7 +54,12 @@ class PairDistances(struct.PyTreeNode):
 
 @quantity
 def geometry_pair_distances(
-    articulation: Articulation, state: State, geometry_pairs: Sequence[tuple[str, str]]
+    articulation: Articulation,
+    state: State,
+    geometry_pairs: Sequence[tuple[str, str]],
+    *,
+    obstacles: Mapping[str, Geometry] | None = None,
+    obstacle_poses: Mapping[str, Array] | None = None,
 ) -> PairDistances:
     """Computes distances between pairs of shapes, sensors included, for terminations, costs and self-collisions.
 
@@ -64,15 +70,17 @@ def geometry_pair_distances(
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
-      geometry_pairs: names of shapes that belong to different links, static.
+      geometry_pairs: names of shapes that belong to different links, or of a shape and an obstacle, static.
+      obstacles: shapes fixed in the world by names of their own, static; the pose of each is in world axes.
+      obstacle_poses: poses of obstacles that move, by their names, instead of the shapes' own, shape [7] each.
 
     Returns:
       Distances [m], normals and points [m] of the P pairs, in their order and in world axes.
 
     Raises:
       KeyError: a name is unknown.
-      ValueError: two shapes do not move relative to each other, or the distance between their types is not
-        implemented.
+      ValueError: two shapes do not move relative to each other, the distance between their types is not
+        implemented, or an obstacle has the name of a shape.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -83,30 +91,49 @@ def geometry_pair_distances(
       [[0. 1. 0.]]
     """
     check_state(articulation, state)
-    topology = articulation.topology
-    pairs, kin = _numbers(topology, geometry_pairs), kinematics(articulation, state)
+    topology, fixed = articulation.topology, dict(obstacles or {})
+    pairs, kin = _numbers(topology, geometry_pairs, fixed), kinematics(articulation, state)
     if not pairs:
         none = jnp.zeros((0, 3), articulation.dtype)
         return PairDistances(none[:, 0], none, none)
-    numbers = sorted({number for pair in pairs for number in pair})
+    count = len(topology.geometries)
+    numbers = sorted({number for pair in pairs for number in pair if number < count})
     cores = dict(zip(numbers, cores_of(shapes_of(articulation, kin, numbers)), strict=True))
-    kinds = topology.geometries
-    found = [_nearest(cores[a], cores[b], kinds[a].type, kinds[b].type) for a, b in pairs]
+    poses = _poses(articulation, fixed, obstacle_poses or {})
+    for k, (name, shape) in enumerate(fixed.items()):
+        cores[count + k] = _fixed_core(shape, poses[name], kin.reference)
+    types = _types(topology, fixed)
+    found = [_nearest(cores[a], cores[b], types[a], types[b]) for a, b in pairs]
     gap, normal, point = (jnp.stack(parts) for parts in zip(*found, strict=True))
     return PairDistances(gap, normal, point + kin.reference)
 
 
-def _numbers(topology: Topology, pairs: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-    """The indices of the shapes of pairs, after checks."""
+def _types(topology: Topology, obstacles: Mapping[str, Geometry]) -> list[GeometryType]:
+    """The kinds of an articulation's shapes, then of the obstacles."""
+    return [shape.type for shape in topology.geometries] + [shape.type for shape in obstacles.values()]
+
+
+def _numbers(
+    topology: Topology, pairs: Sequence[tuple[str, str]], obstacles: Mapping[str, Geometry]
+) -> list[tuple[int, int]]:
+    """The indices of the shapes of pairs, after checks; obstacles follow the articulation's shapes."""
+    names = [shape.name for shape in topology.geometries]
+    twice = [name for name in obstacles if name in names]
+    if twice:
+        raise ValueError(f"obstacles: {twice[0]!r} is the name of a shape of {topology.name!r}; choose another")
+    places = {name: len(names) + k for k, name in enumerate(obstacles)}
+    types = _types(topology, obstacles)
+    # The world has no body of its own where the root moves.
+    world = 0 if topology.fixed_base else -1
+    bodies = [int(topology.link_body[shape.link]) for shape in topology.geometries] + [world] * len(obstacles)
     found = []
     for pair in pairs:
-        if len(pair) != 2:
+        if isinstance(pair, str) or len(pair) != 2:
             raise ValueError(f"geometry_pairs: a pair is two names of shapes; found {pair!r}")
-        a, b = (topology.geometry_index(name) for name in pair)
-        kinds = [topology.geometries[k].type for k in (a, b)]
-        bodies = [topology.link_body[topology.geometries[k].link] for k in (a, b)]
-        if bodies[0] == bodies[1]:
+        a, b = (places[name] if name in places else topology.geometry_index(name) for name in pair)
+        if bodies[a] == bodies[b]:
             raise ValueError(f"geometry_pairs: {pair[0]!r} and {pair[1]!r} do not move relative to each other")
+        kinds = types[a], types[b]
         if not all(kind in PAIRED_TYPES for kind in kinds) or kinds.count(GeometryType.BOX) == 2:
             raise ValueError(
                 f"geometry_pairs: there is no distance between {pair[0]!r}, a {kinds[0].value}, and {pair[1]!r}, a "
@@ -115,6 +142,27 @@ def _numbers(topology: Topology, pairs: Sequence[tuple[str, str]]) -> list[tuple
             )
         found.append((a, b))
     return found
+
+
+def _poses(
+    articulation: Articulation, obstacles: Mapping[str, Geometry], moved: Mapping[str, Array]
+) -> dict[str, Array]:
+    """The pose of each obstacle, [7]."""
+    dtype = articulation.dtype
+    for name, pose in moved.items():
+        if name not in obstacles:
+            raise KeyError(f"obstacle_poses: there is no obstacle {name!r}; choose from: {', '.join(obstacles)}")
+        check_vector(f"obstacle_poses[{name!r}]", pose, (7,), dtype, "position, quaternion xyzw")
+    return {name: moved.get(name, jnp.asarray(shape.pose, dtype)) for name, shape in obstacles.items()}
+
+
+def _fixed_core(shape: Geometry, pose: Array, reference: Array) -> Core:
+    """The core of a shape with this pose in the world."""
+    size, dtype = [*shape.size, 0.0, 0.0], pose.dtype
+    half = size[:3] if shape.type is GeometryType.BOX else [0.0, 0.0, size[1]]
+    radius = 0.0 if shape.type is GeometryType.BOX else size[0]
+    turn = rotation_matrix(pose[3:, None])[..., 0]
+    return Core(pose[:3] - reference, turn, jnp.asarray(half, dtype), jnp.asarray(radius, dtype))
 
 
 def _nearest(a: Core, b: Core, kind_a: GeometryType, kind_b: GeometryType) -> Meeting:

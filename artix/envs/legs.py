@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
-from artix import optimal_control
+from artix import inverse_kinematics
 from artix.editing.to_builder import geometry_at
 from artix.io.common.poses import compose, inverse, rotation_matrix, translation
 from artix.model.geometry import CANDIDATE_PATTERNS
@@ -207,7 +207,7 @@ def standing_pose(
 ) -> tuple[np.ndarray, str]:
     """Joint positions with the feet under the hips and the trunk level.
 
-    By :func:`artix.optimal_control.inverse_kinematics`, from knees that bend either way. The feet of a biped are placed
+    By :func:`artix.inverse_kinematics.solve`, from knees that bend either way. The feet of a biped are placed
     so that the centre of mass is above them. Joints outside the legs stay as near to zero as their limits allow.
 
     Args:
@@ -253,13 +253,15 @@ def standing_pose(
                 seed[dof] = way * signs[dof] * angle
         seeds.append(np.clip(seed, lower, upper))
 
-    def reached(seed: Any) -> optimal_control.InverseKinematics:
-        return optimal_control.inverse_kinematics(
+    cost = 0.3 * legs[0].length if is_flat else 0.0
+    places = jnp.asarray(targets, fixed.dtype)
+    tasks = [inverse_kinematics.FrameTask(frame, places[k], 1.0, cost) for k, frame in enumerate(frames)]
+
+    def reached(seed: Any) -> inverse_kinematics.Solution:
+        return inverse_kinematics.solve(
             fixed,
-            frames,
-            jnp.asarray(targets, fixed.dtype),
+            tasks,
             jax.tree.map(lambda leaf: leaf[None], neutral.replace(joint_position=seed)),
-            rotation_weight=0.3 * legs[0].length if is_flat else 0.0,
             position_tolerance=2e-3 * legs[0].length,
             rotation_tolerance=0.02,
         )

@@ -8,6 +8,7 @@ from artix.io.load import check, load, load_world, save
 from artix.io.mjcf.reader import check_mjcf, load_mjcf
 from artix.io.mjcf.state import MujocoCoordinates
 from artix.io.mjcf.writer import save_mjcf
+from artix.io.srdf import Srdf, load_srdf
 from artix.io.urdf.reader import check_urdf, check_xacro, load_urdf, load_xacro
 from artix.io.urdf.writer import save_urdf
 from artix.io.usd import check_usd, load_usd, save_usd
@@ -18,6 +19,7 @@ __all__ = [
     "DescriptionWarning",
     "Issue",
     "MujocoCoordinates",
+    "Srdf",
     "check",
     "check_archive",
     "check_mjcf",
@@ -27,6 +29,7 @@ __all__ = [
     "load",
     "load_archive",
     "load_mjcf",
+    "load_srdf",
     "load_urdf",
     "load_usd",
     "load_world",

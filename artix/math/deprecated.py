@@ -92,6 +92,11 @@ REPLACED |= {
 }
 REPLACED["artix.physx.solver.FrictionAnchors"] = REPLACED["artix.FrictionAnchors"]
 REPLACED |= {f"{room}.{name}": old for name, old in _FORMER_READERS.items() for room in ("artix", "artix.io")}
+REPLACED["artix.optimal_control.inverse_kinematics"] = (
+    "artix.inverse_kinematics.former.inverse_kinematics",
+    "write artix.inverse_kinematics.solve(robot, [FrameTask(frame, target), ...], seeds)",
+)
+RENAMED["artix.optimal_control.InverseKinematics"] = "artix.inverse_kinematics.Solution"
 
 #: Names that nothing replaces -> why, and what to do instead.
 REMOVED = {

@@ -1,5 +1,8 @@
-"""Trajectories of least cost, model-predictive control and inverse kinematics."""
+"""Trajectories of least cost and model-predictive control."""
 
+from typing import TYPE_CHECKING
+
+from artix.math.deprecated import old_names as _old_names
 from artix.optimal_control.approximation import LinearQuadratic as LinearQuadratic
 from artix.optimal_control.approximation import approximate as approximate
 from artix.optimal_control.constrained import ConstrainedSolution as ConstrainedSolution
@@ -10,8 +13,6 @@ from artix.optimal_control.dynamics import TangentLinearization as TangentLinear
 from artix.optimal_control.dynamics import discrete_dynamics as discrete_dynamics
 from artix.optimal_control.ilqr import Iterations as Iterations
 from artix.optimal_control.ilqr import Solution as Solution
-from artix.optimal_control.inverse_kinematics import InverseKinematics as InverseKinematics
-from artix.optimal_control.inverse_kinematics import inverse_kinematics as inverse_kinematics
 from artix.optimal_control.problem import Knot as Knot
 from artix.optimal_control.problem import Problem as Problem
 from artix.optimal_control.problem import rollout as rollout
@@ -32,3 +33,6 @@ from artix.optimal_control.sampling import mppi as mppi
 from artix.optimal_control.schedule import ContactSchedule as ContactSchedule
 from artix.optimal_control.schedule import gait as gait
 from artix.optimal_control.solver import solve as solve
+
+if not TYPE_CHECKING:
+    __getattr__ = _old_names(__name__)

@@ -320,7 +320,7 @@ def dragged(articulation: Articulation, state: State, frame: str, target: Array,
 
     Damped least squares (Nakamura and Hanafusa, 1986) from the current joint positions, which is well-behaved even for
     a stretched arm. The damping fades with the error, so reachable targets are reached. To search for a posture, use
-    :func:`artix.optimal_control.inverse_kinematics`.
+    :func:`artix.inverse_kinematics.solve`.
 
     Args:
       articulation: one articulation.

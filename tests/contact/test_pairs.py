@@ -109,3 +109,29 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="a pair is two names"):
         artix.geometry_pair_distances(robot, state, (("a", "b", "a"),))
     assert artix.geometry_pair_distances(robot, state, ()).distance.shape == (0,)
+
+
+def test_obstacles_are_like_shapes_of_a_fixed_link() -> None:
+    """Also where they move, and for a base that floats; what cannot be is refused by name."""
+    arm = artix.robots.load("arm7")
+    builder = artix.builder_from_articulation(arm)
+    builder.add_geometry("hand", Geometry.capsule(0.03, 0.1), name="palm")
+    pose = np.array([0.4, 0.3, 0.5, 0.6, 0.0, 0.0, 0.8])
+    wall = Geometry.box((0.1, 0.2, 0.3), pose=pose)
+    builder.add_geometry("base", wall, name="built_in")
+    arm = builder.build("float64")
+    state = artix.random_state(arm, jax.random.key(0))
+    wanted = artix.geometry_pair_distances(arm, state, [("palm", "built_in")])
+    elsewhere = Geometry.box((0.1, 0.2, 0.3))
+    for obstacles, poses in (({"wall": wall}, None), ({"wall": elsewhere}, {"wall": jnp.asarray(pose)})):
+        found = artix.geometry_pair_distances(arm, state, [("palm", "wall")], obstacles=obstacles, obstacle_poses=poses)
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-12)
+    with pytest.raises(ValueError, match="do not move relative to each other"):
+        artix.geometry_pair_distances(arm, state, [("built_in", "wall")], obstacles={"wall": wall})
+    with pytest.raises(ValueError, match="'palm' is the name of a shape"):
+        artix.geometry_pair_distances(arm, state, [("palm", "palm")], obstacles={"palm": wall})
+    with pytest.raises(KeyError, match="there is no obstacle 'door'; choose from: wall"):
+        artix.geometry_pair_distances(
+            arm, state, [("palm", "wall")], obstacles={"wall": wall}, obstacle_poses={"door": jnp.asarray(pose)}
+        )

@@ -26,7 +26,8 @@ ROOT = Path(__file__).parents[2]
 
 #: What every example may take as imported; the reference says so.
 ROOMS = {
-    room: importlib.import_module(f"artix.{room}") for room in ("envs", "identification", "optimal_control", "viewer")
+    room: importlib.import_module(f"artix.{room}")
+    for room in ("envs", "identification", "inverse_kinematics", "optimal_control", "viewer")
 }
 NAMES = {"artix": artix, "jax": jax, "jnp": jnp, **ROOMS}
 
@@ -72,7 +73,16 @@ def examples() -> list[doctest.DocTest]:
 
 def parameters() -> list:
     """The examples. Slow are those of rooms with large programs, and of classes, whose functions have examples."""
-    rooms = ("constraints", "dynamics", "examples", "fleet", "optimal_control", "physx", "simulation")
+    rooms = (
+        "constraints",
+        "dynamics",
+        "examples",
+        "fleet",
+        "inverse_kinematics",
+        "optimal_control",
+        "physx",
+        "simulation",
+    )
     slow = tuple(f"artix.{room}." for room in rooms)
 
     def is_slow(name: str) -> bool:

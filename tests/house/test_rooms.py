@@ -38,6 +38,7 @@ ROOMS = (
     "physx",
     "artix",
     "optimal_control",
+    "inverse_kinematics",
     "identification",
     "envs",
     "examples",

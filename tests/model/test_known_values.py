@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import artix
-from artix import optimal_control, physx
+from artix import inverse_kinematics, physx
 from artix.model.checks import check_known_state, check_quaternion
 
 ROBOT = artix.robots.load("quadruped")
@@ -167,9 +167,13 @@ def test_seeds_outside_the_limits_are_said():
     inside = artix.random_state(arm, jax.random.key(0))
     seeds = jax.tree.map(lambda x: jnp.stack([x, x]), inside)
     beyond = seeds.replace(joint_position=seeds.joint_position.at[1, 3].set(9.0))
-    goal = artix.frame_pose(arm, inside, "tool")[None]
-    words = rf"1 of 2 seeds lie outside .* seed 1 has '{arm.topology.dof_names[3]}' at 9, outside \["
+    goal = artix.frame_pose(arm, inside, "tool")
+
+    def tool(target):
+        return [inverse_kinematics.FrameTask("tool", target)]
+
+    words = rf"1 of 2 seeds lie outside .* seed 1, '{arm.topology.dof_names[3]}' is at 9, outside \[.*in radians"
     with pytest.warns(UserWarning, match=words):
-        assert optimal_control.inverse_kinematics(arm, ["tool"], goal, beyond, iterations=3).solved
-    with pytest.raises(ValueError, match=r"targets: expected a quaternion xyzw of length 1"):
-        optimal_control.inverse_kinematics(arm, ["tool"], goal.at[0, 3:].multiply(2), seeds)
+        assert inverse_kinematics.solve(arm, tool(goal), beyond, iterations=3).solved
+    with pytest.raises(ValueError, match=r"tasks\[0\].target: expected a quaternion xyzw of length 1"):
+        inverse_kinematics.solve(arm, tool(goal.at[3:].multiply(2)), seeds)

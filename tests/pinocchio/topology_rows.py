@@ -150,7 +150,14 @@ LATER = [
 FEATURES = [
     Row("`buildModelFromUrdf`", GETTER, "`load_urdf(path)`", check="`tests/io/test_urdf_robots.py`"),
     Row("`buildModelFromMJCF`", GETTER, "`load_mjcf(path)`", check="`tests/io/test_mjcf_models.py`, MuJoCo"),
-    Row("`buildModelFromSdf`, `loadReferenceConfigurations`", GETTER, "-", "SDF and SRDF are not read"),
+    Row("`buildModelFromSdf`", GETTER, "-", "SDF is not read"),
+    Row(
+        "`loadReferenceConfigurations`, `removeCollisionPairs`",
+        GETTER,
+        "`load_srdf(a, path)`",
+        "postures as states, and the pairs of shapes that remain",
+        check="`tests/io/test_srdf.py`",
+    ),
     Row("`loadRotorParameters`, `armature`, `rotorInertia`, `rotorGearRatio`", GETTER, "`a.armature`", "`Ir gear^2`"),
     Row(
         "`friction`, `damping`, `effortLimit`, `velocityLimit`, `lowerPositionLimit`",

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import artix
-from artix import Control, FixedTendon, Joint, SolverOptions, TendonJoint, optimal_control
+from artix import Control, FixedTendon, Joint, SolverOptions, TendonJoint, inverse_kinematics
 from artix.kinematics.configuration import wrap_angles
 from tests.support import usd_stages
 
@@ -277,6 +277,6 @@ def test_inverse_kinematics_stays_on_the_turn_of_its_seed():
     frame = arm.topology.link_names[-1]
     goal = artix.frame_pose(arm, at(arm, wanted), frame)
     seeds = jax.tree.map(lambda x: x[None], at(arm, [6.2, 0.7]))
-    found = optimal_control.inverse_kinematics(arm, [frame], goal[None], seeds)
+    found = inverse_kinematics.solve(arm, [inverse_kinematics.FrameTask(frame, goal)], seeds)
     assert found.solved
     np.testing.assert_allclose(found.state.joint_position, wanted, atol=1e-4)

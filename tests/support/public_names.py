@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import artix
-from artix import envs, identification, optimal_control, viewer
+from artix import envs, identification, inverse_kinematics, optimal_control, viewer
 from artix.physx import solver
 
 #: Where a name is public by the room's ``__all__``.
@@ -23,7 +23,17 @@ ROOMS = [
     solver,
 ]
 FILE = Path(__file__).parents[1] / "data" / "public_names.txt"
-MODULES = (artix, artix.physx, artix.lie, artix.robots, envs, identification, optimal_control, viewer)
+MODULES = (
+    artix,
+    artix.physx,
+    artix.lie,
+    artix.robots,
+    envs,
+    identification,
+    inverse_kinematics,
+    optimal_control,
+    viewer,
+)
 #: Of these, only what is defined there.
 HOMES = {artix.robots: "artix.robots", artix.lie: "artix.math.lie"}
 

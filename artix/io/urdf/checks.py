@@ -31,6 +31,10 @@ _KNOWN = {
 }
 
 
+#: A floating base from which a chain of so many joints leaves, and nothing else, is probably an arm's.
+_ARM_JOINTS = 4
+
+
 def check_unread(robot: Element, report: Report) -> None:
     """Warns of elements and attributes that URDF does not define or artix does not read, all in one warning."""
     unread: dict[str, list[Element]] = {}
@@ -144,6 +148,27 @@ def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None
                 if taken.startswith(name):
                     message = f"its name clashes with the parts of the {joint.type} joint {joint.name!r} ({name}x, ...)"
                     report.error(part[taken].element, message, "rename it")
+
+
+def check_base(robot: UrdfRobot, order: list[str], report: Report) -> None:
+    """Warns that the base floats where a single chain of several joints leaves it, as of an arm."""
+    length, bodies = 0, {order[0]}
+    while True:
+        moving = []
+        for name in order:  # Parents come first.
+            for joint in robot.joints.values():
+                if joint.child == name and joint.parent in bodies:
+                    if joint.type == "fixed":
+                        bodies.add(name)
+                    else:
+                        moving.append(name)
+        if len(moving) != 1:
+            break
+        length, bodies = length + 1, {moving[0]}
+    if length >= _ARM_JOINTS:
+        message = f"the base floats, though a single chain of {length} joints leaves it, as of an arm on a table"
+        fix = "read with fixed_base=True if it is fixed, or fixed_base=False to say that it floats"
+        report.warning(robot.links[order[0]].element, message, fix)
 
 
 def check_meshes_left_out(robot: UrdfRobot, order: list[str], report: Report, *, fixed_base: bool) -> None:

@@ -145,6 +145,8 @@ def read_urdf(path_or_text: str | Path, options: ReadOptions) -> Reading:
     if report.num_errors:
         return report, {}
     fixed_base = order[0] == WORLD_LINK if options.fixed_base is None else options.fixed_base
+    if options.fixed_base is None and not fixed_base:
+        checks.check_base(robot, order, report)
     checks.check_masses(robot, order, report)
     checks.check_composites(robot, order, report)
     checks.check_meshes_left_out(robot, order, report, fixed_base=fixed_base)

@@ -1,0 +1,138 @@
+"""SRDF: the postures of a robot and the pairs of its links that cannot collide, beside its URDF."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from artix.io.common.diagnostics import Report, listed
+from artix.io.common.xml_tree import Element, origin, read_name, read_numbers, read_xml
+from artix.math.arrays import device_array
+from artix.model.articulation import Articulation, State
+from artix.model.geometry_pairs import candidate_pairs
+from artix.model.states import neutral_state
+from artix.model.topology import Topology
+
+#: The name that files of Pinocchio's users give the joint between the world and a floating root.
+_ROOT_JOINT = "root_joint"
+
+
+@dataclasses.dataclass(frozen=True)
+class Srdf:
+    """What :func:`load_srdf` reads.
+
+    Attributes:
+      states: postures at rest by the names of their ``<group_state>``; joints that it does not name
+        are at zero.
+      disabled_links: the pairs of links whose collisions are disabled.
+      geometry_pairs: the pairs of shapes that remain, for :func:`artix.select_geometry_pairs`:
+        those of ``artix.editing.possible_geometry_pairs`` on other links.
+
+    Examples:
+      >>> posture = '<group_state name="bent" group="all"><joint name="elbow" value="1"/></group_state>'
+      >>> text = f'<robot name="double_pendulum">{posture}</robot>'
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> print(list(artix.load_srdf(pendulum, text).states))
+      ['bent']
+    """
+
+    states: Mapping[str, State]
+    disabled_links: tuple[tuple[str, str], ...]
+    geometry_pairs: tuple[tuple[str, str], ...]
+
+
+def load_srdf(articulation: Articulation, path_or_text: str | Path) -> Srdf:
+    """Reads postures and disabled collisions from an SRDF, which describes a robot's URDF further.
+
+    Pinocchio's ``loadReferenceConfigurations`` and ``removeCollisionPairs``. States of one name for
+    several groups become one posture. A joint called ``root_joint`` with seven numbers is the pose
+    of a floating root, position [m] and quaternion xyzw. Joints and links that the robot does not
+    have are left out with a warning. Groups, end effectors and virtual joints are skipped.
+
+    Args:
+      articulation: the robot, read from its URDF.
+      path_or_text: a path, or the SRDF itself (a string whose first visible character is ``<``).
+
+    Returns:
+      The postures, in the articulation's dtype [rad or m], and the pairs.
+
+    Raises:
+      DescriptionError: a number or a name is missing or malformed; ``issues`` lists all errors.
+      OSError: the file cannot be read.
+      TypeError: ``path_or_text`` is neither a string nor a path.
+
+    Examples:
+      >>> text = '''
+      ... <robot name="double_pendulum">
+      ...   <group_state name="bent" group="all"><joint name="elbow" value="0.5"/></group_state>
+      ...   <disable_collisions link1="upper" link2="lower" reason="Adjacent"/>
+      ... </robot>'''
+      >>> srdf = artix.load_srdf(artix.robots.load("double_pendulum"), text)
+      >>> print(srdf.states["bent"].joint_position, srdf.disabled_links)
+      [0.  0.5] (('upper', 'lower'),)
+    """
+    report = Report(origin(path_or_text)[0])
+    root = read_xml(path_or_text, report)
+    report.raise_errors()
+    assert root is not None
+    if root.tag != "robot":
+        report.error(root, "an SRDF has <robot> around it", "give the SRDF, not another file")
+    topology = articulation.topology
+    poses: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for element in root.all("group_state"):
+        name = read_name(report, element)
+        if name is not None:
+            identity = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+            _read_posture(topology, element, report, *poses.setdefault(name, (identity, np.zeros(topology.num_dofs))))
+    disabled = _read_disabled(topology, root, report)
+    report.finish()
+    neutral, dtype = neutral_state(articulation), articulation.dtype
+    states = {
+        name: neutral.replace(root_pose=device_array(pose, dtype), joint_position=device_array(position, dtype))
+        for name, (pose, position) in poses.items()
+    }
+    links = {frozenset(pair) for pair in disabled}
+    link_of = {shape.name: topology.link_names[shape.link] for shape in topology.geometries}
+    pairs = candidate_pairs(topology)
+    kept = tuple((a, b) for a, b in pairs if frozenset((link_of[a], link_of[b])) not in links)
+    return Srdf(states, disabled, kept)
+
+
+def _read_posture(
+    topology: Topology, element: Element, report: Report, root_pose: np.ndarray, position: np.ndarray
+) -> None:
+    """Writes the values of a ``<group_state>`` into arrays [7] and [n]."""
+    for joint in element.all("joint"):
+        name = read_name(report, joint)
+        if name is None:
+            continue
+        if name == _ROOT_JOINT and name not in topology.joint_names:
+            pose = read_numbers(report, joint, "value", (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0), required=True)
+            if abs(np.linalg.norm(pose[3:]) - 1) > 1e-3:
+                report.error(joint, "its quaternion xyzw has not length 1", "correct the last four numbers")
+            root_pose[:] = pose
+        elif name not in topology.joint_names:
+            report.left_out(joint, f"{topology.name!r} has no joint of this name", "correct the name, or delete it")
+        else:
+            dofs = topology.dofs(name)
+            count = dofs.stop - dofs.start
+            if count:
+                position[dofs] = read_numbers(report, joint, "value", (0.0,) * count, required=True)
+
+
+def _read_disabled(topology: Topology, root: Element, report: Report) -> tuple[tuple[str, str], ...]:
+    """The pairs of ``<disable_collisions>`` whose links the robot has."""
+    pairs = []
+    for element in root.all("disable_collisions"):
+        names = [read_name(report, element, each) for each in ("link1", "link2")]
+        unknown = [name for name in names if name is not None and name not in topology.link_names]
+        if unknown:
+            message = f"{topology.name!r} has no link {listed(map(repr, unknown))}"
+            fix = "correct the name, or read the URDF with merge_fixed_joints=False"
+            report.warning(element, f"left out: {message}", fix, "left out: the robot has not both links")
+        elif None not in names:
+            pairs.append((str(names[0]), str(names[1])))
+    return tuple(pairs)

@@ -1,0 +1,92 @@
+"""SRDF beside Pinocchio's reader, and the warning of arms whose base floats."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import artix
+
+PENDULUM = artix.robots.load("double_pendulum")
+SRDF = """<robot name="double_pendulum">
+  <group name="all"><joint name="shoulder"/></group>
+  <group_state name="bent" group="all"><joint name="{first}" value="0.25"/></group_state>
+  <group_state name="bent" group="rest"><joint name="{second}" value="-0.5"/></group_state>
+  <disable_collisions link1="{links[0]}" link2="{links[1]}" reason="Adjacent"/>
+</robot>"""
+NAMES = {
+    "first": PENDULUM.topology.joint_names[0],
+    "second": PENDULUM.topology.joint_names[1],
+    "links": PENDULUM.topology.link_names[1:3],
+}
+
+
+def test_postures_and_pairs(tmp_path):
+    file = tmp_path / "pendulum.srdf"
+    file.write_text(SRDF.format(**NAMES))
+    found = artix.load_srdf(PENDULUM, file)
+    np.testing.assert_allclose(found.states["bent"].joint_position, [0.25, -0.5])
+    assert found.disabled_links == (tuple(NAMES["links"]),)
+
+
+def test_disabled_links_have_no_pairs():
+    robot = artix.robots.load("quadruped")
+    feet = [name for name in robot.topology.link_names if name.endswith("foot")]
+    text = f'<robot name="q"><disable_collisions link1="{feet[1]}" link2="{feet[0]}"/></robot>'
+    every = artix.editing.possible_geometry_pairs(robot)
+    kept = artix.load_srdf(robot, text).geometry_pairs
+    links = {shape.name: robot.topology.link_names[shape.link] for shape in robot.topology.geometries}
+    assert {frozenset(map(links.get, pair)) for pair in {*every} - {*kept}} == {frozenset(feet[:2])}
+    assert artix.select_geometry_pairs(robot, kept).topology.geometry_pairs == kept
+
+
+def test_mistakes_are_said():
+    with pytest.warns(
+        artix.DescriptionWarning, match=r"<joint name=\"knee\">: left out: 'double_pendulum' has no joint"
+    ):
+        artix.load_srdf(PENDULUM, SRDF.format(**NAMES | {"first": "knee"}))
+    with pytest.warns(artix.DescriptionWarning, match=r"has no link 'sole'"):
+        artix.load_srdf(PENDULUM, SRDF.format(**NAMES | {"links": ("sole", "lower")}))
+    with pytest.raises(artix.DescriptionError, match=r"value='0.2 5' is malformed"):
+        artix.load_srdf(PENDULUM, SRDF.format(**NAMES).replace("0.25", "0.2 5"))
+    with pytest.raises(artix.DescriptionError, match="an SRDF has <robot>"):
+        artix.load_srdf(PENDULUM, "<mujoco/>")
+
+
+def test_postures_are_those_of_pinocchio():
+    pin = pytest.importorskip("pinocchio")
+    data = pytest.importorskip("example_robot_data")
+    folder = Path(data.robots_loader.getModelPath("/talos_data/robots/talos_reduced.urdf")) / "talos_data"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        robot = artix.load_urdf(folder / "robots/talos_reduced.urdf")
+    found = artix.load_srdf(robot, folder / "srdf/talos.srdf").states["half_sitting"]
+    model = pin.buildModelFromUrdf(str(folder / "robots/talos_reduced.urdf"), pin.JointModelFreeFlyer())
+    pin.loadReferenceConfigurations(model, str(folder / "srdf/talos.srdf"), False)
+    q = model.referenceConfigurations["half_sitting"]
+    np.testing.assert_allclose(found.root_pose, q[:7], atol=1e-6)
+    for name in robot.topology.joint_names:
+        joint = model.joints[model.getJointId(name)]
+        if joint.nq == 1:
+            np.testing.assert_allclose(found.joint_position[robot.topology.dofs(name)], q[joint.idx_q], atol=1e-6)
+
+
+def chain(count: int) -> str:
+    """An arm of so many joints on a link that is not called world."""
+    mass = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    links = [f'<link name="l{k}">{mass}</link>' for k in range(count + 1)]
+    joints = [
+        f'<joint name="j{k}" type="continuous"><parent link="l{k}"/><child link="l{k + 1}"/></joint>'
+        for k in range(count)
+    ]
+    return f'<robot name="arm">{"".join(links + joints)}</robot>'
+
+
+def test_an_arm_that_floats_is_said():
+    words = "the base floats, though a single chain of 6 joints"
+    with pytest.warns(artix.DescriptionWarning, match=words):
+        assert not artix.load_urdf(chain(6)).topology.fixed_base
+    for options in ({"fixed_base": True}, {"fixed_base": False}):
+        assert not [issue for issue in artix.io.check_urdf(chain(6), **options) if words in issue.message]
+    assert not [issue for issue in artix.io.check_urdf(chain(2)) if "floats" in issue.message]
