@@ -10,6 +10,8 @@ from artix.optimal_control.dynamics import TangentLinearization as TangentLinear
 from artix.optimal_control.dynamics import discrete_dynamics as discrete_dynamics
 from artix.optimal_control.ilqr import Iterations as Iterations
 from artix.optimal_control.ilqr import Solution as Solution
+from artix.optimal_control.interior_point import InteriorPointSolution as InteriorPointSolution
+from artix.optimal_control.interior_point import solve_by_ipopt as solve_by_ipopt
 from artix.optimal_control.inverse_kinematics import InverseKinematics as InverseKinematics
 from artix.optimal_control.inverse_kinematics import inverse_kinematics as inverse_kinematics
 from artix.optimal_control.problem import Knot as Knot
