@@ -118,7 +118,7 @@ def solve_constrained(
     states: Array | None = None,
     multipliers: Multipliers | None = None,
     *,
-    outer_iterations: int = 20,
+    outer_iterations: int = 50,
     weight: float | Array = 100.0,
     weight_growth: float = 5.0,
     most_weight: float = 1e6,

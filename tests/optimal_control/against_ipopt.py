@@ -1,4 +1,4 @@
-"""``solve_constrained`` beside IPOPT: seven problems, each from ten random starts, discretised alike.
+"""``solve_constrained`` beside IPOPT: twenty problems, each from ten random starts, discretised alike.
 
 Usage: ``python -m tests.optimal_control.against_ipopt [PROBLEM ...]`` prints the table of docs/optimal_control.md.
 It needs the extra ``ipopt``.
@@ -6,6 +6,7 @@ It needs the extra ``ipopt``.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -158,9 +159,9 @@ def bounds(*limits: float) -> dict[str, Array]:
     return {"control_lower": -jnp.array(limits), "control_upper": jnp.array(limits)}
 
 
-def obstacle(knots: int = 30) -> Case:
+def obstacle(height: float = 0.1, radius: float = 0.25, knots: int = 30) -> Case:
     robot, start, goal = arm(), np.array([-0.8, 0.2, 0.3]), np.array([0.8, 0.2, 0.3])
-    sphere = jnp.array([0.65, 0.0, 0.1]), jnp.asarray(0.25)
+    sphere = jnp.array([0.65, 0.0, height]), jnp.asarray(radius)
     problem = Problem(
         optimal_control.discrete_dynamics(robot, 1.0 / knots), jnp.asarray([*start, 0, 0, 0]), effort,
         parameters={"goal": jnp.asarray(goal), "sphere": sphere}, final_equality=at_rest, inequality=outside_sphere,
@@ -169,39 +170,49 @@ def obstacle(knots: int = 30) -> Case:
     return Case(problem, knots, np.array([2.0, 2.0, 1.0]), held(robot, start))
 
 
-def torques() -> Case:
+def torques(limits: tuple[float, float] = (6.0, 2.0), goal: tuple[float, float] = (2.0, -1.0)) -> Case:
     problem = Problem(
         optimal_control.discrete_dynamics(pendulum(), 0.03), jnp.zeros(4), effort,
-        parameters={"goal": jnp.array([2.0, -1.0])}, final_equality=at_rest, **bounds(6.0, 2.0),
+        parameters={"goal": jnp.array(goal)}, final_equality=at_rest, **bounds(*limits),
     )  # fmt: skip
     return Case(problem, 40, np.array([3.0, 1.0]), np.zeros(2))
 
 
-def speed() -> Case:
+def speed(limits: tuple[float, float, float] = (2.2, 1.0, 1.2)) -> Case:
     robot, start = arm(), np.array([-0.8, 0.2, 0.3])
     problem = Problem(
         optimal_control.discrete_dynamics(robot, 0.03), jnp.asarray([*start, 0, 0, 0]), effort,
-        parameters={"goal": jnp.array([0.8, -0.5, 1.2]), "speed": jnp.array([2.2, 1.0, 1.2])},
+        parameters={"goal": jnp.array([0.8, -0.5, 1.2]), "speed": jnp.array(limits)},
         final_equality=at_rest, inequality=within_speed,
     )  # fmt: skip
     return Case(problem, 30, np.array([2.0, 2.0, 1.0]), held(robot, start))
 
 
-def swing_up() -> Case:
+def swing_up(track: float = 0.4, force: float = 15.0) -> Case:
     problem = Problem(
         optimal_control.discrete_dynamics(cart_pole(), 0.04, actuated=["slide"]), jnp.zeros(4), effort,
-        parameters={"goal": jnp.array([0.0, np.pi]), "track": jnp.asarray(0.4)}, final_equality=at_rest,
-        inequality=within_track, **bounds(15.0),
+        parameters={"goal": jnp.array([0.0, np.pi]), "track": jnp.asarray(track)}, final_equality=at_rest,
+        inequality=within_track, **bounds(force),
     )  # fmt: skip
     return Case(problem, 50, np.array([4.0]), np.zeros(1))
 
 
-def terminal() -> Case:
+def terminal(goal: tuple[float, float] = (np.pi, 0.0)) -> Case:
     problem = Problem(
         optimal_control.discrete_dynamics(pendulum(), 0.03), jnp.zeros(4), effort,
-        parameters={"goal": jnp.array([np.pi, 0.0])}, final_equality=at_rest,
+        parameters={"goal": jnp.array(goal)}, final_equality=at_rest,
     )  # fmt: skip
     return Case(problem, 40, np.array([3.0, 1.0]), np.zeros(2))
+
+
+def acrobot(limit: float = 12.0) -> Case:
+    robot = pendulum()
+    elbow = robot.topology.joint_names[-1]
+    problem = Problem(
+        optimal_control.discrete_dynamics(robot, 0.05, actuated=[elbow]), jnp.zeros(4), effort,
+        parameters={"goal": jnp.array([np.pi, 0.0])}, final_equality=at_rest, **bounds(limit),
+    )  # fmt: skip
+    return Case(problem, 60, np.array([2.0]), np.zeros(1))
 
 
 def on_leg(active: np.ndarray, bend: float, **options: Any) -> tuple[optimal_control.DiscreteDynamics, Array]:
@@ -221,11 +232,11 @@ def standing_torques(dynamics: optimal_control.DiscreteDynamics, x: Array) -> np
     return np.linalg.lstsq(rows, -rest, rcond=None)[0]
 
 
-def friction() -> Case:
+def friction(coefficient: float = 0.28) -> Case:
     dynamics, x = on_leg(np.ones(20, bool), 0.7)
     goal = jnp.asarray([0.12, *crouched(0.7)[1:]])
     problem = Problem(
-        dynamics, x, effort, parameters={"goal": goal, "friction": jnp.asarray(0.28)}, final_equality=trunk_at_rest,
+        dynamics, x, effort, parameters={"goal": goal, "friction": jnp.asarray(coefficient)}, final_equality=trunk_at_rest,
         inequality=within_cone,
     )  # fmt: skip
     return Case(problem, 20, np.array([0.5, 0.5]), standing_torques(dynamics, x))
@@ -236,25 +247,38 @@ def trunk_at_rest(knot: Knot) -> Array:
     return jnp.concatenate([q[:2] - knot.parameters["goal"][:2], v[:2]])
 
 
-def joint_limits() -> Case:
+def joint_limits(height: float = 0.62) -> Case:
     stands = np.arange(20) < 13
     dynamics, x = on_leg(stands, 0.8)
     limits = {"least": jnp.array([-0.2, -1.8]), "most": jnp.array([1.0, -0.45])}
     problem = Problem(
         dynamics, x, effort, references=jnp.asarray(np.append(stands, 0.0)),
-        parameters={"goal": jnp.array([0.0, 0.62])} | limits, final_equality=high, inequality=jump,
+        parameters={"goal": jnp.array([0.0, height])} | limits, final_equality=high, inequality=jump,
     )  # fmt: skip
     return Case(problem, 20, np.array([0.5, 0.5]), standing_torques(dynamics, x))
 
 
 CASES: dict[str, Callable[[], Case]] = {
     "reach around a sphere, torque bounds": obstacle,
+    "a larger sphere": functools.partial(obstacle, radius=0.3),
+    "a higher sphere": functools.partial(obstacle, height=0.3),
     "reach with weak motors": torques,
+    "weaker motors": functools.partial(torques, limits=(5.0, 1.5)),
+    "stronger motors, upright": functools.partial(torques, limits=(10.0, 5.0), goal=(np.pi, 0.0)),
     "speed limits": speed,
+    "lower speed limits": functools.partial(speed, limits=(2.0, 0.9, 1.1)),
     "swing-up on a short track": swing_up,
+    "a longer track": functools.partial(swing_up, track=0.8),
+    "a weaker cart": functools.partial(swing_up, track=0.6, force=8.0),
     "stand up, end given": terminal,
-    "friction cone": friction,
+    "stand up, folded": functools.partial(terminal, goal=(np.pi, 2.0)),
+    "acrobot": acrobot,
+    "weaker acrobot": functools.partial(acrobot, limit=8.0),
+    "friction cone, 0.28": friction,
+    "friction cone, 0.25": functools.partial(friction, coefficient=0.25),
+    "friction cone, 0.4": functools.partial(friction, coefficient=0.4),
     "jump within joint limits": joint_limits,
+    "a lower jump": functools.partial(joint_limits, height=0.58),
 }
 
 
@@ -273,15 +297,21 @@ class Run(NamedTuple):
         return float(self.found.cost / self.ipopt.cost) - 1
 
 
+@functools.cache
+def solver(**options: Any) -> Callable[[Problem, Array], optimal_control.ConstrainedSolution]:
+    """``solve_constrained``, compiled once for all problems with the same residuals."""
+    return jax.jit(functools.partial(optimal_control.solve_constrained, **options))
+
+
 def compare(
     case: Case, seeds: Sequence[int], **options: Any
 ) -> tuple[list[Run], list[optimal_control.InteriorPointSolution]]:
     """Both from the same starts; and IPOPT from what artix found, which it leaves as it is if that is an optimum."""
-    find = jax.jit(lambda controls: optimal_control.solve_constrained(case.problem, controls, **options))
+    find = solver(**options)
     runs, checks = [], []
     for seed in seeds:
         controls = jnp.asarray(case.start(seed))
-        found = find(controls)
+        found = find(case.problem, controls)
         runs.append(Run(found, optimal_control.solve_by_ipopt(case.problem, controls)))
         end = found.solution
         checks.append(optimal_control.solve_by_ipopt(case.problem, end.controls, end.states))
@@ -291,7 +321,8 @@ def compare(
 def main() -> None:
     """Prints a row of the table for each problem."""
     jax.config.update("jax_enable_x64", True)
-    names = [name for name in CASES if not sys.argv[1:] or CASES[name].__name__ in sys.argv[1:]]
+    names = [name for name in CASES if not sys.argv[1:] or name in sys.argv[1:]]
+    total = np.zeros(6, int)
     print(
         "| problem | converged | same | lower | higher | IPOPT confirms | IPOPT fails |\n|---|---|---|---|---|---|---|"
     )
@@ -307,7 +338,9 @@ def main() -> None:
         )
         failed = sum(run.ipopt.status != 0 for run in runs)
         counts = sum(done), same, lower, len(both) - same - lower, confirmed, failed
+        total += np.array(counts, int)
         print(f"| {name} | " + " | ".join(str(int(each)) for each in counts) + " |", flush=True)
+    print(f"| of {STARTS * len(names)} | " + " | ".join(map(str, total)) + " |")
 
 
 if __name__ == "__main__":
