@@ -25,26 +25,26 @@ class Stages(NamedTuple):
       stage: cost [] and rows [r] of a stage, of data, its unknowns with the head of the next [width +
         head], and its number; a function at the top level of a module, so that it is compiled once.
       end: cost [] and rows of the unknowns at the end, of data and the unknowns, [head].
-      count: number of stages.
+      num_stages: number of stages.
       width: number of unknowns of a stage.
       head: number of unknowns at the end, which are as the first ones of a stage.
     """
 
     stage: Callable[[Any, Array, Array], tuple[Array, Array]]
     end: Callable[[Any, Array], tuple[Array, Array]]
-    count: int
+    num_stages: int
     width: int
     head: int
 
     @property
     def seen(self) -> np.ndarray:
-        """The unknowns that each stage sees, [count, width + head]."""
-        return self.width * np.arange(self.count)[:, None] + np.arange(self.width + self.head)
+        """The unknowns that each stage sees, [num_stages, width + head]."""
+        return self.width * np.arange(self.num_stages)[:, None] + np.arange(self.width + self.head)
 
     @property
     def size(self) -> int:
         """The number of unknowns."""
-        return self.width * self.count + self.head
+        return self.width * self.num_stages + self.head
 
 
 class Minimum(NamedTuple):
@@ -63,7 +63,7 @@ _compiled = functools.partial(jax.jit, static_argnames=("stages",))
 def values(stages: Stages, data: Any, z: Array) -> tuple[Array, Array]:
     """The cost [], and the rows of all stages, then of the end."""
     by_stage = jax.vmap(stages.stage, in_axes=(None, 0, 0))
-    costs, rows = by_stage(data, z[stages.seen], jnp.arange(stages.count))
+    costs, rows = by_stage(data, z[stages.seen], jnp.arange(stages.num_stages))
     cost, last = stages.end(data, z[-stages.head :])
     return jnp.sum(costs) + cost, jnp.concatenate([rows.reshape(-1), last])
 
@@ -72,7 +72,7 @@ def values(stages: Stages, data: Any, z: Array) -> tuple[Array, Array]:
 def _slopes(stages: Stages, data: Any, z: Array) -> tuple[Array, Array]:
     """The gradient, and the entries of the Jacobian."""
     by_stage = jax.vmap(jax.jacfwd(stages.stage, argnums=1), in_axes=(None, 0, 0))
-    costs, rows = by_stage(data, z[stages.seen], jnp.arange(stages.count))
+    costs, rows = by_stage(data, z[stages.seen], jnp.arange(stages.num_stages))
     cost, last = jax.jacfwd(stages.end, argnums=1)(data, z[-stages.head :])
     gradient = jnp.zeros_like(z).at[stages.seen].add(costs).at[-stages.head :].add(cost)
     return gradient, jnp.concatenate([rows.reshape(-1), last.reshape(-1)])
@@ -93,9 +93,9 @@ def _curvatures(stages: Stages, data: Any, z: Array, multipliers: Array, factor:
     last = z[-stages.head :]
     num_last = jax.eval_shape(stages.end, data, last)[1].size
     split = len(multipliers) - num_last
-    along = multipliers[:split].reshape(stages.count, -1)
+    along = multipliers[:split].reshape(stages.num_stages, -1)
     by_stage = jax.vmap(jax.hessian(of_stage, argnums=1), in_axes=(None, 0, 0, 0))
-    blocks = by_stage(data, z[stages.seen], along, jnp.arange(stages.count))
+    blocks = by_stage(data, z[stages.seen], along, jnp.arange(stages.num_stages))
     block = jax.hessian(of_end, argnums=1)(data, last, multipliers[split:])
     lower, lower_end = np.tril_indices(blocks.shape[-1]), np.tril_indices(stages.head)
     return jnp.concatenate([blocks[:, lower[0], lower[1]].reshape(-1), block[lower_end]])
@@ -128,15 +128,15 @@ def minimise(
         raise ImportError("IPOPT needs ipyopt: pip install 'artix[ipopt]'") from error
     seen, size, head = stages.seen, stages.size, np.arange(stages.size - stages.head, stages.size)
     num_last = jax.eval_shape(stages.end, data, jnp.zeros(stages.head))[1].size
-    each = (len(least_rows) - num_last) // stages.count
-    rows = each * np.arange(stages.count)[:, None] + np.arange(each)
-    last_rows = each * stages.count + np.arange(num_last)
+    each = (len(least_rows) - num_last) // stages.num_stages
+    rows = each * np.arange(stages.num_stages)[:, None] + np.arange(each)
+    last_rows = each * stages.num_stages + np.arange(num_last)
     jacobian = (
         np.concatenate([np.repeat(rows, seen.shape[1]), np.repeat(last_rows, stages.head)]),
         np.concatenate([np.repeat(seen, each, axis=0).ravel(), np.tile(head, num_last)]),
     )
     triangles = zip(np.tril_indices(seen.shape[1]), np.tril_indices(stages.head), strict=True)
-    hessian = tuple(np.concatenate([seen[:, k].ravel(), head[e]]) for k, e in triangles)
+    first, second = (np.concatenate([seen[:, k].ravel(), head[e]]) for k, e in triangles)
 
     def put(out: np.ndarray, value: Array) -> None:
         out[:] = value
@@ -152,7 +152,7 @@ def minimise(
         g_l=least_rows,
         g_u=np.zeros(len(least_rows)),
         sparsity_indices_jac_g=jacobian,
-        sparsity_indices_h=hessian,
+        sparsity_indices_h=(first, second),
         eval_f=lambda z: float(values(stages, data, z)[0]),
         eval_grad_f=lambda z, out: put(out, _slopes(stages, data, z)[0]),
         eval_g=lambda z, out: put(out, values(stages, data, z)[1]),

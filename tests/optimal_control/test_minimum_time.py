@@ -7,6 +7,7 @@ import pytest
 
 import artix
 from artix import optimal_control
+from tests.optimal_control import against_ipopt
 from tests.optimal_control.test_solvers import arrive, slider_problem
 
 GRAVITY = 9.81
@@ -129,6 +130,28 @@ def test_matrices_are_differences_by_state_control_and_length():
     wanted = (step(z + shifts) - step(z - shifts)).T / 2e-6
     np.testing.assert_allclose(found, wanted, atol=1e-7)
     np.testing.assert_allclose(linear.next_state, dynamics(x, control), atol=1e-14)
+
+
+@pytest.mark.slow
+def test_a_foot_that_stands_holds_in_steps_of_free_length():
+    """Matrices of a scheduled step, and of its contact forces, are differences."""
+    robot = against_ipopt.leg()
+    schedule = optimal_control.ContactSchedule.of(robot, ["foot"], np.ones((1, 1), bool))
+    dynamics = optimal_control.discrete_dynamics(
+        robot, None, contact_schedule=schedule, actuated=["hip", "knee"]
+    )
+    x = jnp.array([*against_ipopt.crouched(0.7), 0.1, -0.2, 0.3, 0.1])
+    z = jnp.concatenate([x, jnp.array([3.0, -2.0, 0.02])])
+    linear = jax.jit(dynamics.linearize_tangent)(x, z[8:])
+    step = jax.jit(jax.vmap(lambda z: dynamics.step(z[:8], z[8:])))
+    shifts = 1e-6 * np.eye(11)
+    (ahead, force_ahead), (behind, force_behind) = step(z + shifts), step(z - shifts)
+    found = np.concatenate([linear.state_matrix, linear.control_matrix], axis=1)
+    np.testing.assert_allclose(found, (ahead - behind).T / 2e-6, atol=1e-6)
+    by_force = (force_ahead - force_behind).T / 2e-6
+    scale = np.abs(by_force).max()
+    np.testing.assert_allclose(linear.contact_force_matrix, by_force, atol=1e-6 * scale)
+    assert linear.contact_force_matrix.shape == (3, 11)
 
 
 def test_lengths_without_bounds_and_free_steps_through_contact_are_refused():
