@@ -526,6 +526,18 @@ def test_many_threads_at_once():
     assert not errors
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_short_program_reads_far_entries_of_a_long_argument(level):
+    """The operands of an input are numbers of an argument and an entry, and not of scalars."""
+    long, factor = jax.ShapeDtypeStruct((100,), "float32"), jax.ShapeDtypeStruct((), "float32")
+    program = call_of(lambda long, factor: factor * long[99], long, factor).program
+    scalars = scalars_of(program, (level, 1))
+    assert len(scalars.operations) < 50
+    inputs = np.arange(200, dtype=np.float32).reshape(2, 100) if level else np.arange(100, dtype=np.float32)
+    found = caller(scalars)([inputs, np.array([2.0, 3.0], np.float32)], 2)
+    np.testing.assert_array_equal(found[0], [198.0, 597.0 if level else 297.0])
+
+
 def test_several_kernels_side_by_side_in_one_program():
     rng = np.random.default_rng(2)
     program = random_program(rng, "float32", (1,), size=300)

@@ -281,7 +281,7 @@ def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["optimal_control", "inverse_kinematics", "identification"])
+@pytest.mark.parametrize("page", ["optimal_control", "minimum_time", "inverse_kinematics", "identification"])
 def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, capsys):
     """And reach what they assert, with users' 32-bit types."""
     pytest.importorskip("optimistix")
@@ -291,6 +291,7 @@ def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, cap
     out = capsys.readouterr().out
     shown = {
         "optimal_control": "(36, 36) (36, 12) (12,)",
+        "minimum_time": "1.2649",
         "inverse_kinematics": "(1000, 7)",
         "identification": "('friction', 'trunk', 'height')",
     }
