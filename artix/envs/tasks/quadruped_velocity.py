@@ -90,8 +90,9 @@ class QuadrupedVelocity(LeggedVelocity):
     ) -> None:
         robot = quadruped(dtype) if robot is None else robot
         ground = artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype) if ground is None else ground
-        usual = {"solver_options": solver_options(robot, SOLVER_OPTIONS), "gait_frequency": GAIT_FREQUENCY}
-        super().__init__(name, robot, rewards=rewards, ground=ground, **usual | options)
+        usual: dict[str, Any] = {"gait_frequency": GAIT_FREQUENCY}
+        usual |= {"solver_options": solver_options(robot, SOLVER_OPTIONS), **options}
+        super().__init__(name, robot, rewards=rewards, ground=ground, **usual)
 
 
 def quadruped(dtype: Any = None) -> LeggedRobot:
