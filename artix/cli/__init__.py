@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 from artix import robots
 from artix.cli.names import check_output, did_you_mean, robot_file
-from artix.cli.terminal import Interrupts, printable_output
-from artix.cli.text import CommandFailure, installed
+from artix.cli.text import CommandFailure, Interrupts, installed, printable_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -216,7 +215,7 @@ def _add_reading_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--self-contact", action="store_true", default=None, help=contact_help)
 
 
-def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+def _chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The reading options that the user gave."""
     always = ("fixed_base", "body", "root", "skip", "repair", "strict", "meshes", "self_contact")
     values = {name: getattr(options, name) for name in (*names, *always)}
@@ -281,19 +280,19 @@ def _demo(options: argparse.Namespace) -> int:
 def _info(options: argparse.Namespace) -> int:
     from artix.cli.info import run_info
 
-    return run_info(options.robot, **_given(options))
+    return run_info(options.robot, **_chosen(options))
 
 
 def _check(options: argparse.Namespace) -> int:
     from artix.cli.check import run_check
 
-    return run_check(options.robot, **_given(options))
+    return run_check(options.robot, **_chosen(options))
 
 
 def _convert(options: argparse.Namespace) -> int:
     from artix.cli.convert import run_convert
 
-    return run_convert(options.robot, options.output, **_given(options, "merge_fixed_joints"))
+    return run_convert(options.robot, options.output, **_chosen(options, "merge_fixed_joints"))
 
 
 def _view(options: argparse.Namespace) -> int:
@@ -306,7 +305,7 @@ def _view(options: argparse.Namespace) -> int:
         collision=options.collision,
         package_dirs=options.package_dirs,
         server={"host": options.host, "port": options.port, "open_browser": not options.no_browser},
-        reading=_given(options),
+        reading=_chosen(options),
     )
 
 
@@ -320,8 +319,8 @@ def _train(options: argparse.Namespace) -> int:
     from artix.cli.train import run_train
 
     names = ("steps", "seed", "output", "resume", "robot", "assignments", "tensorboard")
-    given = {name: getattr(options, name) for name in names}
-    return run_train(options.task, num_envs=options.envs, **given)
+    chosen = {name: getattr(options, name) for name in names}
+    return run_train(options.task, num_envs=options.envs, **chosen)
 
 
 def _play(options: argparse.Namespace) -> int:

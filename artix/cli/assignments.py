@@ -44,13 +44,13 @@ def parse_assignments(texts: Iterable[str]) -> list[Assignment]:
     Raises:
       CommandFailure: a text is not of the form ``key=value``.
     """
-    found = []
+    assignments = []
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not all(key.split(".")):
             raise CommandFailure(f"--set {text!r}: expected KEY=VALUE, such as rewards.pose=1; the task stands before")
-        found.append(Assignment(text, tuple(key.strip().split(".")), _value(value.strip())))
-    return found
+        assignments.append(Assignment(text, tuple(key.strip().split(".")), _value(value.strip())))
+    return assignments
 
 
 def split(assignments: Sequence[Assignment]) -> tuple[list[Assignment], list[Assignment], list[Assignment]]:

@@ -222,8 +222,8 @@ def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, value
     base = fleet.nv - fleet.num_dofs
     bound = 256 * float(np.finfo(fleet.dtype).eps)
 
-    def close(name: str, formula: str, left: np.ndarray, right: np.ndarray, rows: Any = slice(None)) -> Identity:
-        return Identity(name, formula, _residual(left[rows], right[rows], kinds[rows]), bound)
+    def close(name: str, formula: str, value: np.ndarray, reference: np.ndarray, rows: Any = slice(None)) -> Identity:
+        return Identity(name, formula, _residual(value[rows], reference[rows], kinds[rows]), bound)
 
     def times(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
         return np.matmul(matrix, vector[:, :, None])[:, :, 0]
@@ -260,15 +260,15 @@ def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, value
     ]
 
 
-def _residual(left: np.ndarray, right: np.ndarray, kinds: np.ndarray) -> float:
+def _residual(value: np.ndarray, reference: np.ndarray, kinds: np.ndarray) -> float:
     """The largest difference of all members, relative to a member's largest entry or, if larger, its kind's mean."""
-    if not len(left):
+    if not len(value):
         return 0.0
-    left, right = left.reshape(len(left), -1), right.reshape(len(left), -1)
-    scale = np.maximum(np.abs(left), np.abs(right)).max(axis=1)
+    value, reference = value.reshape(len(value), -1), reference.reshape(len(value), -1)
+    scale = np.maximum(np.abs(value), np.abs(reference)).max(axis=1)
     mean = np.bincount(kinds, weights=scale) / np.maximum(np.bincount(kinds), 1)
     scale = np.maximum(scale, mean[kinds])
-    return float(np.max(np.abs(left - right).max(axis=1) / np.where(scale == 0, 1.0, scale)))
+    return float(np.max(np.abs(value - reference).max(axis=1) / np.where(scale == 0, 1.0, scale)))
 
 
 def _smallest_eigenvalue(matrix: np.ndarray) -> float:

@@ -17,7 +17,7 @@ import jax
 
 from artix import envs
 from artix.cli.export import export_policy
-from artix.cli.recordings import save_episode, visuals_of
+from artix.cli.play import save_episode, visuals_of
 from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
     EventFiles,
@@ -83,14 +83,14 @@ def run_train(
     else:
         chosen = task_named(task, robot, assignments)
     files = TrainingFiles(Path(output or f"runs/{chosen.folder}"), chosen.articulation)
-    given: dict[str, Any] = {"num_envs": num_envs, "seed": seed}
-    given = {name: value for name, value in given.items() if value is not None}
-    config, training, rows = dataclasses.replace(chosen.config, **given), None, []
+    changes: dict[str, Any] = {"num_envs": num_envs, "seed": seed}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    config, training, rows = dataclasses.replace(chosen.config, **changes), None, []
     if resume:
         header = load_header(files.checkpoint)
         if header["task"] != chosen.name:
             raise CommandFailure(f"{str(files.checkpoint)!r} is for the task {header['task']!r}, not {chosen.name!r}")
-        other = [name for name, value in given.items() if value != header["config"].get(name)]
+        other = [name for name, value in changes.items() if value != header["config"].get(name)]
         for what in ("robot", "file"):
             mine, its = (each.get(what) for each in (chosen.header, header))
             other += [what] if mine != its else []
@@ -284,10 +284,10 @@ class _Progress:
         if self.last is not None:  # the first iteration includes compilation
             speed = (report["steps"] - self.last["steps"]) / max(report["seconds"] - self.last["seconds"], 1e-9)
             self.speed = speed if math.isnan(self.speed) else 0.95 * self.speed + 0.05 * speed
-        now, live = time.perf_counter(), sys.stdout.isatty()
-        if now - self.shown > (0.2 if live else LINE_PERIOD) or report["steps"] >= self.steps:
+        time_now, live = time.perf_counter(), sys.stdout.isatty()
+        if time_now - self.shown > (0.2 if live else LINE_PERIOD) or report["steps"] >= self.steps:
             print(("\r" if live else "") + self._text(report), end="" if live else "\n", flush=True)
-            self.shown = now
+            self.shown = time_now
         self.last = report
 
     def _text(self, report: dict[str, float]) -> str:

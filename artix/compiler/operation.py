@@ -19,8 +19,16 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
-from artix.compiler.batch_axes import MIN_ROBOTS, Axes, Axis, groups_of, merge_operands, merged, split_results
-from artix.compiler.blocks import in_blocks
+from artix.compiler.batch_axes import (
+    MIN_ROBOTS,
+    Axes,
+    Axis,
+    groups_of,
+    in_blocks,
+    merge_operands,
+    merged,
+    split_results,
+)
 from artix.compiler.compilation import cpu_kernel
 from artix.compiler.gpu_compilation import gpu_call
 from artix.compiler.jax_internals import (

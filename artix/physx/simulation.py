@@ -160,7 +160,6 @@ def create_simulation(
     """Places an articulation in a scene: awake, without forces, with the drives at the articulation's own targets.
 
     Args:
-      articulation: the articulation.
       state: its initial state; the neutral state when ``None``.
       options: how :func:`simulate` steps; PhysX's default solver PGS with 4 position and 1 velocity iterations.
 
@@ -168,9 +167,7 @@ def create_simulation(
       The simulation; its thresholds and its wake counter have PhysX's defaults.
 
     Raises:
-      ValueError: an array of the state has the wrong shape, or it is known and has a number that is not finite or a
-        quaternion not of length 1.
-      TypeError: an array of the state has another dtype than the articulation.
+      ValueError: an array of the state is known and has a number that is not finite or a quaternion not of length 1.
 
     Examples:
       >>> from artix import physx
@@ -214,8 +211,8 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
       The simulation a step later.
 
     Raises:
-      ValueError: an array has the wrong shape, or :func:`artix.step` does not support the articulation.
-      TypeError: ``simulation`` is not an :class:`ArticulationSimulation`, or an array has another dtype.
+      ValueError: :func:`artix.step` does not support the articulation.
+      TypeError: ``simulation`` is not an :class:`ArticulationSimulation`.
 
     Examples:
       >>> from artix import physx

@@ -17,7 +17,7 @@ import pytest
 import artix
 from artix.compiler import kernels
 from artix.compiler.compilation import scalars_of
-from artix.compiler.kernels import linking, machine, x86
+from artix.compiler.kernels import machine, x86
 from artix.compiler.kernels.cpu import module_texts
 from artix.compiler.kernels.machine import vector_bytes
 from artix.compiler.kernels.plan import Plan
@@ -457,7 +457,7 @@ def test_nothing_outside_is_written():
         builder.result(builder.argument((size,), "float32", 1))
     program = builder.program()
     kernels.load(kernels.build(program), "test_kernel_guarded")
-    handler = linking._LINKED["test_kernel_guarded"]["artix_handler"]
+    handler = machine._LINKED["test_kernel_guarded"]["artix_handler"]
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(handler)
     keep = []
 

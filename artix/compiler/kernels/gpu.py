@@ -15,7 +15,7 @@ from artix.compiler.kernels.code import Code, Value
 from artix.compiler.kernels.gpu_copies import RowBlock, copy_in, copy_out
 from artix.compiler.kernels.gpu_layout import THREADS, Layout, Mapped
 from artix.compiler.kernels.gpu_thread import Thread
-from artix.compiler.kernels.llvm_ir import Address, ElementaryFunctions, Instructions, Load
+from artix.compiler.kernels.instructions import ElementaryFunctions
 from artix.compiler.kernels.nvptx import compile_to_ptx
 from artix.compiler.kernels.program_lists import tables_of
 from artix.compiler.kernels.transposition import INTEGERS
@@ -163,7 +163,7 @@ class GpuModule:
         rows, thread = self._rows_of_block(code), code.value("%thread", "i64")
         # Threads past the end repeat the last row.
         row = (thread < rows).where(thread, rows - 1)
-        code.lines += Thread(self._layout, level, self._rows_of_thread(code, row), self._instructions).lines()
+        Thread(self._layout, level, self._rows_of_thread(code, row), code, self._functions).compute()
         return code.text()
 
     def _rows_of_thread(self, code: Code, row: Value) -> tuple[list[str], list[str]]:
@@ -186,9 +186,6 @@ class GpuModule:
             for k, kind in enumerate(layout.result_kinds)
         ]
         return arguments, results
-
-    def _instructions(self, load: Load, address: Address) -> Instructions:
-        return Instructions(self._layout.lists, 1, self._functions, self._declarations, load, address)
 
     def _kernel(self) -> str:
         arrays = self._arrays()

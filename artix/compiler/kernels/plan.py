@@ -111,7 +111,7 @@ class Plan:
         return any(level == 2 for _, _, level in self.program.arguments)
 
     def rows_ahead(self, is_scattered: Callable[[int], bool]) -> tuple[dict[int, int], dict[int, int], int, int]:
-        """What :class:`~artix.compiler.kernels.read_ahead.ReadAhead` takes, without arguments of scattered rows."""
+        """What :class:`~artix.compiler.kernels.slots.ReadAhead` takes, without arguments of scattered rows."""
         sizes = {}
         for argument in self.next_rows:
             shape, dtype, _ = self.program.arguments[argument]
