@@ -55,6 +55,7 @@ def test_a_tick_is_the_least_squares_solution_within_its_box(arm):
         np.testing.assert_allclose(found.velocity[k] * DT, best, atol=2e-9)
 
 
+@pytest.mark.slow
 def test_a_square_is_followed_at_1_khz_within_all_limits(arm):
     """Also beside a joint limit; speeds, accelerations and positions at every tick."""
     start = bent(arm)
@@ -146,6 +147,7 @@ def test_what_cannot_be_avoided_in_a_tick_is_said(arm):
     assert found.shortfall > 0.04
 
 
+@pytest.mark.slow
 def test_a_humanoid_stands_and_looks(arm):
     """A floating base: feet stay at 1 kHz while the centre of mass moves, in single precision."""
     robot = artix.robots.load("humanoid").astype("float32")
@@ -170,6 +172,7 @@ def test_a_humanoid_stands_and_looks(arm):
     assert missed[10:].max() < 5e-4
 
 
+@pytest.mark.slow
 def test_derivatives_of_a_tick_are_those_of_differences(arm):
     """By state, target and link lengths, with a speed limit and a distance that hold."""
     start = bent(arm)
