@@ -1,7 +1,8 @@
 """``python -m benchmarks``: artix beside its peers on this machine, see :mod:`benchmarks.comparison`.
 
 ``python -m benchmarks gpu`` compiles the same functions for an H100, without needing one, and reports what XLA makes of
-them. ``python -m benchmarks gpu-session`` measures on the GPU of this machine.
+them; ``gpu-session`` measures on the GPU of this machine; ``gpu-splitting`` counts what several threads for a robot
+would gain.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ from __future__ import annotations
 import importlib
 import sys
 
-_COMMANDS = {"gpu": "benchmarks.gpu.command", "gpu-session": "benchmarks.gpu.session"}
+_COMMANDS = {
+    "gpu": "benchmarks.gpu.command",
+    "gpu-session": "benchmarks.gpu.session",
+    "gpu-splitting": "benchmarks.gpu.splitting",
+}
 
 
 def main(arguments: list[str]) -> int:

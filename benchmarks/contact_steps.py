@@ -1,8 +1,9 @@
-"""Steps on level ground beside MJX's: ``python -m benchmarks.contact_steps``.
+"""Steps on level ground beside MuJoCo's, in C and in JAX: ``python -m benchmarks.contact_steps``.
 
 A quadruped on four spheres and a humanoid on two boxes, eight contacts, as their tasks have them: drives, dry friction,
-joint limits, steps of 4 ms. MJX takes one Newton iteration (Playground's setting) on the same model; artix begins with
-the contacts of the step before, and takes what the tasks ask for. Rows take turns, so that other load on the machine
+joint limits, steps of 4 ms. MuJoCo takes one Newton iteration (Playground's setting) on the same model: in C through
+``mujoco.rollout`` with a thread for each core, in double precision, the only one that it has. artix begins with the
+contacts of the step before, and takes what the tasks ask for. Rows take turns, so that other load on the machine
 affects all of them alike. Take ratios.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
 from artix import envs
@@ -48,7 +50,32 @@ def rows_of(task: str, batch: int) -> dict[str, tuple[Callable[..., Any], tuple[
         "artix, no ground": (lambda state: artix.step(robot, state, control, dt, options), (state,)),
         "MJX": (lambda data: mjx.step(model, data), (jax.vmap(pushed)(jax.random.split(jax.random.key(1), batch)),)),
     }
-    return {name: (jax.jit(jax.vmap(function)), arguments) for name, (function, arguments) in functions.items()}
+    rows = {name: (jax.jit(jax.vmap(function)), arguments) for name, (function, arguments) in functions.items()}
+    return rows | {"MuJoCo C": (mujoco_step(environment), (mujoco_states(environment, state, batch),))}
+
+
+def mujoco_states(environment: Any, state: artix.State, batch: int) -> np.ndarray:
+    """The states from which MJX starts, as MuJoCo packs them."""
+    import mujoco
+
+    model = mujoco_model(environment)
+    data, rng = mujoco.MjData(model), np.random.default_rng(1)
+    packed = np.empty((batch, mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)))
+    data.qpos[2] = state.root_pose[0, 2]
+    for row in packed:
+        data.qvel[:] = 0.1 * rng.standard_normal(model.nv)
+        mujoco.mj_getState(model, data, row, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+    return packed
+
+
+def mujoco_step(environment: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """A function that steps packed states on all cores."""
+    import mujoco
+    from mujoco import rollout
+
+    model = mujoco_model(environment)
+    data = [mujoco.MjData(model) for _ in range(os.cpu_count() or 1)]
+    return lambda states: rollout.rollout(model, data, states, nstep=1, persistent_pool=True)[0]
 
 
 def main() -> None:

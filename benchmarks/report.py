@@ -129,8 +129,9 @@ def _programs(table: Table) -> str:
     def show(result: Result) -> str:
         if result.compile_seconds is None:
             return ""
+        instructions = "" if result.instructions is None else f", {result.instructions:.0f}"
         memory = "" if result.peak_bytes is None else f", {result.peak_bytes / 1e6:.3g} MB"
-        return f"{result.compile_seconds:.1f} s, {result.instructions:.0f}{memory}"
+        return f"{result.compile_seconds:.1f} s{instructions}{memory}"
 
     title = f"## Seconds to compile, HLO instructions, peak memory, batch {table.batch}"
     return f"{title}\n\n" + _each_library(table, table.batch, show)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 import artix
 from artix import envs, inverse_kinematics, viewer
-from artix.cli.recordings import episode
+from artix.cli.play import episode
 from artix.envs.tasks.humanoid import HumanoidStand
 from artix.examples import policies
 

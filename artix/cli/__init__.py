@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 from artix import robots
 from artix.cli.names import check_output, did_you_mean, robot_file
-from artix.cli.terminal import Interrupts, printable_output
-from artix.cli.text import CommandFailure, installed
+from artix.cli.text import CommandFailure, Interrupts, installed, printable_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -152,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_training_commands(commands: Any) -> None:
-    train = commands.add_parser("train", help="train a policy for a task with PPO; Ctrl-C saves a checkpoint")
+    train = commands.add_parser("train", help="train a policy for a task; Ctrl-C saves a checkpoint")
     task_help = "the name of a task, or its beginning, such as quadruped (an unknown one lists all), or a Python file"
     train.add_argument("task", nargs="?", help=f"{task_help} with one (default: the one that fits --robot)")
     train.add_argument("--robot", help="a legged robot: URDF, MJCF, USD or .npz, or a name such as go2")
@@ -164,6 +163,8 @@ def _add_training_commands(commands: Any) -> None:
     train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")
     train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK or runs/ROBOT)")
     train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
+    method_help = "how it learns: by trials (ppo, the default) or by gradients of the simulation (shac)"
+    train.add_argument("--method", choices=("ppo", "shac"), help=method_help)
     tensorboard_help = "also write TensorBoard's event files to that folder (needs artix[tensorboard])"
     train.add_argument("--tensorboard", action="store_true", help=tensorboard_help)
     train.set_defaults(run=_train)
@@ -216,7 +217,7 @@ def _add_reading_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--self-contact", action="store_true", default=None, help=contact_help)
 
 
-def _given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+def _chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The reading options that the user gave."""
     always = ("fixed_base", "body", "root", "skip", "repair", "strict", "meshes", "self_contact")
     values = {name: getattr(options, name) for name in (*names, *always)}
@@ -281,19 +282,19 @@ def _demo(options: argparse.Namespace) -> int:
 def _info(options: argparse.Namespace) -> int:
     from artix.cli.info import run_info
 
-    return run_info(options.robot, **_given(options))
+    return run_info(options.robot, **_chosen(options))
 
 
 def _check(options: argparse.Namespace) -> int:
     from artix.cli.check import run_check
 
-    return run_check(options.robot, **_given(options))
+    return run_check(options.robot, **_chosen(options))
 
 
 def _convert(options: argparse.Namespace) -> int:
     from artix.cli.convert import run_convert
 
-    return run_convert(options.robot, options.output, **_given(options, "merge_fixed_joints"))
+    return run_convert(options.robot, options.output, **_chosen(options, "merge_fixed_joints"))
 
 
 def _view(options: argparse.Namespace) -> int:
@@ -306,7 +307,7 @@ def _view(options: argparse.Namespace) -> int:
         collision=options.collision,
         package_dirs=options.package_dirs,
         server={"host": options.host, "port": options.port, "open_browser": not options.no_browser},
-        reading=_given(options),
+        reading=_chosen(options),
     )
 
 
@@ -319,9 +320,9 @@ def _gpu(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     from artix.cli.train import run_train
 
-    names = ("steps", "seed", "output", "resume", "robot", "assignments", "tensorboard")
-    given = {name: getattr(options, name) for name in names}
-    return run_train(options.task, num_envs=options.envs, **given)
+    names = ("steps", "seed", "output", "resume", "robot", "assignments", "tensorboard", "method")
+    chosen = {name: getattr(options, name) for name in names}
+    return run_train(options.task, num_envs=options.envs, **chosen)
 
 
 def _play(options: argparse.Namespace) -> int:

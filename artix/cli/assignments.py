@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from artix.cli.text import CommandFailure
 from artix.envs import LeggedRobot, curricula, disturbances, noise, observation_terms, rewards, starts, terminations
 from artix.envs.observation_terms import ObservationTerm
-from artix.examples import ppo
+from artix.examples.learners import METHODS, method_of
 
 #: Options of tasks that the command line cannot express, or that other arguments give.
 _NOT_BY_NAME = ("self", "name", "robot", "dtype", "ground", "tiles", "randomization", "articulation")
@@ -44,33 +44,38 @@ def parse_assignments(texts: Iterable[str]) -> list[Assignment]:
     Raises:
       CommandFailure: a text is not of the form ``key=value``.
     """
-    found = []
+    assignments = []
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not all(key.split(".")):
             raise CommandFailure(f"--set {text!r}: expected KEY=VALUE, such as rewards.pose=1; the task stands before")
-        found.append(Assignment(text, tuple(key.strip().split(".")), _value(value.strip())))
-    return found
+        assignments.append(Assignment(text, tuple(key.strip().split(".")), _value(value.strip())))
+    return assignments
 
 
 def split(assignments: Sequence[Assignment]) -> tuple[list[Assignment], list[Assignment], list[Assignment]]:
-    """The assignments of ``ppo.``, of ``robot.``, and of the task."""
-    parts: dict[str, list[Assignment]] = {"ppo": [], "robot": [], "": []}
+    """The assignments of a method of learning, such as ``ppo.``, of ``robot.``, and of the task."""
+    parts: dict[str, list[Assignment]] = {"method": [], "robot": [], "": []}
+    kinds = {"robot": "robot"} | dict.fromkeys(METHODS, "method")
     for one in assignments:
-        parts[one.keys[0] if one.keys[0] in parts and len(one.keys) > 1 else ""].append(one)
-    return parts["ppo"], parts["robot"], parts[""]
+        parts[kinds.get(one.keys[0], "") if len(one.keys) > 1 else ""].append(one)
+    return parts["method"], parts["robot"], parts[""]
 
 
-def changed_config(config: ppo.Config, assignments: Sequence[Assignment]) -> ppo.Config:
-    """The settings of PPO with ``ppo.NAME=value`` changed.
+def changed_config(config: Any, assignments: Sequence[Assignment]) -> Any:
+    """The settings of a method with, for instance, ``ppo.NAME=value`` changed.
 
     Raises:
-      CommandFailure: there is no such setting, or the value is of another type or out of range.
+      CommandFailure: there is no such setting, it is one of another method, or the value is of another type or out of
+        range.
     """
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    method = method_of(config)
     for one in assignments:
-        _, *names = one.keys
-        known(one, ".".join(names), fields, "ppo.")
+        head, *names = one.keys
+        if head != method:
+            raise CommandFailure(f"--set {one.text}: this training run learns with {method!r} (--method)")
+        known(one, ".".join(names), fields, f"{method}.")
         try:
             config = dataclasses.replace(config, **{names[0]: _like(one, fields[names[0]])})
         except ValueError as error:
@@ -117,7 +122,8 @@ def task_options(
         if not takes_any:
             terms = [f"{option}.{term}" for option in _TERMS if option in names for term in _TERMS[option]]
             every = [*names, *terms]
-            known(one, head, names, "", [*every, *(f"ppo.{field.name}" for field in dataclasses.fields(ppo.Config))])
+            learner = [f"ppo.{field.name}" for field in dataclasses.fields(METHODS["ppo"].Config)]
+            known(one, head, names, "", [*every, *learner])
         before = changed.get(head, getattr(environment, head, None))
         if head == "pushes" and before is None and rest:
             before = disturbances.Pushes()

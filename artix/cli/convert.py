@@ -1,8 +1,9 @@
-"""``artix convert``: converts a robot description to another format."""
+"""``artix convert``: converts a robot description to another format, and says what no conversion keeps."""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 import jax
 
 from artix.cli.names import did_you_mean, naming
-from artix.cli.not_converted import not_converted
 from artix.cli.robot_source import check_robot, description_path, load_robot
 from artix.cli.text import CommandFailure, counted, refused
-from artix.io.common.diagnostics import DescriptionError
-from artix.io.load import SUFFIXES, save
+from artix.io.common.diagnostics import DescriptionError, Report
+from artix.io.common.xml_tree import Element, read_xml
+from artix.io.load import MJCF, SUFFIXES, USD, save
+from artix.io.mjcf.source import compile_mjcf
+from artix.io.urdf.reader import expand_xacro
+from artix.io.usd.stage import import_pxr, open_stage
 
 
 def run_convert(robot: str, output: str, **options: Any) -> int:
@@ -41,7 +45,7 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
     issues = check_robot(robot, **options)
     if any(issue.severity == "error" for issue in issues):
         return refused(issues, f"{robot!r} has errors and was not converted")
-    left = not_converted(description_path(robot))  # Before the output may replace it.
+    kept_out = not_converted(description_path(robot))  # Before the output may replace it.
     with _double_precision():
         articulation = load_robot(robot, **options)
         try:
@@ -55,7 +59,7 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
         print(issue)
     print(f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs", end="")
     lost = [f"{counted(len(warnings), 'feature')} cannot be expressed in {suffix}"] if warnings else []
-    lost += [f"not converted: {', '.join(left)}"] if left else []
+    lost += [f"not converted: {', '.join(kept_out)}"] if kept_out else []
     print("; ".join(["", *lost]) if lost else ", nothing lost")
     return 0
 
@@ -69,3 +73,62 @@ def _double_precision() -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_enable_x64", before)
+
+
+#: Elements of a URDF that are no part of an articulation.
+_URDF = {
+    "visual": "visual",
+    "sensor": "sensor",
+    "transmission": "transmission",
+    "ros2_control": "ros2_control element",
+    "gazebo": "gazebo element",
+}
+
+
+def not_converted(path: Path) -> list[str]:
+    """What a description that loads has beyond its articulation, as counted nouns such as ``"9 visuals"``."""
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return []
+    if suffix in MJCF.suffixes:
+        nouns = _of_mjcf(path)
+    elif suffix in USD.suffixes:
+        nouns = _of_usd(path)
+    else:
+        robot = read_xml(expand_xacro(path) if suffix == ".xacro" else path, Report(str(path)))
+        nouns = iter(()) if robot is None else _of_urdf(robot)
+    return [counted(number, noun) for noun, number in Counter(nouns).items()]
+
+
+def _of_urdf(robot: Element) -> Iterator[str]:
+    for element in [*(part for link in robot.all("link") for part in link.children), *robot.children]:
+        if element.tag in _URDF:
+            yield _URDF[element.tag]
+
+
+def _of_mjcf(path: Path) -> Iterator[str]:
+    source = compile_mjcf(path, Report(str(path)))
+    if source is None:
+        return
+    model = source.model
+    for geom in range(model.ngeom):
+        if not model.geom_contype[geom] and not model.geom_conaffinity[geom]:
+            yield "visual"
+    for noun, number in (("sensor", model.nsensor), ("camera", model.ncam), ("light", model.nlight)):
+        yield from [noun] * int(number)
+
+
+def _of_usd(path: Path) -> Iterator[str]:
+    stage = open_stage(path, Report(str(path)))
+    if stage is None:
+        return
+    pxr = import_pxr()
+    from pxr import UsdLux
+
+    for prim in stage.Traverse(pxr.Usd.TraverseInstanceProxies()):
+        if prim.IsA(pxr.UsdGeom.Gprim) and not prim.HasAPI(pxr.UsdPhysics.CollisionAPI):
+            yield "visual"
+        elif prim.IsA(pxr.UsdGeom.Camera):
+            yield "camera"
+        elif prim.HasAPI(UsdLux.LightAPI):
+            yield "light"

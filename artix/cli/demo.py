@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 
 import artix
 from artix import robots, viewer
+from artix.cli.gpu import use_of_kernels
 from artix.cli.names import check_output, naming
 from artix.cli.text import CommandFailure, installed, rate, table
-from artix.compiler.gpu_verdict import local_gpu, obtain_verdict, summary
 from artix.io.common.atomic_file import write_atomically
 
 #: How many robots ``artix demo --view`` shows, and in how many frames.
@@ -50,8 +50,8 @@ def run_demo(*, members: int, output: str, seed: int, show: bool) -> int:
     fleet = artix.Fleet([kinds[member % len(kinds)] for member in range(members)])
     device = jax.devices()[0]
     print(f"artix {installed('artix')} on {device.device_kind} ({device.platform}), jax {jax.__version__}")
-    if device.platform == "gpu" and (gpu := local_gpu()) is not None:
-        print(summary(obtain_verdict(gpu)))
+    if device.platform == "gpu" and (line := use_of_kernels()) is not None:
+        print(line)
     names = [topology.name for topology in fleet.topologies]
     census = ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
     print(f"{members} robots in one compiled program per quantity: {census}\n")
@@ -222,8 +222,8 @@ def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, value
     base = fleet.nv - fleet.num_dofs
     bound = 256 * float(np.finfo(fleet.dtype).eps)
 
-    def close(name: str, formula: str, left: np.ndarray, right: np.ndarray, rows: Any = slice(None)) -> Identity:
-        return Identity(name, formula, _residual(left[rows], right[rows], kinds[rows]), bound)
+    def close(name: str, formula: str, value: np.ndarray, reference: np.ndarray, rows: Any = slice(None)) -> Identity:
+        return Identity(name, formula, _residual(value[rows], reference[rows], kinds[rows]), bound)
 
     def times(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
         return np.matmul(matrix, vector[:, :, None])[:, :, 0]
@@ -260,15 +260,15 @@ def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, value
     ]
 
 
-def _residual(left: np.ndarray, right: np.ndarray, kinds: np.ndarray) -> float:
+def _residual(value: np.ndarray, reference: np.ndarray, kinds: np.ndarray) -> float:
     """The largest difference of all members, relative to a member's largest entry or, if larger, its kind's mean."""
-    if not len(left):
+    if not len(value):
         return 0.0
-    left, right = left.reshape(len(left), -1), right.reshape(len(left), -1)
-    scale = np.maximum(np.abs(left), np.abs(right)).max(axis=1)
+    value, reference = value.reshape(len(value), -1), reference.reshape(len(value), -1)
+    scale = np.maximum(np.abs(value), np.abs(reference)).max(axis=1)
     mean = np.bincount(kinds, weights=scale) / np.maximum(np.bincount(kinds), 1)
     scale = np.maximum(scale, mean[kinds])
-    return float(np.max(np.abs(left - right).max(axis=1) / np.where(scale == 0, 1.0, scale)))
+    return float(np.max(np.abs(value - reference).max(axis=1) / np.where(scale == 0, 1.0, scale)))
 
 
 def _smallest_eigenvalue(matrix: np.ndarray) -> float:

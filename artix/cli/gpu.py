@@ -7,7 +7,7 @@ from typing import Any
 
 from artix.cli.text import CommandFailure, table
 from artix.compiler.disk import cache_folder
-from artix.compiler.gpu_verdict import MAX_ULPS, Verdict, local_gpu, obtain_verdict
+from artix.compiler.gpu_verdict import MAX_ULPS, Verdict, local_gpu, obtain_verdict, summary, verdict_of_process
 
 
 def run_gpu(again: bool = False, as_json: bool = False) -> int:
@@ -31,7 +31,7 @@ def run_gpu(again: bool = False, as_json: bool = False) -> int:
             f"JAX has no NVIDIA GPU here: its devices are {', '.join(str(device) for device in jax.devices())}; "
             "with one in the machine, install JAX for it, as in: pip install 'jax[cuda12]'"
         )
-    verdict = obtain_verdict(gpu, again)
+    verdict = obtain_verdict(gpu, again, logs=False)  # The report says more.
     print(verdict.to_text() if as_json else report(verdict), end="" if as_json else "\n")
     return 0 if is_used(verdict) else 1
 
@@ -41,6 +41,15 @@ def is_used(verdict: Verdict) -> bool:
     return os.environ.get("ARTIX_GPU_KERNELS") == "1" or (
         verdict.state == "on" and os.environ.get("ARTIX_GPU_KERNELS") != "0"
     )
+
+
+def use_of_kernels() -> str | None:
+    """One line that says whether this process uses kernels on its GPU and why; ``None`` without a GPU."""
+    override = os.environ.get("ARTIX_GPU_KERNELS")
+    if override:
+        return f"GPU kernels are {'on' if override == '1' else 'off'}, because ARTIX_GPU_KERNELS is {override}"
+    verdict = verdict_of_process(logs=False)
+    return None if verdict is None else summary(verdict)
 
 
 def report(verdict: Verdict) -> str:
@@ -57,12 +66,20 @@ def report(verdict: Verdict) -> str:
     folder = cache_folder()
     if folder is not None and verdict.seconds:
         head.append(f"checked in {verdict.seconds:.0f} s; kept in {folder / gpu.file}")
+    head.append(_assembled())
     parts = ["\n".join(head)]
     if verdict.checks:
         parts.append(_checks(verdict))
     if verdict.times:
         parts.append(_times(verdict))
     return "\n\n".join(parts)
+
+
+def _assembled() -> str:
+    """Where the driver keeps the machine code of kernels."""
+    if os.environ.get("CUDA_CACHE_DISABLE", "0") != "0":
+        return "CUDA_CACHE_DISABLE is set: the driver assembles kernels again in every process"
+    return f"machine code of kernels: kept by the driver in {os.environ.get('CUDA_CACHE_PATH', '~/.nv/ComputeCache')}"
 
 
 def _checks(verdict: Verdict) -> str:

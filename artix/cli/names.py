@@ -71,13 +71,13 @@ def _installed(name: str) -> Path:
     """The file of a robot of :data:`INSTALLABLE`."""
     roots = [Path(folder, "cmeel.prefix") for folder in sys.path if folder] + [Path(sys.prefix)]
     places = [root / _SHARE / INSTALLABLE[name] for root in roots]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
         raise CommandFailure(
             f"the description of {name!r} is in the package example-robot-data: pip install example-robot-data; "
             "or give the path of a file"
         )
-    return found
+    return path
 
 
 def is_built_in(robot: str) -> bool:

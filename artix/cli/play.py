@@ -1,16 +1,19 @@
-"""``artix play``: plays episodes of a task with a policy."""
+"""``artix play``: plays episodes of a task with a policy, and saves one as an HTML file."""
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+import artix
 from artix import envs
 from artix.cli.names import did_you_mean, naming
-from artix.cli.recordings import save_episode, visuals_of
 from artix.cli.text import CommandFailure, quantity, table
 from artix.cli.training_files import TrainingFiles, load_header, load_policy
 from artix.cli.training_tasks import task_of
@@ -33,9 +36,9 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
       CommandFailure: the checkpoint cannot be read, or the animation cannot be made.
     """
     header, environment, policy = load_played(checkpoint)
-    found = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
+    results = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
     print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
-    print(_statistics({name: np.asarray(value) for name, value in found.items()}))
+    print(_statistics({name: np.asarray(value) for name, value in results.items()}))
     if html is not None:
         _save_html(html, environment, policy, seed, visuals_of(header, environment))
     return 0
@@ -84,12 +87,12 @@ def _task(name: str) -> str:
         return name
 
 
-def _statistics(found: dict[str, np.ndarray]) -> str:
+def _statistics(results: dict[str, np.ndarray]) -> str:
     first = ("return", "length", "terminated")
-    others = sorted(name for name in found if name not in first and not name.startswith("final/reward/"))
+    others = sorted(name for name in results if name not in first and not name.startswith("final/reward/"))
     names = [*first, *others]
     rows = [
-        (name, *(quantity(float(f(found[name]))) for f in (np.mean, np.std, np.min, np.median, np.max)))
+        (name, *(quantity(float(f(results[name]))) for f in (np.mean, np.std, np.min, np.median, np.max)))
         for name in names
     ]
     return table(("per episode", "mean", "deviation", "min", "median", "max"), rows, align="l")
@@ -102,3 +105,69 @@ def _save_html(path: str, environment: envs.Environment, policy: policies.Policy
     except ImportError as error:
         raise CommandFailure(f"no animation: {error}") from error
     print(f"\nanimation saved to {path}")
+
+
+#: A plot of more joints would be unreadable.
+MAX_JOINTS = 12
+
+
+def visuals_of(header: Mapping[str, Any], environment: envs.Environment) -> Any:
+    """What the description of a checkpoint's robot draws, if the file is still there; ``None`` otherwise."""
+    path = Path(header.get("robot", {}).get("description", ""))
+    if path.suffix in ("", ".npz") or not path.is_file():
+        return None
+    try:
+        from artix.viewer import load_visuals
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", artix.DescriptionWarning)
+            return load_visuals(path, environment.articulation)
+    except (ImportError, OSError, ValueError):
+        return None  # The robot is drawn by its shapes and links.
+
+
+def save_episode(
+    path: str | os.PathLike[str],
+    environment: envs.Environment,
+    policy: policies.Policy,
+    seed: int,
+    visuals: Any = None,
+) -> None:
+    """Saves the first episode that :func:`artix.examples.policies.evaluate` plays, with plots of its rewards.
+
+    Args:
+      path: the file to write.
+      environment: the environment.
+      policy: the policy that acts.
+      seed: seed of all random numbers.
+      visuals: what is drawn of the robot; its shapes if ``None``.
+
+    Raises:
+      ImportError: viser is not installed.
+      OSError: the file cannot be written.
+    """
+    from artix.viewer import save_html
+
+    states, options = episode(environment, policy, seed)
+    if visuals is not None:
+        options["visuals"] = visuals
+    save_html(path, environment.articulation, states, environment.dt, **options)
+
+
+def episode(environment: envs.Environment, policy: policies.Policy, seed: int) -> tuple[artix.State, dict[str, Any]]:
+    """The states of an episode [T], and the options of :func:`artix.viewer.save_html`: commands, plots and title.
+
+    The arguments are those of :func:`save_episode`.
+    """
+    key = jax.random.split(jax.random.key(seed), 1)[0]
+    states = jax.jit(lambda key: policies.play(environment, policy, key))(key)
+    ended = np.flatnonzero(np.asarray(states.done))
+    # The last state of an episode that ended is the first of the next one.
+    frames = max(int(ended[0]) if ended.size else environment.episode_length, 1)
+    states = jax.tree.map(lambda leaf: leaf[:frames], states)
+    shown = states.articulation_state
+    series: dict[str, Any] = {"reward": states.reward}
+    if shown.joint_position.shape[1] <= MAX_JOINTS:
+        series["joint position"] = shown.joint_position
+    options = {"ground": environment.ground, "series": series, "commands": states.info.get("command")}
+    return shown, {**options, "title": environment.name}

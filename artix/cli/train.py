@@ -1,4 +1,4 @@
-"""``artix train``: trains a policy with PPO, with progress, checkpoints, a learning curve and a recorded episode."""
+"""``artix train``: trains a policy, with progress, checkpoints, a learning curve and a recorded episode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import jax
 
 from artix import envs
 from artix.cli.export import export_policy
-from artix.cli.recordings import save_episode, visuals_of
+from artix.cli.play import save_episode, visuals_of
 from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
     EventFiles,
@@ -34,6 +34,7 @@ from artix.cli.training_files import (
 )
 from artix.cli.training_tasks import TrainingTask, task_named, task_of
 from artix.examples import policies, ppo
+from artix.examples.learners import METHODS, method_of
 from artix.examples.warm_start import start_from
 
 _Item = TypeVar("_Item")
@@ -53,6 +54,7 @@ def run_train(
     robot: str | None = None,
     assignments: Sequence[str] = (),
     tensorboard: bool = False,
+    method: str | None = None,
 ) -> int:
     """Trains a policy.
 
@@ -67,6 +69,7 @@ def run_train(
       robot: a robot description, or the name of one, to learn the task; ``None`` for the task's own robot.
       assignments: changed options, ``"rewards.pose=1"`` or ``"ppo.epochs=2"``.
       tensorboard: whether the numbers of each iteration also go to TensorBoard's event files in the folder.
+      method: ``"ppo"`` or ``"shac"``; ``None`` for PPO, or for that of the Python file or the checkpoint.
 
     Returns:
       0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a checkpoint was saved.
@@ -81,19 +84,20 @@ def run_train(
         header = load_header(TrainingFiles(Path(output)).checkpoint)
         chosen = _of_checkpoint(header, Path(output))
     else:
-        chosen = task_named(task, robot, assignments)
+        chosen = task_named(task, robot, assignments, method)
     files = TrainingFiles(Path(output or f"runs/{chosen.folder}"), chosen.articulation)
-    given: dict[str, Any] = {"num_envs": num_envs, "seed": seed}
-    given = {name: value for name, value in given.items() if value is not None}
-    config, training, rows = dataclasses.replace(chosen.config, **given), None, []
+    changes: dict[str, Any] = {"num_envs": num_envs, "seed": seed}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    config, training, rows = dataclasses.replace(chosen.config, **changes), None, []
     if resume:
         header = load_header(files.checkpoint)
         if header["task"] != chosen.name:
             raise CommandFailure(f"{str(files.checkpoint)!r} is for the task {header['task']!r}, not {chosen.name!r}")
-        other = [name for name, value in given.items() if value != header["config"].get(name)]
+        other = [name for name, value in changes.items() if value != header["config"].get(name)]
         for what in ("robot", "file"):
             mine, its = (each.get(what) for each in (chosen.header, header))
             other += [what] if mine != its else []
+        other += ["method (--method)"] if method not in (None, header.get("method", "ppo")) else []
         if assignments and list(assignments) != header.get("set", []):
             other.append("settings (--set)")
         if other:
@@ -103,7 +107,7 @@ def run_train(
         chosen = _of_checkpoint(header, files.folder)
         config = config_of(header)
         training, rows = load_training(files, chosen.environment, config), load_rows(files, header["steps"])
-    elif config.num_envs % jax.device_count():
+    elif isinstance(config, ppo.Config) and config.num_envs % jax.device_count():
         raise CommandFailure(
             f"--envs must be a multiple of the number of devices, {jax.device_count()}; found {config.num_envs}"
         )
@@ -138,9 +142,9 @@ def _started(begins_with: str, environment: envs.Environment, config: ppo.Config
 
 def _train(
     chosen: TrainingTask,
-    config: ppo.Config,
+    config: Any,
     steps: int,
-    training: ppo.Training | None,
+    training: Any,
     rows: list[dict[str, float]],
     files: TrainingFiles,
     events: EventFiles | None = None,
@@ -152,7 +156,7 @@ def _train(
         print(f"no symmetry is used: {reason}")
     progress, last_saved, report, status = _Progress(steps), time.perf_counter(), None, 0
     try:
-        iterations = ppo.train(environment, config, steps=steps, training=training)
+        iterations = METHODS[method_of(config)].train(environment, config, steps=steps, training=training)
         for training, report in _until_terminated(iterations):
             report["seconds"] += before
             rows.append(report)
@@ -180,7 +184,8 @@ def _train(
         print(f"interrupted; continue with: artix train{named} --resume --steps {steps} --output {files.folder}")
         return status
     visuals = visuals_of(chosen.header, environment)
-    is_recorded = _record(files, environment, ppo.policy_of(training, config), config.seed, visuals)
+    policy = METHODS[method_of(config)].policy_of(training, config)
+    is_recorded = _record(files, environment, policy, config.seed, visuals)
     print(f"to see the result: {f'open {files.recording}' if is_recorded else f'artix play {files.policy}'}")
     return 0
 
@@ -206,7 +211,7 @@ def _until_terminated(iterations: Iterator[_Item]) -> Iterator[_Item]:
 
 def _save_somewhere(
     files: TrainingFiles,
-    training: ppo.Training,
+    training: Any,
     header: dict[str, Any],
     rows: list[dict[str, float]],
     environment: envs.Environment,
@@ -236,19 +241,20 @@ def _save_somewhere(
 
 def _save_all(
     files: TrainingFiles,
-    training: ppo.Training,
+    training: Any,
     header: dict[str, Any],
     rows: list[dict[str, float]],
     environment: envs.Environment,
 ) -> None:
     save_checkpoint(files, training, header, rows)
-    policy = jax.device_get(ppo.policy_of(training, config_of(header)))
+    config = config_of(header)
+    policy = jax.device_get(METHODS[method_of(config)].policy_of(training, config))
     policies.save(files.policy, {"policy": policy}, **header)
     _, missing = export_policy(files.folder, policy, environment)
     for reason in missing:
         print(f"no {reason}")
     robot = Path(header.get("robot", {}).get("description", "")).stem
-    save_curve(files, rows, f"{header['task']}{f' of {robot}' if robot else ''}, PPO")
+    save_curve(files, rows, f"{header['task']}{f' of {robot}' if robot else ''}, {method_of(config).upper()}")
     print(f"saved in {files.folder}/: {', '.join(sorted(path.name for path in files.folder.iterdir()))}")
 
 
@@ -264,7 +270,7 @@ def _record(
     return True
 
 
-def _save_or_say(files: TrainingFiles, training: ppo.Training, header: Any, rows: Any, progress: _Progress) -> None:
+def _save_or_say(files: TrainingFiles, training: Any, header: Any, rows: Any, progress: _Progress) -> None:
     """Saves a checkpoint during training. A full disk must not end the training run."""
     try:
         save_checkpoint(files, training, header, rows)
@@ -284,10 +290,10 @@ class _Progress:
         if self.last is not None:  # the first iteration includes compilation
             speed = (report["steps"] - self.last["steps"]) / max(report["seconds"] - self.last["seconds"], 1e-9)
             self.speed = speed if math.isnan(self.speed) else 0.95 * self.speed + 0.05 * speed
-        now, live = time.perf_counter(), sys.stdout.isatty()
-        if now - self.shown > (0.2 if live else LINE_PERIOD) or report["steps"] >= self.steps:
+        time_now, live = time.perf_counter(), sys.stdout.isatty()
+        if time_now - self.shown > (0.2 if live else LINE_PERIOD) or report["steps"] >= self.steps:
             print(("\r" if live else "") + self._text(report), end="" if live else "\n", flush=True)
-            self.shown = now
+            self.shown = time_now
         self.last = report
 
     def _text(self, report: dict[str, float]) -> str:

@@ -16,7 +16,8 @@ import jax
 import artix
 from artix import envs
 from artix.cli.text import CommandFailure
-from artix.examples import policies, ppo
+from artix.examples import policies
+from artix.examples.learners import METHODS, method_of
 from artix.io.common.atomic_file import write_atomically
 
 #: The first columns of the learning curve, which every run has; the others follow by name.
@@ -66,13 +67,13 @@ class TrainingFiles:
         return self.folder / "learning_curve.png"
 
 
-def header_of(task: Mapping[str, Any], config: ppo.Config, report: dict[str, float]) -> dict[str, Any]:
+def header_of(task: Mapping[str, Any], config: Any, report: dict[str, float]) -> dict[str, Any]:
     """The header of a checkpoint, with what says which task it is for."""
     return {**task, "config": dataclasses.asdict(config), "steps": report["steps"], "seconds": report["seconds"]}
 
 
 def save_checkpoint(
-    files: TrainingFiles, training: ppo.Training, header: dict[str, Any], rows: Sequence[Mapping[str, float]]
+    files: TrainingFiles, training: Any, header: dict[str, Any], rows: Sequence[Mapping[str, float]]
 ) -> None:
     """Saves the training run, its policy, its robot and the table of its learning curve.
 
@@ -82,7 +83,8 @@ def save_checkpoint(
     config = config_of(header)
     if files.articulation is not None:
         artix.save(files.articulation, files.robot)
-    policies.save(files.checkpoint, {"training": training, "policy": ppo.policy_of(training, config)}, **header)
+    policy = METHODS[method_of(config)].policy_of(training, config)
+    policies.save(files.checkpoint, {"training": training, "policy": policy}, **header)
     columns = [*COLUMNS, *sorted({name for row in rows for name in row} - {*COLUMNS})]
     table = io.StringIO(newline="")
     csv.writer(table).writerows([columns, *([row.get(name, math.nan) for name in columns] for row in rows)])
@@ -133,13 +135,13 @@ class EventFiles:
         self._writer.close()
 
 
-def load_training(files: TrainingFiles, environment: envs.Environment, config: ppo.Config) -> ppo.Training:
+def load_training(files: TrainingFiles, environment: envs.Environment, config: Any) -> Any:
     """Loads the training run of a checkpoint.
 
     Raises:
       CommandFailure: the checkpoint is missing or damaged, or was saved with other options or devices.
     """
-    like = jax.eval_shape(lambda: ppo.start(environment, config, jax.device_count()))
+    like = jax.eval_shape(lambda: METHODS[method_of(config)].start(environment, config, jax.device_count()))
     try:
         return policies.load(files.checkpoint, {"training": like})["training"]
     except (OSError, ValueError) as error:
@@ -204,14 +206,15 @@ def load_policy(path: Path | str, environment: envs.Environment) -> policies.Pol
     return policy
 
 
-def config_of(header: dict[str, Any]) -> ppo.Config:
-    """The settings of PPO from a header."""
-    known = {field.name for field in dataclasses.fields(ppo.Config)}
+def config_of(header: dict[str, Any]) -> Any:
+    """The settings of the method from a header."""
+    kind = METHODS[header.get("method", "ppo")].Config
+    known = {field.name for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in header["config"].items()}
     unknown = sorted(set(values) - known)
     if unknown:
         raise CommandFailure(f"the checkpoint has settings that are unknown to this version of artix: {unknown}")
-    return ppo.Config(**values)
+    return kind(**values)
 
 
 def save_curve(files: TrainingFiles, rows: Sequence[Mapping[str, float]], title: str) -> None:

@@ -16,8 +16,7 @@ from artix import envs
 from artix.cli.assignments import changed_config, parse_assignments, robot_options, split, task_options
 from artix.cli.robot_source import description_path, load_robot
 from artix.cli.text import CommandFailure
-from artix.examples import ppo
-from artix.examples.ppo_settings import settings
+from artix.examples.learners import METHODS, method_of, settings
 
 #: The tasks of robots with two feet, and with more.
 _BIPED, _QUADRUPED = "humanoid_velocity", "quadruped_velocity"
@@ -30,7 +29,8 @@ class TrainingTask(NamedTuple):
 
     name: str
     environment: envs.Environment
-    config: ppo.Config
+    config: Any
+    """Settings of the method that learns it, :class:`artix.examples.ppo.Config` or that of another."""
     steps: int
     begins_with: str | None
     header: dict[str, Any]
@@ -41,13 +41,17 @@ class TrainingTask(NamedTuple):
     """The robot that checkpoints carry."""
 
 
-def task_named(task: str | None, robot: str | None, assignments: Sequence[str] = ()) -> TrainingTask:
+def task_named(
+    task: str | None, robot: str | None, assignments: Sequence[str] = (), method: str | None = None
+) -> TrainingTask:
     """A task from the command line.
 
     Args:
       task: name of a task, or its beginning, or a Python file; ``None`` for the one that fits the robot.
       robot: a robot description for the task, a name of one, or ``None`` for the task's own robot.
       assignments: texts of ``--set``.
+      method: how it is learned, one of :data:`artix.examples.learners.METHODS`; ``None`` for PPO, or for that of the
+        Python file.
 
     Raises:
       CommandFailure: there is no such task, file, robot or option, or they do not fit each other.
@@ -56,18 +60,19 @@ def task_named(task: str | None, robot: str | None, assignments: Sequence[str] =
     if task is not None and task.endswith(".py"):
         if robot is not None:
             raise CommandFailure("a task in a Python file makes its own robot: leave out --robot")
-        return _from_file(Path(task), list(assignments))
+        return _from_file(Path(task), list(assignments), method)
+    method = method or "ppo"
     if robot is None:
         if task is None:
             raise CommandFailure(f"give a task ({', '.join(envs.NAMES)}), a Python file with one, or --robot")
         name = _full_name(task)
-        return _made(name, list(assignments), {}, name)
+        return _made(name, list(assignments), {"method": method}, name)
     legged = legged_robot(robot, robot_options(of_robot))
     print(f"{robot}: what is known and assumed (--set robot.NAME=VALUE changes it)\n{legged.table()}\n")
     name = (_BIPED if len(legged.feet) == 2 else _QUADRUPED) if task is None else _full_name(task)
     path = description_path(robot)
     numbers = {field: _json(getattr(legged, field)) for field in _OF_ROBOT}
-    kept = {"robot": {"description": str(path.resolve()), **numbers}}
+    kept = {"method": method, "robot": {"description": str(path.resolve()), **numbers}}
     return _made(name, list(assignments), kept, path.stem if Path(robot).suffix else robot, legged)
 
 
@@ -82,14 +87,14 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
     Raises:
       CommandFailure: this version has no such task, or the robot or the Python file is missing.
     """
-    assignments = header.get("set", [])
+    assignments, method = header.get("set", []), header.get("method", "ppo")
     if "file" in header:
-        return _from_file(Path(header["file"]), assignments)
+        return _from_file(Path(header["file"]), assignments, method)
     name = header["task"]
     if name not in envs.NAMES:
         raise CommandFailure(f"it is for the task {name!r}, which this version does not have")
     if "robot" not in header:
-        return _made(name, assignments, {}, name, for_training=for_training)
+        return _made(name, assignments, {"method": method}, name, for_training=for_training)
     path = folder / "robot.npz"
     if not path.exists():
         raise CommandFailure(f"its robot is missing: copy robot.npz of the training run to {str(path)!r}")
@@ -107,7 +112,8 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
         pose_weight=jnp.asarray(kept["pose_weight"], articulation.dtype),
         height=kept["height"],
     )
-    return _made(name, assignments, {"robot": kept}, folder.name, legged, for_training=for_training)
+    kept = {"method": method, "robot": kept}
+    return _made(name, assignments, kept, folder.name, legged, for_training=for_training)
 
 
 def legged_robot(robot: str, options: Mapping[str, Any]) -> envs.LeggedRobot:
@@ -146,19 +152,19 @@ def _made(
     for_training: bool = True,
 ) -> TrainingTask:
     """A task of artix, with its settings."""
-    config, steps, options, begins_with = settings(name)
-    of_ppo, of_robot, of_task = split(parse_assignments(assignments))
+    config, steps, options, begins_with, always = _refused(functools.partial(settings, name, kept["method"]), {})
+    of_method, of_robot, of_task = split(parse_assignments(assignments))
     if robot is None and of_robot:
         raise CommandFailure(f"--set {of_robot[0].text}: only a robot from --robot has such options")
     if not for_training:  # A trained robot has passed its curricula.
         of_task = [one for one in of_task if one.keys[0] != "curricula"]
-    options = (options if for_training else {}) | ({} if robot is None else {"robot": robot})
+    options = (options if for_training else {}) | always | ({} if robot is None else {"robot": robot})
     make = functools.partial(envs.make, name)
     environment = _refused(make, task_options(make, options, of_task))
     return TrainingTask(
         name,
         environment,
-        changed_config(config, of_ppo),
+        changed_config(config, of_method),
         steps,
         begins_with if robot is None else None,
         {"task": name, "set": assignments, **kept},
@@ -167,7 +173,7 @@ def _made(
     )
 
 
-def _from_file(path: Path, assignments: list[str]) -> TrainingTask:
+def _from_file(path: Path, assignments: list[str], method: str | None = None) -> TrainingTask:
     """The task that a Python file makes."""
     if not path.is_file():
         raise CommandFailure(f"there is no Python file {str(path)!r} with a task")
@@ -176,18 +182,24 @@ def _from_file(path: Path, assignments: list[str]) -> TrainingTask:
     if not callable(make):
         raise CommandFailure(
             f"{str(path)!r} defines no make(): a function that returns an artix.envs.Environment; `config`, an "
-            "artix.examples.ppo.Config, and `steps` may stand beside it"
+            "artix.examples.ppo.Config or another method's, and `steps` may stand beside it"
         )
-    config = getattr(module, "config", settings(path.stem).config)
-    if not isinstance(config, ppo.Config):
-        raise CommandFailure(f"{str(path)!r}: config must be an artix.examples.ppo.Config; found {config!r}")
-    of_ppo, of_robot, of_task = split(parse_assignments(assignments))
+    usual = settings(path.stem)
+    config = getattr(module, "config", usual.config if method in (None, "ppo") else METHODS[method].Config())
+    try:
+        its = method_of(config)
+    except TypeError as error:
+        raise CommandFailure(f"{str(path)!r}: {error}") from error
+    if method not in (None, its):
+        raise CommandFailure(f"{str(path)!r} has a config for the method {its!r}, not {method!r}")
+    of_method, of_robot, of_task = split(parse_assignments(assignments))
     environment = _refused(make, task_options(make, {}, [*of_task, *of_robot]))
     if not (callable(getattr(environment, "reset", None)) and callable(getattr(environment, "step", None))):
         raise CommandFailure(f"make() of {str(path)!r} must return an artix.envs.Environment; found {environment!r}")
-    steps = getattr(module, "steps", settings(path.stem).steps)
-    header = {"task": environment.name, "set": assignments, "file": str(path.resolve())}
-    return TrainingTask(environment.name, environment, changed_config(config, of_ppo), steps, None, header, path.stem)
+    steps = getattr(module, "steps", usual.steps)
+    header = {"task": environment.name, "set": assignments, "method": its, "file": str(path.resolve())}
+    config = changed_config(config, of_method)
+    return TrainingTask(environment.name, environment, config, steps, None, header, path.stem)
 
 
 def _module(path: Path) -> Any:

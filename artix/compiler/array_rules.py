@@ -75,8 +75,8 @@ def _binary(equation: Any, rule: Binary) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         x, y = arguments
-        left, right = expand_left(builder.references(x, kind)), expand_right(builder.references(y, kind))
-        return [builder.as_value(rule(builder, kind, left, right), shape, dtype)]
+        firsts, seconds = expand_left(builder.references(x, kind)), expand_right(builder.references(y, kind))
+        return [builder.as_value(rule(builder, kind, firsts, seconds), shape, dtype)]
 
     return apply
 
@@ -240,12 +240,12 @@ def _dot_general(equation: Any) -> Rule:
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         if not all(map(math.prod, shapes)):  # Sums of nothing.
             return [np.zeros(shape, dtype)]
-        left, right = (
+        firsts, seconds = (
             np.array(builder.references(x, kind), np.int64).reshape(operand_shape)
             for x, operand_shape in zip(arguments, shapes, strict=True)
         )
-        left, right, _ = dot_operands(left, right, equation.params["dimension_numbers"])
-        return [builder.as_value(matrix_product(builder, kind, left, right), shape, dtype)]
+        firsts, seconds, _ = dot_operands(firsts, seconds, equation.params["dimension_numbers"])
+        return [builder.as_value(matrix_product(builder, kind, firsts, seconds), shape, dtype)]
 
     return apply
 

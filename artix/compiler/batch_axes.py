@@ -1,13 +1,15 @@
-"""The batches of an operation, and how nested batches become one."""
+"""The batches of an operation: how nested batches become one, and how XLA evaluates large ones block by block."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+
+from artix.compiler.jax_internals import scan
 
 Array = jax.Array
 
@@ -96,3 +98,36 @@ def split_results(groups: Sequence[Axes], results: Sequence[Array]) -> list[Arra
     """Results with an axis for each group as results with one for each batch."""
     sizes = [axis.size for group in groups for axis in group]
     return [result.reshape((*sizes, *result.shape[len(groups) :])) for result in results]
+
+
+_MAX_ITEMS = 512
+
+
+def block_size(size: int) -> int:
+    """The number of items per block: the largest divisor of ``size`` within limits, or else ``size``."""
+    return next((block for block in range(min(size, _MAX_ITEMS), _MAX_ITEMS // 4 - 1, -1) if size % block == 0), size)
+
+
+def in_blocks(function: Callable[..., Any], operands: Sequence[Any], mapped: Sequence[bool]) -> Any:
+    """The results of a batched function, evaluated block by block and joined along the leading axis.
+
+    Args:
+      function: takes operands of any length along their leading axes, and returns a pytree of arrays of that length.
+      operands: pytrees of arrays.
+      mapped: whether each operand has the leading axis; the others are the same for all blocks.
+    """
+    sizes = {
+        leaf.shape[0] for x, has_axis in zip(operands, mapped, strict=True) if has_axis for leaf in jax.tree.leaves(x)
+    }
+    (size,) = sizes
+    block = block_size(size)
+    if block == size:
+        return function(*operands)
+
+    def of_block(_: Any, part: list[Any]) -> tuple[Any, Any]:
+        parts = iter(part)
+        return (), function(*(next(parts) if has_axis else x for x, has_axis in zip(operands, mapped, strict=True)))
+
+    split = [x for x, has_axis in zip(operands, mapped, strict=True) if has_axis]
+    blocks = jax.tree.map(lambda x: x.reshape(size // block, block, *x.shape[1:]), split)
+    return jax.tree.map(lambda x: jax.lax.collapse(x, 0, 2), scan(of_block, (), blocks)[1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import threading
 from typing import Any
@@ -33,9 +34,12 @@ from artix.compiler.scalar_schedule import fewest_live
 #: The oldest version of JAX whose XLA is known to accept these kernels.
 OLDEST_JAX = (0, 10)
 
-#: Larger programs, and those with more scalars live at once, are left to XLA, see docs/gpu.md.
-_MAX_OPERATIONS, MAX_LIVE = 300_000, 4000
+#: Larger programs are left to XLA, and so are those for which the assembler would take longer [s].
+_MAX_OPERATIONS, MAX_SECONDS = 300_000, 120.0
+#: What takes the assembler longer is announced [s].
+_LONG = 10.0
 
+_log = logging.getLogger("artix")
 _lock = threading.Lock()
 
 
@@ -58,15 +62,15 @@ def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> KernelCal
     kernel = _kernel(program, levels, mapped, len(axes) == 2)
     if kernel is None:
         return None
-    robots, items = (*sizes, 1, 1)[:2]
-    text, blocks = kernel.for_batch(robots, items)
+    rows, items = kernel.sizes(*(*sizes, 1, 1)[:2])
     name = re.sub(r"\W", "_", f"artix_{program.name}")  # as profilers show it
-    return KernelCall("__gpu$xla.gpu.ptx", _attributes(text.replace(NAME, name), name, blocks))
+    attributes = _attributes(kernel.ptx.replace(NAME, name), name, rows)
+    return KernelCall("__gpu$xla.gpu.ptx", attributes, (rows, items))
 
 
-def _attributes(ptx: str, name: str, blocks: int) -> dict[str, Any]:
+def _attributes(ptx: str, name: str, rows: int) -> dict[str, Any]:
     one = np.int32(1)
-    grid = {"grid_x": np.int32(blocks), "grid_y": one, "grid_z": one}
+    grid = {"grid_x": np.int32(-(-rows // THREADS)), "grid_y": one, "grid_z": one}
     block = {"block_x": np.int32(THREADS), "block_y": one, "block_z": one}
     kernel = {"name": name, "kernel_type": "ptx", "kernel_data": ptx, "shared_mem_bytes": np.int32(0)}
     return {**kernel, **grid, **block}
@@ -87,7 +91,7 @@ def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...
 
 
 def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
-    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MAX_LIVE, target_key())).encode())
+    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MAX_SECONDS, target_key())).encode())
     name = f"artix_gpu_{content.hexdigest()[:40]}"
     code = files.read(name)
     if code is None:
@@ -106,6 +110,29 @@ def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapp
 def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
     scalars = fewest_live(scalars_of(program, levels, max_operations=_MAX_OPERATIONS))
     alive = live(scalars)
-    if alive > MAX_LIVE:
-        raise KernelError(f"{alive:,} scalars live at once, more than {MAX_LIVE:,}: threads have no room for them")
+    seconds = assembly_seconds(scalars.size, alive)
+    if seconds > MAX_SECONDS:
+        raise KernelError(
+            f"{scalars.size:,} operations with {alive:,} scalars live at once would take NVIDIA's driver about "
+            f"{seconds:.0f} s to assemble, more than {MAX_SECONDS:.0f}"
+        )
+    if seconds > _LONG:
+        _log.warning(
+            "artix: %s: NVIDIA's driver takes about %.0f s to assemble its GPU kernel, and keeps it for later "
+            "processes",
+            program.name,
+            seconds,
+        )
     return build_for_gpu(scalars, mapped, has_items)
+
+
+def assembly_seconds(operations: int, alive: int) -> float:
+    """Estimates the processor time of the driver's assembler for a kernel [s].
+
+    The formula fits measurements of ``ptxas``, which is the same assembler, see docs/gpu.md.
+
+    Args:
+      operations: number of operations, loops counted once.
+      alive: most scalars that are live at once.
+    """
+    return 5.2 * (operations / 28_000) ** 1.46 * (alive / 965) ** 0.375

@@ -274,7 +274,7 @@ def read_verdict(gpu: Gpu) -> Verdict | None:
     return verdict if verdict.gpu == gpu else None
 
 
-def obtain_verdict(gpu: Gpu, again: bool = False, run: Run = run_proof) -> Verdict:
+def obtain_verdict(gpu: Gpu, again: bool = False, run: Run = run_proof, logs: bool = True) -> Verdict:
     """The verdict on file, or else the one of a check, which is then on file.
 
     One process checks at a time; the others wait for its verdict.
@@ -283,6 +283,7 @@ def obtain_verdict(gpu: Gpu, again: bool = False, run: Run = run_proof) -> Verdi
       gpu: what it is about.
       again: whether to check even if there is a verdict.
       run: runs the check.
+      logs: whether a check is followed by a line in the log.
     """
     verdict = read_verdict(gpu)
     if verdict is not None and verdict.state != UNDECIDED and not again:
@@ -305,7 +306,8 @@ def obtain_verdict(gpu: Gpu, again: bool = False, run: Run = run_proof) -> Verdi
             write_private(folder, gpu.file, verdict.to_text().encode())
     except OSError as error:
         return Verdict(UNDECIDED, f"the check could not run: {error}", gpu)
-    _log.warning("%s", summary(verdict))
+    if logs:
+        _log.warning("%s", summary(verdict))
     return verdict
 
 
@@ -343,12 +345,23 @@ _thread_lock = threading.Lock()
 _of_this_process: dict[Gpu, Verdict] = {}
 
 
-def kernels_are_proved(gpu: Callable[[], Gpu | None] = local_gpu, run: Run = run_proof) -> bool:
-    """Whether kernels are right on this process's GPU; the first call in a machine's life checks it."""
+def verdict_of_process(
+    gpu: Callable[[], Gpu | None] = local_gpu, run: Run = run_proof, logs: bool = True
+) -> Verdict | None:
+    """The verdict that this process goes by, ``None`` without a GPU; see :func:`obtain_verdict`.
+
+    The first call in a machine's life checks the GPU.
+    """
     device = gpu()
     if device is None:
-        return False
+        return None
     with _thread_lock:
         if device not in _of_this_process:
-            _of_this_process[device] = obtain_verdict(device, run=run)
-        return _of_this_process[device].state == ON
+            _of_this_process[device] = obtain_verdict(device, run=run, logs=logs)
+        return _of_this_process[device]
+
+
+def kernels_are_proved(gpu: Callable[[], Gpu | None] = local_gpu, run: Run = run_proof) -> bool:
+    """Whether kernels are right on this process's GPU."""
+    verdict = verdict_of_process(gpu, run)
+    return verdict is not None and verdict.state == ON

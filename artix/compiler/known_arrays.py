@@ -173,22 +173,22 @@ def _integer_pow(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) ->
 
 def _dot_general(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
     x, y = arrays
-    left, right, shape = dot_operands(x, y, parameters["dimension_numbers"])
+    a, b, shape = dot_operands(x, y, parameters["dimension_numbers"])
     dtype = parameters.get("preferred_element_type")
-    return np.matmul(left, right).reshape(shape).astype(dtype or arrays[0].dtype)
+    return np.matmul(a, b).reshape(shape).astype(dtype or arrays[0].dtype)
 
 
-def dot_operands(left: Any, right: Any, dimension_numbers: Any) -> tuple[Any, Any, tuple[int, ...]]:
+def dot_operands(a: Any, b: Any, dimension_numbers: Any) -> tuple[Any, Any, tuple[int, ...]]:
     """The operands of ``dot_general`` as [batch, m, k] and [batch, k, n], and the shape of the product."""
     (left_sum, right_sum), (left_batch, right_batch) = dimension_numbers
-    left_free = [axis for axis in range(left.ndim) if axis not in (*left_sum, *left_batch)]
-    right_free = [axis for axis in range(right.ndim) if axis not in (*right_sum, *right_batch)]
-    batch = tuple(left.shape[axis] for axis in left_batch)
-    rows, columns = tuple(left.shape[axis] for axis in left_free), tuple(right.shape[axis] for axis in right_free)
-    inner = _product(left.shape[axis] for axis in left_sum)
-    left = left.transpose(*left_batch, *left_free, *left_sum).reshape(_product(batch), _product(rows), inner)
-    right = right.transpose(*right_batch, *right_sum, *right_free).reshape(_product(batch), inner, _product(columns))
-    return left, right, (*batch, *rows, *columns)
+    left_free = [axis for axis in range(a.ndim) if axis not in (*left_sum, *left_batch)]
+    right_free = [axis for axis in range(b.ndim) if axis not in (*right_sum, *right_batch)]
+    batch = tuple(a.shape[axis] for axis in left_batch)
+    rows, columns = tuple(a.shape[axis] for axis in left_free), tuple(b.shape[axis] for axis in right_free)
+    inner = _product(a.shape[axis] for axis in left_sum)
+    a = a.transpose(*left_batch, *left_free, *left_sum).reshape(_product(batch), _product(rows), inner)
+    b = b.transpose(*right_batch, *right_sum, *right_free).reshape(_product(batch), inner, _product(columns))
+    return a, b, (*batch, *rows, *columns)
 
 
 def _product(sizes: Any) -> int:

@@ -19,8 +19,16 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
-from artix.compiler.batch_axes import MIN_ROBOTS, Axes, Axis, groups_of, merge_operands, merged, split_results
-from artix.compiler.blocks import in_blocks
+from artix.compiler.batch_axes import (
+    MIN_ROBOTS,
+    Axes,
+    Axis,
+    groups_of,
+    in_blocks,
+    merge_operands,
+    merged,
+    split_results,
+)
 from artix.compiler.compilation import cpu_kernel
 from artix.compiler.gpu_compilation import gpu_call
 from artix.compiler.jax_internals import (
@@ -261,7 +269,7 @@ def _lower_for_cuda(context: Any, *operands: Any, program: Program, axes: Axes) 
         return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
     if len(groups) < len(axes):
         return lower_on_one_device(functools.partial(_evaluate_merged, program, groups), context, *operands)
-    return jax.ffi.ffi_lowering(call.target)(context, *operands, **call.attributes)
+    return lower_on_one_device(functools.partial(call.results, program, batches), context, *operands)
 
 
 def is_for_one_device(module: Any) -> bool:

@@ -12,18 +12,32 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
 from artix.compiler.batch_axes import Axes, merge_operands, merged, split_results
+from artix.compiler.jax_internals import without_varying_check
 from artix.compiler.program import Program
 
 
 class KernelCall(NamedTuple):
-    """The target of a kernel as :mod:`jax.ffi` calls it, and its attributes."""
+    """The call of a kernel by :mod:`jax.ffi`."""
 
     target: str
     attributes: dict[str, Any]
+    sizes: tuple[int, ...] = ()
+    """Integers that the kernel takes as an array before its operands."""
+
+    def results(self, program: Program, batches: Axes, *operands: Any) -> Sequence[Any]:
+        """Calls the kernel for batches of a program."""
+        batch = tuple(axis.size for axis in batches)
+        shapes = [jax.ShapeDtypeStruct((*batch, *kind.shape), kind.dtype) for kind in program.result_types]
+        with without_varying_check():
+            # An array would be a constant of the function, and custom partitioning refuses those.
+            sizes = [jax.lax.full((1,), size, np.int32) for size in self.sizes]
+            first = [jax.lax.concatenate(sizes, 0)] if sizes else []
+            return jax.ffi.ffi_call(self.target, shapes)(*first, *operands, **self.attributes)
 
 
 def call_partitioned(
@@ -45,14 +59,12 @@ def call_partitioned(
     def call(*parts: Any) -> tuple[Any, ...]:
         here = _with_sizes_of(parts, groups)
         batches = merged(here)
-        shapes = [
-            jax.ShapeDtypeStruct((*(axis.size for axis in batches), *kind.shape), kind.dtype)
-            for kind in program.result_types
-        ]
         kernel = call_of(batches)
         if kernel is None:
-            return tuple(split_results(here, [jnp.zeros(each.shape, each.dtype) for each in shapes]))
-        results = jax.ffi.ffi_call(kernel.target, shapes)(*merge_operands(here, parts), **kernel.attributes)
+            batch = tuple(axis.size for axis in batches)
+            empty = [jnp.zeros((*batch, *kind.shape), kind.dtype) for kind in program.result_types]
+            return tuple(split_results(here, empty))
+        results = kernel.results(program, batches, *merge_operands(here, parts))
         return tuple(split_results(here, results))
 
     if not axes:

@@ -14,10 +14,10 @@ import numpy as np
 
 from artix.compiler.argument_types import check_of, parameter_children
 from artix.compiler.compilation import gpu_kernels_are_on, kernels_are_on
+from artix.compiler.disk import program_key, read_signature, signature_of, write_signature
 from artix.compiler.jax_internals import is_staging
 from artix.compiler.operation import evaluate
 from artix.compiler.program import Program, is_tracing, trace
-from artix.compiler.signature import program_key, read_signature, signature_of, write_signature
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -224,19 +224,19 @@ class ScalarBuilder:
 
     # Elementwise sums and products of floats. Most time is spent here, so these are single loops without calls.
 
-    def add(self, kind: int, left: Iterable[int], right: Iterable[int], flip: int = 0) -> list[int]:
+    def add(self, kind: int, firsts: Iterable[int], seconds: Iterable[int], flip: int = 0) -> list[int]:
         """Sums of floats.
 
         Args:
           kind: kind of the floats.
-          left: the first operands.
-          right: the second operands.
+          firsts: the first operands.
+          seconds: the second operands.
           flip: 1 for differences.
         """
         table, zero = self.table, ZERO[kind]
         sums: list[int] = []
         get, append = table.get, sums.append
-        for a, b in zip(left, right, strict=False):
+        for a, b in zip(firsts, seconds, strict=False):
             if b == zero:
                 append(a)
                 continue
@@ -263,16 +263,16 @@ class ScalarBuilder:
                 append((self.make(kind, _ADD, a, b) if scalar is None else scalar) ^ sign)
         return sums
 
-    def subtract(self, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+    def subtract(self, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
         """Differences of floats."""
-        return self.add(kind, left, right, 1)
+        return self.add(kind, firsts, seconds, 1)
 
-    def multiply(self, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+    def multiply(self, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
         """Products of floats; zero times anything is zero."""
         table, zero, one = self.table, ZERO[kind], ONE[kind]
         products: list[int] = []
         get, append = table.get, products.append
-        for a, b in zip(left, right, strict=False):
+        for a, b in zip(firsts, seconds, strict=False):
             if a > b:
                 a, b = b, a
             if b >= CONSTANTS:
@@ -297,11 +297,11 @@ class ScalarBuilder:
             append((self.make(kind, _MUL, a, b) if scalar is None else scalar) ^ sign)
         return products
 
-    def divide(self, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+    def divide(self, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
         """Quotients of floats; zero divided by anything is zero."""
         zero = ZERO[kind]
         quotients = []
-        for a, b in zip(left, right, strict=False):
+        for a, b in zip(firsts, seconds, strict=False):
             if a == zero:
                 quotients.append(zero)
             elif b >= CONSTANTS:

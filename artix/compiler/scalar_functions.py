@@ -293,10 +293,10 @@ def integer_power(builder: ScalarBuilder, kind: int, operands: Iterable[int], ex
     return result if exponent > 0 else builder.divide(kind, (ONE[kind],) * len(result), result)
 
 
-def arc_tangents(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+def arc_tangents(builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
     """The angles of the vectors (right, left)."""
     angles = []
-    for y, x in zip(left, right, strict=False):
+    for y, x in zip(firsts, seconds, strict=False):
         if y >= CONSTANTS and x >= CONSTANTS:
             angles.append(builder.fold(np.arctan2, kind, kind, y, x))
             continue
@@ -328,12 +328,12 @@ def _common_bits(builder: ScalarBuilder, a: int, b: int) -> int:
 
 
 def _arithmetic(float_rule: Binary, operation: Op) -> Binary:
-    def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+    def rule(builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
         if kind >= Kind.FLOAT32:
-            return float_rule(builder, kind, left, right)
+            return float_rule(builder, kind, firsts, seconds)
         if kind != Kind.INT32 or operation == Op.DIV:
             raise UnsupportedOperation(f"{operation.name} of {Kind(kind).name}")
-        return [integer(builder, operation, a, b) for a, b in zip(left, right, strict=False)]
+        return [integer(builder, operation, a, b) for a, b in zip(firsts, seconds, strict=False)]
 
     return rule
 
@@ -341,20 +341,20 @@ def _arithmetic(float_rule: Binary, operation: Op) -> Binary:
 def _of_pairs(function: Callable[..., int], operation: Op, swap: bool = False) -> Binary:
     """Applies a function of a builder, a kind, the operation and a pair of scalars."""
 
-    def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
-        pairs = zip(right, left, strict=False) if swap else zip(left, right, strict=False)
+    def rule(builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
+        pairs = zip(seconds, firsts, strict=False) if swap else zip(firsts, seconds, strict=False)
         return [function(builder, kind, operation, a, b) for a, b in pairs]
 
     return rule
 
 
 def _logical(operation: Op) -> Binary:
-    def rule(builder: ScalarBuilder, kind: int, left: Iterable[int], right: Iterable[int]) -> list[int]:
+    def rule(builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
         if kind == Kind.INT32 and operation == Op.AND:
-            return [_common_bits(builder, a, b) for a, b in zip(left, right, strict=False)]
+            return [_common_bits(builder, a, b) for a, b in zip(firsts, seconds, strict=False)]
         if kind != Kind.BOOL:
             raise UnsupportedOperation(f"{operation.name} of bits")
-        return [logical(builder, operation, a, b) for a, b in zip(left, right, strict=False)]
+        return [logical(builder, operation, a, b) for a, b in zip(firsts, seconds, strict=False)]
 
     return rule
 

@@ -46,25 +46,25 @@ def accumulate_rows(
     return results
 
 
-def matrix_product(builder: ScalarBuilder, kind: int, left: np.ndarray, right: np.ndarray) -> list[int]:
+def matrix_product(builder: ScalarBuilder, kind: int, a: np.ndarray, b: np.ndarray) -> list[int]:
     """Products of matrices of references, without multiplications by zero.
 
     Args:
       builder: builds the scalars.
       kind: kind of the entries, which are floats.
-      left: [batch, m, k].
-      right: [batch, k, n].
+      a: [batch, m, k].
+      b: [batch, k, n].
 
     Returns:
       The references of [batch, m, n] in row-major order.
     """
-    for mask, other in ((right, left), (left.swapaxes(1, 2), right.swapaxes(1, 2))):
+    for mask, other in ((b, a), (a.swapaxes(1, 2), b.swapaxes(1, 2))):
         if len(mask) == 1 and _is_mask(mask, kind):
             sums = _sums_by_mask(builder, kind, other[0], mask[0] != ZERO[kind])
-            return sums.ravel().tolist() if mask is right else sums.T.ravel().tolist()
-    terms = (left != ZERO[kind])[:, :, None, :] & (right != ZERO[kind]).swapaxes(1, 2)[:, None]
+            return sums.ravel().tolist() if mask is b else sums.T.ravel().tolist()
+    terms = (a != ZERO[kind])[:, :, None, :] & (b != ZERO[kind]).swapaxes(1, 2)[:, None]
     batch, row, column, inner = np.nonzero(terms)
-    products = builder.multiply(kind, left[batch, row, inner].tolist(), right[batch, inner, column].tolist())
+    products = builder.multiply(kind, a[batch, row, inner].tolist(), b[batch, inner, column].tolist())
     counts = terms.reshape(-1, terms.shape[-1]).sum(axis=1)
     return _segment_sums(builder, kind, products, counts)
 
@@ -149,8 +149,8 @@ def _sums_by_mask(builder: ScalarBuilder, kind: int, rows: np.ndarray, mask: np.
     plan, length = plan_of_sums(mask), len(rows)
     values = dict(enumerate(rows.T.tolist()))
     values[-1] = [ZERO[kind]] * length
-    for left, right, sums in plan.stages:
-        first, second = ([scalar for number in numbers for scalar in values[number]] for numbers in (left, right))
+    for a, b, sums in plan.stages:
+        first, second = ([scalar for number in numbers for scalar in values[number]] for numbers in (a, b))
         results = builder.add(kind, first, second)
         for position, number in enumerate(sums):
             values[number] = results[position * length : (position + 1) * length]

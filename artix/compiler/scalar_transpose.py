@@ -63,12 +63,12 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
             add(operation[1], cotangent)
             add(operation[2], cotangent ^ 1)
         elif code == _MUL:
-            left, right = operation[1:]
-            if left < CONSTANTS and is_linear[left >> 1]:
-                left, right = right, left
-            if left < CONSTANTS and is_linear[left >> 1]:
+            first, second = operation[1:]
+            if first < CONSTANTS and is_linear[first >> 1]:
+                first, second = second, first
+            if first < CONSTANTS and is_linear[first >> 1]:
                 raise NotLinear("a product of linear scalars")
-            add(right, builder.multiply(kind, (cotangent,), (left,))[0])
+            add(second, builder.multiply(kind, (cotangent,), (first,))[0])
         elif code == _DIV:
             numerator, divisor = operation[1:]
             if divisor < CONSTANTS and is_linear[divisor >> 1]:

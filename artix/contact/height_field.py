@@ -134,7 +134,7 @@ class HeightField(struct.PyTreeNode):
         order = np.argsort(np.concatenate([near, below]))
         cell, share = (take(jnp.concatenate(each, axis=1), order) for each in zip(*parts, strict=True))
         patch = self._patch(cell)
-        return patch.signed_distance(place, patch.stepped(place, share))
+        return patch.signed_distance(place, patch.refined(place, share))
 
     def heights_below(self, reference: Array, position: Array) -> Array:
         """How far the points ``reference`` [3] + ``position`` [3, C] are above the surface right below them, [C]."""
@@ -207,6 +207,17 @@ class _Patch(NamedTuple):
         for _ in range(3):
             share = _within(self.stepped(place, share, follows_twist=False))
         return share
+
+    def refined(self, place: Array, share: Array) -> Array:
+        """Shares one full step nearer to the nearest point within the cell, where that step does lead nearer.
+
+        Far above a bent cell it may lead anywhere.
+        """
+        stepped = _within(self.stepped(place, share))
+        before, after = (self.apart(place, each) for each in (share, stepped))
+        small = jnp.finfo(place.dtype).eps * self.spacing[0] * self.spacing[1]
+        is_nearer = spatial.dot(after, after) <= 1.001 * spatial.dot(before, before) + small
+        return jnp.where(is_nearer, stepped, share)
 
     def signed_distance(self, place: Array, share: Array) -> tuple[Array, Array]:
         """Distances [C] of points [3, C] from those at shares [2, C], and unit vectors from these to the points."""

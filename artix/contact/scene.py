@@ -30,6 +30,10 @@ from artix.model.topology import Topology
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+#: The attributes of a scene that limit contacts.
+BUDGETS = "max_contacts_per_geometry", "max_ground_contacts", "max_link_contacts"
+
+
 class Scene(struct.PyTreeNode):
     """Robots and objects in one world, with the ground and the pairs of shapes that may touch.
 
@@ -46,6 +50,8 @@ class Scene(struct.PyTreeNode):
         boxes, static. A robot's own pairs (:func:`artix.select_geometry_pairs`) act as well.
       max_contacts_per_geometry: the largest number of contacts between one shape and one surface of the ground,
         static; the nearest are kept. ``None`` for all, which are 8 for a box.
+      max_ground_contacts: the largest number of contacts of one robot with the ground, static; the nearest of all its
+        shapes are kept. ``None`` for all.
       max_link_contacts: the largest number of contacts between shapes of robots, static; the nearest are kept.
         ``None`` for all candidates: one for a pair with a sphere, two with a capsule, four for boxes.
       names: the robots' names, static; empty for a scene of one articulation. Not for the constructor.
@@ -75,6 +81,7 @@ class Scene(struct.PyTreeNode):
     ground: Ground | None = None
     pairs: tuple[tuple[str, str], ...] = struct.field(pytree_node=False, default=())
     max_contacts_per_geometry: int | None = struct.field(pytree_node=False, default=None)
+    max_ground_contacts: int | None = struct.field(pytree_node=False, default=None)
     max_link_contacts: int | None = struct.field(pytree_node=False, default=None)
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
 
@@ -86,6 +93,7 @@ class Scene(struct.PyTreeNode):
             ground: Ground | None = None,
             pairs: Sequence[tuple[str, str]] = (),
             max_contacts_per_geometry: int | None = None,
+            max_ground_contacts: int | None = None,
             max_link_contacts: int | None = None,
             names: tuple[str, ...] = (),
         ) -> None: ...
@@ -103,7 +111,7 @@ class Scene(struct.PyTreeNode):
             self._set(articulations=tuple(members.values()), names=tuple(members))
         if self.ground is not None:
             check_ground(self.ground)
-        for name in ("max_contacts_per_geometry", "max_link_contacts"):
+        for name in BUDGETS:
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), hint="; to exclude a shape, make it a sensor")
         self._set(pairs=self._checked(self.pairs))

@@ -1,9 +1,10 @@
 """Makes articulations from others, and builders from articulations."""
 
-from artix.editing.mimic_map import MimicMap, mimic_map
 from artix.editing.surgery import (
+    MimicMap,
     attach_articulation,
     lock_joints,
+    mimic_map,
     possible_geometry_pairs,
     select_geometry,
     select_geometry_pairs,

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.envs import random_numbers
-from artix.model.articulation import PER_DOF, PER_LINK
+from artix.model.articulation import Articulation
 from artix.model.checks import check_key
+from artix.model.parts import PER_DOF, PER_LINK
 
 Array = jax.Array
 _Tree = TypeVar("_Tree")
@@ -233,7 +234,9 @@ def leaf_of(tree: Any, name: str, prefix: str = "") -> Array:
 
 
 def leaf_names(tree: Any) -> tuple[str, ...]:
-    """The names of all floating-point arrays in a robot or a ground."""
+    """The names of all floating-point arrays in a robot, with those that it lacks, or in a ground."""
+    if isinstance(tree, Articulation):
+        return (*tree.arrays, *tree.absent)
     found = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         if jnp.issubdtype(leaf.dtype, jnp.floating):

@@ -1,14 +1,12 @@
 """Trajectories of least effort by direct collocation: states and torques are unknowns, the dynamics are constraints.
 
-Hermite-Simpson collocation of :func:`artix.forward_dynamics`, solved by IPOPT (``pip install ipyopt``). JAX gives it
-sparse derivatives and exact Hessians, one block per segment, all segments in one kernel. Kelly, *An introduction
-to trajectory optimization*, SIAM Review 2017. Use this for hard bounds and long horizons, and
-:mod:`artix.optimal_control` for batches and control loops.
+Hermite-Simpson collocation of :func:`artix.forward_dynamics`, whose error falls as the step to the fourth. IPOPT
+(extra ``ipopt``) solves it, as in :func:`artix.optimal_control.solve_by_ipopt`, whose constraints are steps instead.
+Kelly, *An introduction to trajectory optimization*, SIAM Review 2017.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 import artix
+from artix.optimal_control.sparse_program import Stages, minimise
 
 Array = jax.Array
 
@@ -38,15 +37,14 @@ class Collocated(NamedTuple):
     """IPOPT's return code; 0 if it converged."""
 
 
-def segment(robot: artix.Articulation, step: Array, z: Array) -> tuple[Array, Array]:
-    """The dynamics defect of a segment, [2 n], and its effort.
+def segment(data: tuple[artix.Articulation, Array], z: Array, _: Array) -> tuple[Array, Array]:
+    """The effort of a segment, and the defect of its dynamics, [2 n].
 
     Args:
-      robot: the articulation.
-      step: length of the segment [s].
+      data: the articulation, and the length of the segment [s].
       z: state and control at the beginning, control in the middle, state and control at the end, [7 n].
     """
-    n = robot.topology.num_dofs
+    (robot, step), n = data, data[0].topology.num_dofs
     x0, u0, middle, x1, u1 = jnp.split(z, [2 * n, 3 * n, 4 * n, 6 * n])
 
     def rate(x: Array, control: Array) -> Array:
@@ -56,7 +54,12 @@ def segment(robot: artix.Articulation, step: Array, z: Array) -> tuple[Array, Ar
     f0, f1 = rate(x0, u0), rate(x1, u1)
     f = rate((x0 + x1) / 2 + step / 8 * (f0 - f1), middle)
     effort = step / 12 * jnp.sum(u0**2 + 4 * middle**2 + u1**2)
-    return x1 - x0 - step / 6 * (f0 + 4 * f + f1), effort
+    return effort, x1 - x0 - step / 6 * (f0 + 4 * f + f1)
+
+
+def nothing(_: Any, z: Array) -> tuple[Array, Array]:
+    """The end costs nothing and has no rows: its state is bounded to the goal."""
+    return jnp.zeros((), z.dtype), z[:0]
 
 
 def collocate(
@@ -76,8 +79,6 @@ def collocate(
       TypeError: the robot is not in float64, which IPOPT needs.
       ValueError: the robot has a floating base or a spherical joint, whose configuration is not a vector.
     """
-    import ipyopt
-
     topology, start, end, limits = robot.topology, np.asarray(start), np.asarray(end), np.asarray(limits)
     if robot.dtype != jnp.float64:
         raise TypeError(
@@ -86,62 +87,21 @@ def collocate(
     if topology.num_base_dofs or topology.has_spherical:
         raise ValueError("collocate supports a fixed base with revolute and prismatic joints only")
     n, step = topology.num_dofs, jnp.asarray(seconds / segments, robot.dtype)
-    width, seen, count = 4 * n, 7 * n, segments * 2 * n
-    # Unknowns by knot: state, control, and the control in mid-segment. A segment also reads the next knot.
-    window = width * np.arange(segments)[:, None] + np.arange(seen)
-    rows = 2 * n * np.arange(segments)[:, None] + np.arange(2 * n)
-
-    def each(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
-        batch = jax.jit(jax.vmap(function))
-        return lambda z, *rest: np.asarray(batch(z[window], *rest))
-
-    def lagrangian(z: Array, multiplier: Array, factor: Array) -> Array:
-        missed, effort = segment(robot, step, z)
-        return multiplier @ missed + factor * effort
-
-    defect, effort = each(lambda z: segment(robot, step, z)[0]), each(lambda z: segment(robot, step, z)[1])
-    defect_slope = each(jax.jacfwd(lambda z: segment(robot, step, z)[0]))
-    effort_slope = each(jax.grad(lambda z: segment(robot, step, z)[1]))
-    hessian = each(jax.hessian(lagrangian))
-    lower = np.tril_indices(seen)
-
-    def put(out: np.ndarray, values: np.ndarray) -> None:
-        out[:] = values.ravel()
-
-    def gradient(z: np.ndarray, out: np.ndarray) -> None:
-        out[:] = 0
-        np.add.at(out, window, effort_slope(z))
-
-    def curvature(z: np.ndarray, multipliers: np.ndarray, factor: float, out: np.ndarray) -> None:
-        blocks = hessian(z, multipliers.reshape(segments, -1), np.full(segments, factor))
-        put(out, blocks[:, lower[0], lower[1]])
-
+    # Unknowns by knot: state, control, and the control in mid-segment. A segment also sees the next knot.
+    stages = Stages(segment, nothing, segments, 4 * n, 3 * n)
     bound = np.tile(np.concatenate([np.full(2 * n, np.inf), limits, limits]), segments + 1)[:-n]
     least, most = -bound, bound.copy()
     ends = [slice(0, 2 * n), slice(-3 * n, -n)]
     for part, value in zip(ends, (start, end), strict=True):
         least[part] = most[part] = value
-    problem = ipyopt.Problem(
-        n=len(least),
-        x_l=least,
-        x_u=most,
-        m=count,
-        g_l=np.zeros(count),
-        g_u=np.zeros(count),
-        sparsity_indices_jac_g=(np.repeat(rows, seen), np.repeat(window, 2 * n, axis=0).ravel()),
-        sparsity_indices_h=(window[:, lower[0]].ravel(), window[:, lower[1]].ravel()),
-        eval_f=lambda z: float(np.sum(effort(z))),
-        eval_grad_f=gradient,
-        eval_g=lambda z, out: put(out, defect(z)),
-        eval_jac_g=lambda z, out: put(out, defect_slope(z)),
-        eval_h=curvature,
-        ipopt_options={"print_level": 0, "sb": "yes", "tol": 1e-9},
-    )
     share = np.linspace(0, 1, segments + 1)[:, None]
     line = np.concatenate([(1 - share) * start + share * end, np.zeros((segments + 1, 2 * n))], axis=1)
-    found, cost, status = problem.solve(line.ravel()[:-n])
-    states, controls, middle = np.split(np.append(found, np.zeros(n)).reshape(-1, width), [2 * n, 3 * n], axis=1)
-    return Collocated(np.linspace(0, seconds, segments + 1), states, controls, middle[:-1], cost, status)
+    rows = np.zeros(2 * n * segments)
+    found = minimise(stages, (robot, step), line.ravel()[:-n], (least, most), rows, {"tol": 1e-9})
+    unknowns = np.append(found.unknowns, np.zeros(n)).reshape(-1, 4 * n)
+    states, controls, middle = np.split(unknowns, [2 * n, 3 * n], axis=1)
+    times = np.linspace(0, seconds, segments + 1)
+    return Collocated(times, states, controls, middle[:-1], found.cost, found.status)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -26,6 +26,8 @@ from artix.io.common.atomic_file import write_atomically
 
 Array = jax.Array
 Tree = TypeVar("Tree")
+#: Observations further from their mean than this many deviations are cut off.
+_WIDEST = 10.0
 _HEADER = "header.json"
 _BUILT_IN = Path(__file__).parent / "checkpoints"
 
@@ -81,7 +83,7 @@ class Observed(flax.struct.PyTreeNode):
         """
 
         def one(x: Array, mean: Array, variance: Array) -> Array:
-            return jnp.clip((x.astype(jnp.float32) - mean) / jnp.sqrt(variance + 1e-6), -10.0, 10.0)
+            return jnp.clip((x.astype(jnp.float32) - mean) / jnp.sqrt(variance + 1e-6), -_WIDEST, _WIDEST)
 
         seen = jax.tree.map(one, obs, self.mean, self.variance)
         return (seen["state"], seen["privileged_state"]) if isinstance(seen, dict) else (seen, seen)
@@ -93,8 +95,18 @@ class Observed(flax.struct.PyTreeNode):
         return Observed(self.count, self.mean["state"], self.variance["state"])
 
     def moments(self, obs: Any) -> tuple[Any, Any]:
-        """Means, over the first axis of ``obs``, of the deviations from the current mean and of their squares."""
-        apart = jax.tree.map(lambda x, mean: x.astype(jnp.float32) - mean, obs, self.mean)
+        """Means, over the first axis of ``obs``, of the deviations from the current mean and of their squares.
+
+        After the first ones, what is cut off when it is normalised counts as much as it does there: one robot that is
+        flung away would otherwise hide for good what the others measure.
+        """
+        is_known = self.count > 1
+
+        def one(x: Array, mean: Array, variance: Array) -> Array:
+            widest = jnp.where(is_known, _WIDEST * jnp.sqrt(variance + 1e-6), jnp.inf)
+            return jnp.clip(x.astype(jnp.float32) - mean, -widest, widest)
+
+        apart = jax.tree.map(one, obs, self.mean, self.variance)
         return jax.tree.map(lambda x: jnp.mean(x, axis=0), apart), jax.tree.map(lambda x: jnp.mean(x**2, axis=0), apart)
 
     def after(self, moments: tuple[Any, Any], number: int) -> Observed:
@@ -141,23 +153,43 @@ class Policy(flax.struct.PyTreeNode, eq=False):
         return jnp.clip(mean, -1.0, 1.0)
 
 
-def half_in_the_mirror(mirror: Mapping[str, Callable[[Array], Array]], experience: Any) -> Any:
-    """Experience of which the first half of the samples is seen in the mirror: data augmentation at no cost.
+def symmetrized(parameters: Any, reflect: Callable[[Array], Array], reflect_output: Callable[[Array], Array]) -> Any:
+    """The parameters closest to these of a symmetric :class:`Network`, whose outputs mirror images have as theirs.
+
+    Its hidden units come in pairs that are each other's mirror images: they exchange their values where the robot and
+    its surroundings are mirrored. It costs as much as any other network of its size, and remains one.
 
     Args:
-      mirror: how the robot's mirror image acts and observes, :attr:`artix.envs.Environment.mirror`.
-      experience: a named tuple with ``obs``, ``action`` and ``mean``, whose samples, in random order, are the first
-        axis. All else, such as values and rewards, is that of the mirror image too.
+      parameters: parameters of a network, or a gradient with respect to them.
+      reflect: the mirror image of the inputs [..., n], such as an :class:`artix.envs.symmetry.SignedPermutation`.
+      reflect_output: the mirror image of the outputs [..., m].
+
+    Example:
+      >>> from artix.examples.policies import Network, symmetrized
+      >>> network, x = Network((8, 8), 2), jnp.array([0.3, -0.7, 0.5], "float32")
+      >>> parameters = network.init(jax.random.key(0), x)
+      >>> odd = symmetrized(parameters, jnp.negative, jnp.negative)
+      >>> bool(jnp.allclose(network.at(odd, -x), -network.at(odd, x)))
+      True
     """
+    layers, symmetric = parameters["params"], {}
+    for k in range(len(layers)):
+        kernel, bias = (layers[f"Dense_{k}"][name] for name in ("kernel", "bias"))
+        into = reflect if k == 0 else _exchanged
+        out = reflect_output if k == len(layers) - 1 else _exchanged
+        symmetric[f"Dense_{k}"] = {"kernel": 0.5 * (kernel + out(into(kernel.T).T)), "bias": 0.5 * (bias + out(bias))}
+    return {**parameters, "params": symmetric}
 
-    def one(reflect: Callable[[Array], Array], x: Array) -> Array:
-        half = len(x) // 2
-        return jnp.concatenate([reflect(x[:half]), x[half:]])
 
-    obs = experience.obs
-    seen = {name: one(mirror[name], x) for name, x in obs.items()} if isinstance(obs, dict) else one(mirror["obs"], obs)
-    action, mean = (one(mirror["action"], x) for x in (experience.action, experience.mean))
-    return experience._replace(obs=seen, action=action, mean=mean)
+def unsigned(reflect: Callable[[Array], Array], x: Array) -> Array:
+    """What has no sign, such as variances [n], where the numbers they belong to are mirrored."""
+    return reflect(x) * reflect(jnp.ones_like(x))
+
+
+def _exchanged(hidden: Array) -> Array:
+    """Hidden units [..., n] with their two halves exchanged; an odd one at the end stays."""
+    half = hidden.shape[-1] // 2
+    return jnp.concatenate([hidden[..., half : 2 * half], hidden[..., :half], hidden[..., 2 * half :]], axis=-1)
 
 
 def play(environment: Environment, policy: Callable[[Any], Array], key: Array) -> EnvState:

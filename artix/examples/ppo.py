@@ -8,17 +8,17 @@ exchange one sum per gradient step.
 Schulman et al., *Proximal Policy Optimization Algorithms* (arXiv 1707.06347) and *High-Dimensional Continuous Control
 Using Generalized Advantage Estimation* (arXiv 1506.02438). The learning rate adapts to the policy's change as in
 Rudin et al., *Learning to Walk in Minutes* (arXiv 2109.11978), and truncated episodes are bootstrapped as in Pardo et
-al., *Time Limits in Reinforcement Learning* (arXiv 1712.00378). Half of the experience is seen in the mirror where the
-robot is symmetric, as in Mittal et al., *Symmetry Considerations for Learning Task Symmetric Robot Policies* (arXiv
-2403.04359).
+al., *Time Limits in Reinforcement Learning* (arXiv 1712.00378). Where the robot is symmetric, policy and critic are so
+by their construction, as in Su et al., *Leveraging Symmetry in RL-based Legged Locomotion Control* (arXiv 2403.17320).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import flax
@@ -30,7 +30,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
 
 from artix.envs import Environment, EnvState, autoreset
-from artix.examples.policies import Network, Observed, Policy, half_in_the_mirror
+from artix.examples.policies import Network, Observed, Policy, symmetrized, unsigned
 
 Array = jax.Array
 PARTS, EVERYWHERE = PartitionSpec("devices"), PartitionSpec()
@@ -55,7 +55,7 @@ class Config:
     max_gradient_norm: float = 1.0
     policy_layers: tuple[int, ...] = (64, 64)
     critic_layers: tuple[int, ...] = (64, 64)
-    mirror: bool = True  # learn from mirror images too, of robots that are symmetric
+    mirror: bool = True  # policy and critic of symmetric robots are symmetric
     initial_noise: float = 0.6  # standard deviation of actions, which range from -1 to 1
     seed: int = 0
 
@@ -134,6 +134,34 @@ def optimizer_of(config: Config) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optax.scale_by_adam(eps=1e-5))
 
 
+def mirror_of(environment: Environment, config: Config) -> Mapping[str, Callable[[Array], Array]] | None:
+    """How the robot's mirror image acts and observes, :attr:`artix.envs.Environment.mirror`, if that is made use of."""
+    return getattr(environment, "mirror", None) if config.mirror else None
+
+
+def symmetric_learner(mirror: Mapping[str, Callable[[Array], Array]], parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of symmetric networks closest to these, or their gradient."""
+    seen, known = (mirror[name] for name in (("state", "privileged_state") if "state" in mirror else ("obs", "obs")))
+    noise = parameters["log_noise"]
+    return {
+        "policy": symmetrized(parameters["policy"], seen, mirror["action"]),
+        "critic": symmetrized(parameters["critic"], known, lambda value: value),
+        "log_noise": 0.5 * (noise + unsigned(mirror["action"], noise)),
+    }
+
+
+def symmetric_moments(mirror: Mapping[str, Callable[[Array], Array]], moments: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Moments of observations (:meth:`Observed.moments`) and their mirror images."""
+
+    def one(reflect: Callable[[Array], Array], first: Array, second: Array) -> tuple[Array, Array]:
+        return 0.5 * (first + reflect(first)), 0.5 * (second + unsigned(reflect, second))
+
+    if not isinstance(moments[0], dict):
+        return one(mirror["obs"], *moments)
+    both = {name: one(mirror[name], first, moments[1][name]) for name, first in moments[0].items()}
+    return {name: each[0] for name, each in both.items()}, {name: each[1] for name, each in both.items()}
+
+
 def start(environment: Environment, config: Config, num_devices: int) -> Training:
     """A new training run: untrained networks and fresh environments whose time limits are spread out."""
     keys = jax.random.split(jax.random.key(config.seed), 5)
@@ -145,6 +173,8 @@ def start(environment: Environment, config: Config, num_devices: int) -> Trainin
     policy, critic = networks(config, environment)
     noise = jnp.full(environment.action_size, math.log(config.initial_noise), jnp.float32)
     parameters = {"policy": policy.init(keys[1], seen), "critic": critic.init(keys[2], known), "log_noise": noise}
+    if (mirror := mirror_of(environment, config)) is not None:  # of half as many independent numbers: hence the factor
+        parameters = jax.tree.map(lambda x: 2**0.5 * x, symmetric_learner(mirror, parameters)) | {"log_noise": noise}
     rate, iteration = jnp.asarray(config.learning_rate, jnp.float32), jnp.asarray(0, jnp.int32)
     learner = Learner(parameters, optimizer_of(config).init(parameters), observed, rate, iteration)
     return Training(
@@ -159,8 +189,7 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
       A function that takes learner and actors and returns both after the iteration, with this device's report, a
       dictionary of scalars.
     """
-    environment = autoreset(environment)
-    mirror = getattr(environment, "mirror", None) if config.mirror else None
+    environment, mirror = autoreset(environment), mirror_of(environment, config)
     (policy, critic), optimizer = networks(config, environment), optimizer_of(config)
 
     def play(learner: Learner, actors: Actors, key: Array) -> tuple[Actors, tuple[Experience, dict[str, Array]]]:
@@ -201,6 +230,8 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
         gradient, losses = jax.grad(loss, has_aux=True)(*arguments)
         local, unravel = ravel_pytree((gradient, losses, learner.observed.moments(experience.obs)))
         gradient, losses, moments = unravel(jax.lax.pmean(local, "devices"))  # the only communication between devices
+        if mirror is not None:
+            gradient, moments = symmetric_learner(mirror, gradient), symmetric_moments(mirror, moments)
         rate = learner.learning_rate
         if config.desired_kl:
             factor = jnp.where(losses["kl"] > 2 * config.desired_kl, 1 / 1.5, 1.0)
@@ -221,8 +252,6 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
 
         def descend_on(learner: Learner, rows: Array):
             chosen, advantage = jax.tree.map(lambda x: x[rows], happened)
-            if mirror is not None:
-                chosen = half_in_the_mirror(mirror, chosen)
             return descend(learner, chosen, advantage, old_noise)
 
         shuffles = jax.random.split(shuffle_key, config.epochs)
@@ -264,7 +293,8 @@ def train(
       early (NaN if none ended); means of the environment's metrics (``"metrics/..."``); and statistics of the learner.
 
     Raises:
-      ValueError: the environments cannot be divided evenly, or a device belongs to another process.
+      ValueError: the environments cannot be divided evenly, a device belongs to another process, or the training run
+        to continue has networks that are not symmetric.
       FloatingPointError: the loss is not finite.
 
     Example:
@@ -286,6 +316,16 @@ def train(
             "ppo.train uses the devices of one process: pass devices=jax.local_devices(), or map "
             "ppo.make_iteration over a mesh of all processes and keep checkpoints as artix.examples.many_hosts does"
         )
+    mirror = mirror_of(environment, config)
+    if training is not None and mirror is not None:
+        before = training.learner.parameters
+        after = jax.jit(functools.partial(symmetric_learner, mirror))(before)
+        same = jax.tree.map(lambda x, y: np.allclose(x, y, atol=1e-4), before, after)
+        if not all(jax.tree.leaves(same)):
+            raise ValueError(
+                f"{environment.name}: the networks of this training run are not symmetric, as those of a symmetric "
+                "robot are here; continue it with mirror=False (--set ppo.mirror=false)"
+            )
     mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
     sources, results = (EVERYWHERE, PARTS), (EVERYWHERE, PARTS, PARTS)
     of_a_device = make_iteration(environment, config)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from artix.envs import disturbances
 from artix.examples.ppo import Config
 
 
 class Settings(NamedTuple):
-    """How PPO learns a task."""
+    """How a task is learned."""
 
-    config: Config
+    config: Any
+    """Of the method that learns it."""
     steps: int
     """Environment steps."""
     options: dict[str, Any]
     """Options of the task during training, for :func:`artix.envs.make`."""
     begins_with: str | None = None
     """Training starts from the built-in policy of this task (:mod:`artix.examples.warm_start`)."""
+    always: Mapping[str, Any] = MappingProxyType({})
+    """Options of the task whenever the policy acts, because they change what it sees."""
 
 
 _LEGGED = Config(
@@ -28,9 +34,7 @@ _LEGGED = Config(
     discount=0.98,
     entropy_cost=0.01,
 )
-_HUMANOID = dataclasses.replace(
-    _LEGGED, num_envs=512, initial_noise=0.25, desired_kl=0.03, discount=0.99, entropy_cost=0.002
-)
+_HUMANOID = dataclasses.replace(_LEGGED, epochs=2, discount=0.99, entropy_cost=0.001)
 _ARM = Config(unroll=20, critic_layers=(128, 128), initial_noise=0.4, discount=0.97, entropy_cost=0.002)
 
 #: Settings by task name. A wide ``tracking_sigma`` helps even when the command is far off. The settings of
@@ -38,11 +42,13 @@ _ARM = Config(unroll=20, critic_layers=(128, 128), initial_noise=0.4, discount=0
 SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(Config(num_envs=512, unroll=32), 1_500_000, {}),
     "arm_reach": Settings(_ARM, 10_000_000, {}),
-    "quadruped_velocity": Settings(_LEGGED, 17_000_000, {"tracking_sigma": 0.5}),
+    "quadruped_velocity": Settings(
+        dataclasses.replace(_LEGGED, epochs=2), 10_000_000, {"tracking_sigma": 0.35, "pushes": disturbances.Pushes()}
+    ),
     "quadruped_rough": Settings(_LEGGED, 13_000_000, {"tracking_sigma": 0.5}),
     "quadruped_get_up": Settings(_LEGGED, 8_000_000, {}),
     "humanoid_stand": Settings(_LEGGED, 11_000_000, {}),
-    "humanoid_velocity": Settings(_HUMANOID, 25_000_000, {"tracking_sigma": 0.5}, "humanoid_stand"),
+    "humanoid_velocity": Settings(_HUMANOID, 25_000_000, {"tracking_sigma": 0.5, "curricula": {"commands": 0.3}}),
 }
 
 

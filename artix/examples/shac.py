@@ -1,9 +1,13 @@
 """Short-horizon actor-critic (SHAC): a policy learns from the gradient of its rewards through the simulation.
 
 PPO estimates this gradient from thousands of trials; here the derivatives of the step give it directly. Each iteration
-runs ``horizon`` control steps in a few environments, and the policy follows the gradient of their rewards plus the
-critic's value of the final states. The short horizon and the smooth critic keep gradients small where a long simulation
-is chaotic.
+runs ``horizon`` control steps in a few environments. Reverse mode returns, for each action of each robot, how the
+robot's later rewards and the critic's value of its final state change with that action. The policy then moves its
+actions a small way along these gradients, as a regression over a few passes, half of them in the mirror.
+
+A robot that is about to fall can have a gradient that is many orders of magnitude above that of the others. So each
+action's gradient is limited to a few times the median. Gradients of actions do not mix robots; in a sum over all of
+them, such as the gradient by the policy's parameters, that robot would drown the others.
 
 Xu et al., *Accelerated Policy Learning with Parallel Differentiable Simulation* (ICLR 2022, arXiv 2204.07137).
 """
@@ -21,7 +25,7 @@ import jax.numpy as jnp
 import optax
 
 from artix.envs import Environment, EnvState, autoreset
-from artix.examples.policies import Network, Observed, Policy
+from artix.examples.policies import Network, Observed, Policy, half_in_the_mirror
 from artix.examples.ppo import Experience, advantages
 
 Array = jax.Array
@@ -35,31 +39,40 @@ class Config:
     horizon: int = 32  # control steps per iteration, which gradients flow through
     discount: float = 0.99
     gae_lambda: float = 0.95  # for the critic's targets
-    policy_rate: float = 5e-3
-    half_life: int = 500  # iterations after which the policy's learning rate has halved
-    critic_rate: float = 1e-3
-    critic_epochs: int = 4
-    minibatches: int = 4
-    target_rate: float = 0.1  # how far the target critic moves towards the critic per iteration
+    action_step: float = 0.1  # root mean square of the changes of actions that an iteration asks for
+    half_life: int = 500  # iterations after which this step has halved
+    most_gradient: float = 3.0  # largest gradient of an action, relative to the median
+    learning_rate: float = 1e-3
+    epochs: int = 4  # passes over the experience of an iteration
+    minibatches: int = 4  # gradient steps per pass
+    target_rate: float = 0.2  # how far the target critic moves towards the critic per iteration
     max_gradient_norm: float = 1.0
-    noise: float = 0.3  # standard deviation of actions
+    mirror: bool = True  # learn from mirror images too, of robots that are symmetric
+    noise: float = 0.2  # standard deviation of actions, which range from -1 to 1
     policy_layers: tuple[int, ...] = (64, 64)
     critic_layers: tuple[int, ...] = (64, 64)
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("num_envs", "horizon", "critic_epochs", "minibatches"):
+        for name in ("num_envs", "horizon", "epochs", "minibatches"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1; found {getattr(self, name)}")
+        for name in ("action_step", "half_life", "most_gradient"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be positive; found {getattr(self, name)}")
+        if self.num_envs * self.horizon % self.minibatches:
+            raise ValueError(
+                f"num_envs * horizon must be a multiple of minibatches, {self.minibatches}; found "
+                f"num_envs={self.num_envs}, horizon={self.horizon}"
+            )
 
 
 class Training(NamedTuple):
     """Everything needed to continue a training run."""
 
-    policy: Any
-    critic: Any
+    parameters: dict[str, Any]  # "policy" and "critic"
     target: Any  # parameters of the target critic, which follow the critic slowly
-    optimizers: tuple[optax.OptState, optax.OptState]
+    optimizer: optax.OptState
     observed: Observed
     env: EnvState
     episode_return: Array
@@ -72,23 +85,24 @@ def networks(config: Config, environment: Environment) -> tuple[Network, Network
     return Network(config.policy_layers, environment.action_size), Network(config.critic_layers, 1)
 
 
-def policy_of(training: Training, config: Config, environment: Environment) -> Policy:
+def policy_of(training: Training, config: Config) -> Policy:
     """The current policy, without exploration noise."""
-    return Policy(training.policy, training.observed.of_policy(), tuple(config.policy_layers), environment.action_size)
+    parameters, layers = training.parameters["policy"], tuple(config.policy_layers)
+    size = parameters["params"][f"Dense_{len(layers)}"]["bias"].shape[0]
+    return Policy(parameters, training.observed.of_policy(), layers, size)
 
 
-def optimizers_of(config: Config) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
-    """The optimisers of policy and critic: Adam with clipped gradients and a short memory."""
-
-    def one(rate: optax.ScalarOrSchedule) -> optax.GradientTransformation:
-        return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(rate, b1=0.7, b2=0.95))
-
-    falling = optax.exponential_decay(config.policy_rate, config.half_life, 0.5)
-    return one(falling), one(config.critic_rate)
+def optimizer_of(config: Config) -> optax.GradientTransformation:
+    """Adam with clipped gradients."""
+    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(config.learning_rate))
 
 
-def start(environment: Environment, config: Config) -> Training:
-    """A new training run: untrained networks and fresh environments whose time limits are spread out."""
+def start(environment: Environment, config: Config, num_devices: int = 1) -> Training:
+    """A new training run: untrained networks and fresh environments whose time limits are spread out.
+
+    It does not depend on the number of devices, because only one learns.
+    """
+    del num_devices
     keys = jax.random.split(jax.random.key(config.seed), 5)
     env = jax.vmap(autoreset(environment).reset)(jax.random.split(keys[0], config.num_envs))
     steps = jax.random.randint(keys[1], (config.num_envs,), 0, environment.episode_length, jnp.int32)
@@ -97,28 +111,43 @@ def start(environment: Environment, config: Config) -> Training:
     observed = Observed.nothing(one)
     seen, known = observed.normalize(one)
     policy, critic = networks(config, environment)
-    parameters = policy.init(keys[2], seen), critic.init(keys[3], known)
-    states = tuple(optimizer.init(p) for optimizer, p in zip(optimizers_of(config), parameters, strict=True))
+    parameters = {"policy": policy.init(keys[2], seen), "critic": critic.init(keys[3], known)}
+    optimizer = optimizer_of(config).init(parameters)
     returns, iteration = jnp.zeros(config.num_envs, jnp.float32), jnp.asarray(0, jnp.int32)
-    return Training(*parameters, parameters[1], states, observed, env, returns, keys[4], iteration)
+    return Training(parameters, parameters["critic"], optimizer, observed, env, returns, keys[4], iteration)
 
 
-def make_iteration(environment: Environment, config: Config) -> Callable[[Training], tuple[Training, dict[str, Array]]]:
-    """Makes one iteration: a function that returns the next training state and a report, a dictionary of scalars."""
+def limited(gradient: Array, most: float) -> tuple[Array, Array]:
+    """Gradients [..., actions] whose norms are at most ``most`` times the median, in units of it, and the median.
+
+    What is not finite becomes zero, for its robot and moment alone. It does not count for the median.
+    """
+    norm = jnp.sqrt(jnp.sum(gradient**2, axis=-1, keepdims=True))
+    is_finite = jnp.isfinite(norm)
+    median = jnp.nan_to_num(jnp.nanmedian(jnp.where(is_finite & (norm > 0), norm, jnp.nan)))
+    unit = jnp.maximum(jnp.where(is_finite, norm, 0) / most, median)
+    return jnp.where(is_finite, gradient, 0) / jnp.where(unit > 0, unit, 1), median
+
+
+def make_play(environment: Environment, config: Config) -> Callable[..., Any]:
+    """Makes the function that plays one horizon, which is what gradients flow through.
+
+    Returns:
+      A function that takes how much each action is moved [horizon, environments, actions], the training run and a
+      random key. It returns the discounted rewards plus the critic's value of the last states, summed over the robots;
+      and the environments afterwards, the returns of their episodes so far, the experience, and sums for the report.
+    """
     environment = autoreset(environment)
     policy, critic = networks(config, environment)
-    policy_optimizer, critic_optimizer = optimizers_of(config)
 
-    def play(parameters: Any, training: Training, key: Array):
-        """Minus the return of one horizon, and its experience."""
-
+    def play(moves: Array, training: Training, key: Array):
         def value_of(obs: Any) -> Array:
             return critic.at(training.target, training.observed.normalize(obs)[1])[..., 0]
 
-        def advance(carry: tuple[EnvState, Array, Array], key: Array):
-            env, weight, total = carry
-            mean = policy.at(parameters, training.observed.normalize(env.obs)[0])
-            action = mean + config.noise * jax.random.normal(key, mean.shape, mean.dtype)
+        def advance(carry: tuple[EnvState, Array, Array], step: tuple[Array, Array]):
+            (env, weight, total), (noise, move) = carry, step
+            mean = policy.at(training.parameters["policy"], training.observed.normalize(env.obs)[0])
+            action = mean + noise + move
             # Clipped, but with the gradient of the unclipped action.
             bounded = action + jax.lax.stop_gradient(jnp.clip(action, -1, 1) - action)
             after = jax.vmap(environment.step)(env, bounded.astype(env.reward.dtype))
@@ -129,50 +158,65 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Traini
             gain = weight * (reward + config.discount * done * (1 - terminated) * next_value)
             experience = Experience(env.obs, action, mean, value_of(env.obs), next_value, reward, done, terminated)
             returns = total + reward
-            ended = {"episodes": jnp.sum(done), "returns": jnp.sum(done * returns)}
+            ended = {"episodes": jnp.sum(done), "returns": jnp.sum(done * returns), "falls": jnp.sum(terminated)}
+            report = {f"metrics/{name}": jnp.mean(x) for name, x in after.metrics.items()}
             weight = jnp.where(done > 0, 1.0, config.discount * weight)  # a new episode starts undiscounted
-            return (after, weight, (1 - done) * returns), (gain, experience, ended)
+            return (after, weight, (1 - done) * returns), (gain, experience, {**report, **ended})
 
-        begin = (training.env, jnp.ones(config.num_envs, jnp.float32), training.episode_return)
-        (env, weight, total), (gains, experience, ended) = jax.lax.scan(
-            advance, begin, jax.random.split(key, config.horizon)
-        )
+        begin = (training.env, jnp.ones(moves.shape[1], jnp.float32), training.episode_return)
+        noise = config.noise * jax.random.normal(key, moves.shape, jnp.float32)
+        (env, weight, total), (gains, experience, report) = jax.lax.scan(advance, begin, (noise, moves))
         last = weight * (1 - experience.done[-1]) * experience.next_value[-1]
-        earned = (jnp.sum(gains) + jnp.sum(last)) / (config.num_envs * config.horizon)
-        return -earned, (env, total, experience, ended)
+        return jnp.sum(gains) + jnp.sum(last), (env, total, experience, report)
 
-    def critic_loss(parameters: Any, known: Array, target: Array) -> Array:
-        return jnp.mean((critic.at(parameters, known)[..., 0] - target) ** 2)
+    return play
+
+
+def make_iteration(environment: Environment, config: Config) -> Callable[[Training], tuple[Training, dict[str, Array]]]:
+    """Makes one iteration: a function that returns the next training state and a report, a dictionary of scalars."""
+    mirror = getattr(environment, "mirror", None) if config.mirror else None
+    (policy, critic), optimizer = networks(config, environment), optimizer_of(config)
+    play, shape = make_play(environment, config), (config.horizon, config.num_envs, environment.action_size)
+
+    def loss(parameters: dict[str, Any], observed: Observed, experience: Experience, wanted: Array):
+        """How far actions are from where their gradients lead, and values from returns."""
+        seen, known = observed.normalize(experience.obs)
+        apart = policy.at(parameters["policy"], seen) - experience.action
+        error = jnp.mean((critic.at(parameters["critic"], known)[..., 0] - wanted) ** 2)
+        return jnp.mean(apart**2) / config.action_step + error / (jnp.var(wanted) + 1e-6), error
 
     def iteration(training: Training) -> tuple[Training, dict[str, Array]]:
         play_key, shuffle_key, key = jax.random.split(training.key, 3)
-        gradient, (env, total, experience, ended) = jax.grad(play, has_aux=True)(training.policy, training, play_key)
-        with jax.numpy_dtype_promotion("standard"):  # Optax mixes the types of its counters and rates
-            update, policy_state = policy_optimizer.update(gradient, training.optimizers[0])
-        moved = optax.apply_updates(training.policy, update)
-
+        gradient, (env, total, experience, report) = jax.grad(play, has_aux=True)(
+            jnp.zeros(shape, jnp.float32), training, play_key
+        )
+        direction, median = limited(gradient, config.most_gradient)
+        step = config.action_step * 0.5 ** (training.iteration.astype(jnp.float32) / config.half_life)
+        move = step * direction / jnp.sqrt(jnp.mean(direction**2) + 1e-30)
+        better = experience._replace(action=jnp.clip(experience.mean + move, -1, 1))
         wanted = experience.value + advantages(experience, config.discount, config.gae_lambda)
-        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (experience.obs, wanted))
-        known = training.observed.normalize(flat[0])[1]
+        happened = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (better, wanted))
 
-        def improve(carry: tuple[Any, optax.OptState], rows: Array):
+        def descend(carry: tuple[dict[str, Any], optax.OptState], rows: Array):
             parameters, state = carry
-            error, gradient = jax.value_and_grad(critic_loss)(parameters, known[rows], flat[1][rows])
-            with jax.numpy_dtype_promotion("standard"):
-                update, state = critic_optimizer.update(gradient, state)
+            chosen, wanted = jax.tree.map(lambda x: x[rows], happened)
+            if mirror is not None:
+                chosen = half_in_the_mirror(mirror, chosen)
+            gradient, error = jax.grad(loss, has_aux=True)(parameters, training.observed, chosen, wanted)
+            with jax.numpy_dtype_promotion("standard"):  # Optax mixes the types of its counters and rates
+                update, state = optimizer.update(gradient, state)
             return (optax.apply_updates(parameters, update), state), error
 
-        shuffles = jax.random.split(shuffle_key, config.critic_epochs)
-        rows = jax.vmap(lambda key: jax.random.permutation(key, flat[1].size))(shuffles)
-        rows = rows.reshape(config.critic_epochs * config.minibatches, -1)
-        (critic_now, critic_state), errors = jax.lax.scan(improve, (training.critic, training.optimizers[1]), rows)
-        target = optax.incremental_update(critic_now, training.target, config.target_rate)
-        observed = training.observed.after(training.observed.moments(flat[0]), flat[1].size)
-        states = policy_state, critic_state
-        report = {name: jnp.sum(x) for name, x in ended.items()}
-        report |= {"reward": jnp.mean(experience.reward), "value_error": jnp.mean(errors)}
-        report |= {"gradient": optax.global_norm(gradient)}
-        after = Training(moved, critic_now, target, states, observed, env, total, key, training.iteration + 1)
+        shuffles = jax.random.split(shuffle_key, config.epochs)
+        rows = jax.vmap(lambda key: jax.random.permutation(key, happened[1].size))(shuffles)
+        rows = rows.reshape(config.epochs * config.minibatches, -1)
+        (parameters, optimizer_state), errors = jax.lax.scan(descend, (training.parameters, training.optimizer), rows)
+        target = optax.incremental_update(parameters["critic"], training.target, config.target_rate)
+        observed = training.observed.after(training.observed.moments(happened[0].obs), happened[1].size)
+        sums = {name: jnp.sum(report.pop(name)) for name in ("episodes", "returns", "falls")}
+        report = {**sums, **jax.tree.map(jnp.mean, report), "reward": jnp.mean(experience.reward)}
+        report |= {"value_error": jnp.mean(errors), "gradient": median}
+        after = Training(parameters, target, optimizer_state, observed, env, total, key, training.iteration + 1)
         return after, report
 
     return iteration
@@ -190,19 +234,17 @@ def train(
       training: a training run to continue (default: a new one).
 
     Yields:
-      After each iteration, the training run and a report: ``"steps"`` and ``"seconds"`` so far; ``"return"``, the mean
-      return of the episodes that ended (NaN if none ended); ``"reward"``, the mean reward per step; and ``"gradient"``,
-      the norm of the policy's gradient.
-
-    Raises:
-      FloatingPointError: the gradient is not finite.
+      After each iteration, the training run and a report: ``"steps"`` and ``"seconds"`` so far; ``"return"`` and
+      ``"fall"``, the mean return of the episodes that ended and the fraction of them that terminated early (NaN if none
+      ended); ``"reward"``, the mean reward per step; means of the environment's metrics (``"metrics/..."``); and
+      ``"gradient"``, the median norm of an action's gradient.
 
     Example::
 
         environment, config = envs.make("cart_pole"), shac.Config(num_envs=64, horizon=32)
         for training, report in shac.train(environment, config, steps=500_000):
             print(report["steps"], report["return"])
-        policy = shac.policy_of(training, config, environment)
+        policy = shac.policy_of(training, config)
     """
     iterate = jax.jit(make_iteration(environment, config))
     if training is None:
@@ -211,11 +253,9 @@ def train(
     for iteration in range(int(training.iteration), math.ceil(steps / per_iteration)):
         training, values = iterate(training)
         report = {name: float(value) for name, value in values.items()}
-        if not math.isfinite(report["gradient"]):
-            raise FloatingPointError(
-                f"the gradient of iteration {iteration} is not finite: check the environment's rewards"
-            )
-        returns, episodes = report.pop("returns"), report["episodes"]
+        returns, falls, episodes = report.pop("returns"), report.pop("falls"), report["episodes"]
         report["return"] = returns / episodes if episodes else math.nan
+        report["fall"] = falls / episodes if episodes else math.nan
+        report["noise"] = config.noise
         report["steps"], report["seconds"] = (iteration + 1) * per_iteration, time.perf_counter() - begin
         yield training, report

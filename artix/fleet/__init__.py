@@ -1,7 +1,6 @@
 """Many articulations in one program."""
 
-from artix.fleet.batches import vmap_in_blocks
-from artix.fleet.fleet import Fleet
+from artix.fleet.fleet import Fleet, vmap_in_blocks
 
 __all__ = [
     "Fleet",

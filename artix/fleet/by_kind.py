@@ -2,15 +2,16 @@
 
 Results are padded and in the fleet's order, or each kind has its own. If every kind has a kernel, one kernel of all
 kinds reads and writes their members' rows of the fleet's arrays. Otherwise, members are gathered by kind, and their
-results are padded and put into the fleet's order.
+results are padded and put into the fleet's order. Lengths of axes tell what the axes of arguments mean for each kind.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,13 +19,21 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from artix.compiler.compilation import RowProgram
-from artix.compiler.quantity import Call, call_of, is_array
+from artix.compiler.quantity import Call, call_of, is_array, is_one_operation, is_readable, quantity
 from artix.compiler.row_operation import RowPrograms, evaluate_rows
-from artix.fleet.argument_axes import AxesOfKinds, chosen_axes, types_of_member
-from artix.fleet.arguments import num_parts
+from artix.fleet.arguments import (
+    Axis,
+    Maxima,
+    Meanings,
+    axes_of_one_result,
+    candidates,
+    meanings_of,
+    num_parts,
+    states_in,
+)
 from artix.fleet.kinds import Kind, each_part_alike, have_tracers, parameters_of, place_parameters
-from artix.fleet.known_zeros import OfMember, with_known_zeros
-from artix.fleet.padded_axes import Axis, Maxima, Meanings, axes_of_one_result, meanings_of
+from artix.model.articulation import Articulation
+from artix.model.zeros import keep_zeros
 
 Array = jax.Array
 Function: TypeAlias = Callable[..., Any]
@@ -182,16 +191,16 @@ def _common(structures: Sequence[Any]) -> Any:
 def _batched(kind: Kind, function: Function, operands: Sequence[Array]) -> Function:
     """The function of batches of a kind's arguments, given the leaves of its articulation that are operands."""
     leaves, structure = jax.tree.flatten(kind.articulation)
-    given = iter(operands)
-    leaves = [next(given) if flag else leaf for leaf, flag in zip(leaves, kind.is_operand, strict=True)]
+    passed = iter(operands)
+    leaves = [next(passed) if flag else leaf for leaf, flag in zip(leaves, kind.is_operand, strict=True)]
 
-    def of_member(own: Sequence[Array], *arguments: Any) -> Any:
-        own_leaves = iter(own)
+    def of_member(leaves_of_kind: Sequence[Array], *arguments: Any) -> Any:
+        own_leaves = iter(leaves_of_kind)
         all_leaves = [next(own_leaves) if flag else leaf for leaf, flag in zip(leaves, kind.differs, strict=True)]
         return function(jax.tree.unflatten(structure, all_leaves), *arguments)
 
-    own = [leaf for leaf, flag in zip(leaves, kind.differs, strict=True) if flag]
-    return lambda *arguments: jax.vmap(of_member)(own, *arguments)
+    leaves_of_kind = [leaf for leaf, flag in zip(leaves, kind.differs, strict=True) if flag]
+    return lambda *arguments: jax.vmap(of_member)(leaves_of_kind, *arguments)
 
 
 def _call_of_member(
@@ -201,17 +210,21 @@ def _call_of_member(
 
     These are its first ones, which are known, the articulation's, those of all members, and arrays among the options.
     """
-    own, structure_of_own = jax.tree.flatten(kind.articulation)
-    own = [
+    leaves_of_kind, structure_of_own = jax.tree.flatten(kind.articulation)
+    leaves_of_kind = [
         jax.ShapeDtypeStruct(leaf.shape[1:] if differs else leaf.shape, leaf.dtype) if is_operand else leaf
-        for leaf, differs, is_operand in zip(own, kind.differs, kind.is_operand, strict=True)
+        for leaf, differs, is_operand in zip(leaves_of_kind, kind.differs, kind.is_operand, strict=True)
     ]
     types = types_of_member(leaves, axes)
-    arguments = [jax.tree.unflatten(structure_of_own, own), *jax.tree.unflatten(structure, types)]
+    arguments = [jax.tree.unflatten(structure_of_own, leaves_of_kind), *jax.tree.unflatten(structure, types)]
     call = call_of(of_member.function, *of_member.known, *arguments, **of_member.options)
     assert call is not None  # the state has arrays
     known = [x for x in jax.tree.leaves(of_member.known) if not callable(x)]
-    return call, len(known), [*known, *own, *types, *filter(is_array, jax.tree.leaves(dict(of_member.options)))]
+    return (
+        call,
+        len(known),
+        [*known, *leaves_of_kind, *types, *filter(is_array, jax.tree.leaves(dict(of_member.options)))],
+    )
 
 
 def _row_programs(
@@ -283,3 +296,168 @@ def _as_slice(members: np.ndarray) -> slice | np.ndarray:
     if np.array_equal(members, np.arange(first, first + step * len(members), step)):
         return slice(first, last + 1, step)
     return members
+
+
+#: Meanings of all arguments that are tried before a function's first refusal is raised; each is one trace.
+MAX_TRIALS = 100
+
+#: For each argument, each axis and each kind: the meaning of the axis.
+_AxesOfLeaves: TypeAlias = tuple[tuple[tuple[Axis, ...], ...], ...]
+#: For each kind and each argument: its axes.
+AxesOfKinds: TypeAlias = list[list[tuple[Axis, ...]]]
+
+
+def chosen_axes(
+    kinds: Sequence[Kind], meanings: Sequence[Meanings], function: Function, leaves: list[Array], structure: Any
+) -> AxesOfKinds:
+    """For each kind, the axes of all arguments: the only meanings that the function accepts.
+
+    Raises:
+      ValueError: it accepts several meanings of an argument that it uses.
+    """
+    options = _options_of_leaves(leaves, meanings, structure)
+    axes: _AxesOfLeaves = tuple(each[0] for each in options)
+    # A single assignment is not tried: if the function refuses it, evaluation raises.
+    if any(len(each) > 1 for each in options):
+        trial = _Trial(kinds, function, leaves, structure)
+        axes = trial.first_accepted(itertools.product(*options))
+        for number, each in enumerate(options):
+            others = [(*axes[:number], other, *axes[number + 1 :]) for other in each if other != axes[number]]
+            if any(trial.refusal(other) is None for other in others) and trial.uses(axes, number):
+                raise ValueError(
+                    f"{_name_of(structure, number)}: its shape {leaves[number].shape} may mean several things in this "
+                    "fleet, and the function accepts more than one of them; let it refuse the shapes that it does not "
+                    "mean with a ValueError"
+                )
+    return [[tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes] for number in range(len(kinds))]
+
+
+class _Trial(NamedTuple):
+    """Tries a function of one member for the shapes of the arguments that each kind would have."""
+
+    kinds: Sequence[Kind]
+    function: Function
+    leaves: list[Array]
+    structure: Any
+
+    def first_accepted(self, assignments: Iterable[_AxesOfLeaves]) -> _AxesOfLeaves:
+        """The first meanings that the function accepts; raises what it raises for the very first if there are none."""
+        refusals = []
+        for axes in itertools.islice(assignments, MAX_TRIALS):  # Their number is exponential in that of the arguments.
+            refusals.append(self.refusal(axes))
+            if refusals[-1] is None:
+                return axes
+        assert refusals[0] is not None
+        raise refusals[0]
+
+    def refusal(self, axes: _AxesOfLeaves) -> Exception | None:
+        """What the function raises for one of the kinds."""
+        try:
+            for number in range(len(self.kinds)):
+                jax.eval_shape(*self._of_kind(number, axes))
+        except (ValueError, TypeError, AssertionError) as error:
+            return error
+        return None
+
+    def uses(self, axes: _AxesOfLeaves, leaf: int) -> bool:
+        """Whether the results for any kind depend on a leaf of the arguments."""
+        for number in range(len(self.kinds)):
+            function, *types = self._of_kind(number, axes)
+            jaxpr = jax.make_jaxpr(function)(*types).jaxpr
+            if any(jaxpr.invars[leaf] is x for x in (*jaxpr.outvars, *(x for eqn in jaxpr.eqns for x in eqn.invars))):
+                return True
+        return False
+
+    def _of_kind(self, number: int, axes: _AxesOfLeaves) -> tuple[Any, ...]:
+        """The function of a kind's first member, and the types of its arguments."""
+        kind = self.kinds[number]
+        types = types_of_member(self.leaves, [tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes])
+        leaves_of_kind, structure_of_kind = jax.tree.flatten(kind.articulation)
+        pairs = zip(leaves_of_kind, kind.differs, strict=True)
+        first = jax.tree.unflatten(structure_of_kind, [leaf[0] if flag else leaf for leaf, flag in pairs])
+        return partial(self.function, first), *jax.tree.unflatten(self.structure, types)
+
+
+def _name_of(structure: Any, number: int) -> str:
+    """What messages call a leaf of the arguments."""
+    numbered = jax.tree.unflatten(structure, range(structure.num_leaves))
+    paths = jax.tree_util.tree_leaves_with_path(numbered)
+    (first, *rest), _ = paths[number]
+    return f"argument {first.idx}{jax.tree_util.keystr(tuple(rest))}"
+
+
+def _options_of_leaves(
+    leaves: list[Array], meanings: Sequence[Meanings], structure: Any
+) -> list[list[tuple[tuple[Axis, ...], ...]]]:
+    """All possible meanings of the axes of each argument, the likeliest first; the axes of states are known."""
+    numbered = jax.tree.unflatten(structure, range(len(leaves)))
+    states = states_in(numbered)
+    of_roots = {number for state in states for number in (state.root_pose, state.root_velocity)}
+    of_joints = {number for state in states for number in (state.joint_position, state.joint_velocity)}
+    options = []
+    for number, leaf in enumerate(leaves):
+        axes = [candidates(size, meanings) for size in leaf.shape[1:]]
+        if number in of_roots:
+            axes = [each[-1:] for each in axes]
+        elif number in of_joints:
+            axes = [[tuple(each["joint DOFs"] for each in meanings)]]
+        options.append(list(itertools.product(*axes)))
+    return options
+
+
+def types_of_member(leaves: list[Array], axes: Sequence[tuple[Axis, ...]]) -> list[jax.ShapeDtypeStruct]:
+    """The types of one member's arguments, made of those of the whole fleet."""
+    return [
+        jax.ShapeDtypeStruct(tuple(axis.size for axis in leaf_axes), leaf.dtype)
+        for leaf, leaf_axes in zip(leaves, axes, strict=True)
+    ]
+
+
+@quantity
+def _function_of_member(
+    function: Function, pattern: Articulation, articulation: Articulation, *arguments: Any, **options: Any
+) -> Any:
+    """A function of one member of a kind, whose zeros are known."""
+    return function(keep_zeros(pattern, articulation), *arguments, **options)
+
+
+@dataclasses.dataclass(frozen=True)
+class OfMember:
+    """The function of a member of a kind, called with its articulation, its state and so on.
+
+    Attributes:
+      function: what is called.
+      known: its first arguments, the same for all members.
+      options: its keyword arguments.
+    """
+
+    function: Function
+    known: tuple[Any, ...]
+    options: Mapping[str, Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The results for a member."""
+        return self.function(*self.known, *arguments, **self.options)
+
+
+def with_known_zeros(kind: Kind, function: Function, options: Mapping[str, Any]) -> OfMember:
+    """The function of a member of this kind; of operations, one that makes use of its known zeros."""
+    if not any(kind.differs) or not is_one_operation(function):
+        return OfMember(function, (), options)
+    return OfMember(_function_of_member, (function, _pattern(kind)), options)
+
+
+def _pattern(kind: Kind) -> Articulation:
+    """An articulation that is zero or infinite only where all members are, and otherwise one."""
+    leaves, structure = jax.tree.flatten(kind.articulation)
+    return jax.tree.unflatten(structure, list(map(_kept, leaves, kind.differs)))
+
+
+def _kept(leaf: Any, differs: bool) -> np.ndarray:
+    """Zero or infinity where all members have it, and otherwise one; a leaf that differs has an axis of members."""
+    ones = np.ones(leaf.shape[differs:], leaf.dtype)
+    if ones.dtype.kind != "f" or not is_readable(leaf):
+        return ones
+    rows = np.asarray(leaf) if differs else np.asarray(leaf)[None]
+    is_kept = np.all(rows == rows[0], axis=0) & ((rows[0] == 0) | np.isinf(rows[0]))
+    return np.where(is_kept, rows[0], ones)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, Sharding
 
+from artix.compiler.batch_axes import block_size, in_blocks
 from artix.fleet.arguments import (
     REMOVED,
+    Maxima,
     batches_of,
     check_removed,
     common_dtype,
@@ -25,7 +29,6 @@ from artix.fleet.arguments import (
 )
 from artix.fleet.by_kind import compiled_by_kind
 from artix.fleet.kinds import each_part_alike, have_tracers, kinds_of, rows_by_topology
-from artix.fleet.padded_axes import Maxima
 from artix.math.arrays import entries
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_number, check_key
@@ -164,8 +167,8 @@ class Fleet:
           >>> print(jax.grad(mean_energy)(pendulum.link_mass).round(1))  # g times a height; half of all are pendulums
           [ 0.  -2.5 -7.4]
         """
-        static, given = self._checked(state, arguments, options)
-        return self._by_kind(function, static, joined=True)(*given)
+        static, passed = self._checked(state, arguments, options)
+        return self._by_kind(function, static, joined=True)(*passed)
 
     def evaluate_kinds(
         self, function: Callable[..., Any], state: State, *arguments: Any, **options: Any
@@ -195,8 +198,8 @@ class Fleet:
           >>> print(of_arms.shape, of_quadrupeds.shape, [members.tolist() for members in fleet.kinds])
           (2, 7, 7) (1, 18, 18) [[0, 2], [1]]
         """
-        static, given = self._checked(state, arguments, options)
-        return self._by_kind(function, static, joined=False)(*given)
+        static, passed = self._checked(state, arguments, options)
+        return self._by_kind(function, static, joined=False)(*passed)
 
     @property
     def kinds(self) -> tuple[np.ndarray, ...]:
@@ -373,3 +376,51 @@ class Fleet:
     def _copy(self) -> Fleet:
         """The same fleet, without its compiled programs."""
         return copy.copy(self)  # by __getstate__
+
+
+def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``jax.vmap`` over the leading axes of all arguments, which a CPU evaluates in blocks of up to 512 items.
+
+    Use it for functions that are not entirely kernels (see :func:`artix.explain`): the intermediates of a whole batch
+    would not fit the caches. On other devices, and for batches that no number from
+    128 to 512 divides, it is ``jax.vmap``. It works under ``jax.jit`` and differentiation.
+
+    Args:
+      function: a function of one articulation, one state and so on.
+
+    Returns:
+      The function of batches of them, with one more leading axis on every array. It raises ``ValueError`` unless all
+      leading axes have the same length.
+
+    Examples:
+      >>> fleet = artix.Fleet([artix.robots.load("cart_pole")] * 2)
+      >>> poses = artix.fleet.vmap_in_blocks(artix.frame_pose)(fleet.articulation, fleet.neutral_state())
+      >>> print(poses.shape)
+      (2, 3, 7)
+    """
+
+    @functools.wraps(function)
+    def of_batch(*arguments: Any) -> Any:
+        size, batched = _common_size(arguments), jax.vmap(function)
+        block = block_size(size)
+        if block == size:
+            return batched(*arguments)
+
+        def block_by_block(*items: Any) -> Any:
+            return in_blocks(batched, items, (True,) * len(items))
+
+        return jax.lax.platform_dependent(*arguments, cpu=block_by_block, default=batched)
+
+    return of_batch
+
+
+def _common_size(arguments: tuple[Any, ...]) -> int:
+    """The common length of all leading axes."""
+    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(arguments)]
+    if len({shape[:1] for shape in shapes}) != 1 or not shapes[0]:
+        sizes = ", ".join(str(shape) for shape in dict.fromkeys(shapes))
+        raise ValueError(
+            "vmap_in_blocks: expected arrays with one common leading axis in all arguments, found shapes "
+            f"{sizes}; close over what all items share"
+        )
+    return shapes[0][0]

@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from artix.math.arrays import device_array
-from artix.model.articulation import Articulation
+from artix.model.articulation import Articulation, with_equal_parts
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -61,12 +61,13 @@ def kinds_of(members: Sequence[Articulation], index: np.ndarray) -> list[Kind]:
     kinds = []
     for numbers, rows in rows_by_topology(members, index):
         place = {number: position for position, number in enumerate(numbers)}
+        alike = with_equal_parts([members[number] for number in numbers])
         which = np.array([place[number] for number in index[rows].tolist()])
         # ``robot.replace(link_mass=...)`` keeps all other leaves, which then remain constants of the kind's program.
-        leaves = list(zip(*(jax.tree.leaves(members[number]) for number in numbers), strict=True))
+        leaves = list(zip(*map(jax.tree.leaves, alike), strict=True))
         differs = tuple(any(leaf is not each[0] for leaf in each) for each in leaves)
         joined = [members_of(which, *each) if flag else each[0] for each, flag in zip(leaves, differs, strict=True)]
-        structure: Any = jax.tree.structure(members[numbers[0]])
+        structure: Any = jax.tree.structure(alike[0])
         kinds.append(Kind(structure.unflatten(joined), differs, rows))
     return kinds
 

@@ -27,10 +27,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import least_squares
 
-from artix import Articulation, log_cholesky_from_articulation, with_log_cholesky
+from artix import Articulation, dynamic_parameters, log_cholesky_from_articulation, with_log_cholesky
 from artix.identification.evidence import JOINT_TERMS, Evidence, Model, gather
 from artix.identification.log import Log
-from artix.model import inertia_from_log_cholesky
 
 Array = jax.Array
 
@@ -300,22 +299,16 @@ def _estimate(
 _CONSTANT = np.array([100.0])
 
 
-@jax.jit
-@jax.vmap
-def _inertial(theta: Array) -> tuple[Array, Array]:
-    """Dynamic parameters of a link from its log-Cholesky parameters, and their derivative."""
+@functools.partial(jax.jit, static_argnames="links")
+def _inertial(robot: Articulation, theta: Array, links: tuple[str, ...]) -> tuple[Array, Array]:
+    """Dynamic parameters of links from their log-Cholesky parameters [K, 10], and their derivatives [K, 10, 10]."""
+    index = np.array([robot.topology.link_index(link) for link in links], int)
 
-    def parameters(theta: Array) -> Array:
-        mass, pose, inertia = inertia_from_log_cholesky(theta)
-        center = pose[:3]
-        about_origin = inertia + mass * (center @ center * jnp.eye(3, dtype=theta.dtype) - jnp.outer(center, center))
-        return jnp.concatenate([mass[None], mass * center, about_origin[np.array(_ROWS), np.array(_COLUMNS)]])
+    def parameters(change: Array) -> Array:
+        return dynamic_parameters(with_log_cholesky(robot, theta + change, links))[index]
 
-    return parameters(theta), jax.jacfwd(parameters)(theta)
-
-
-#: The entries of an inertia among the dynamic parameters.
-_ROWS, _COLUMNS = (0, 0, 1, 0, 1, 2), (0, 1, 1, 2, 2, 2)
+    none = jnp.zeros(theta.shape[1], theta.dtype)  # The same change for all links: each depends on its own.
+    return parameters(none), jax.jacfwd(parameters)(none)
 
 
 class _Unknowns:
@@ -332,7 +325,8 @@ class _Unknowns:
         self._model = model
         self._num_dofs = robot.topology.num_dofs
         with jax.enable_x64(True):
-            theta = np.asarray(log_cholesky_from_articulation(robot.astype("float64"), model.links))
+            self._exact = robot.astype("float64")
+            theta = np.asarray(log_cholesky_from_articulation(self._exact, model.links))
         self._theta = theta
         friction = robot.friction
         guesses = {
@@ -360,7 +354,8 @@ class _Unknowns:
         """The parameters p and their derivative."""
         size = self._theta.size
         with jax.enable_x64(True):
-            inertial, by_theta = (np.asarray(y) for y in _inertial(x[:size].reshape(self._theta.shape)))
+            theta = jnp.asarray(x[:size].reshape(self._theta.shape))
+            inertial, by_theta = map(np.asarray, _inertial(self._exact, theta, self._model.links))
         slope = np.zeros((self._terms.stop, len(x)))
         for link, block in enumerate(by_theta):
             rows = slice(10 * link, 10 * link + 10)

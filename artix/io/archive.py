@@ -17,7 +17,7 @@ import re
 import unicodedata
 import warnings
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ from artix.io.common.description import Description, Frame, LinkDescription, bui
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
 from artix.io.common.values import check_values, named_arrays
 from artix.math.arrays import device_array
-from artix.model.articulation import Articulation
+from artix.model import zeros
+from artix.model.articulation import Articulation, without, without_zeros
 from artix.model.couplings import LoopJoint, LoopJointType, MimicJoint
 from artix.model.geometry import LARGEST_HULL, SIZE_NUMBERS, Geometries, Geometry, GeometryType
 from artix.model.joints import Axis, Joint, JointType
@@ -75,8 +76,8 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
       [] True
     """
     topology = articulation.topology
-    header = write_header(topology)
-    if read_header(header).topology != topology:
+    header = write_header(topology, articulation.absent)
+    if read_header(header)[0].topology != topology:
         raise ValueError("two of its joints and degrees of freedom share a name; rename one before saving")
     arrays = named_arrays(articulation)
     check_values(arrays)
@@ -96,12 +97,13 @@ def _write(path: Path, header: str, arrays: dict[str, np.ndarray]) -> None:
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue())
 
 
-def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articulation:
+def load_archive(path: str | os.PathLike[str], *, dtype: Any = None, keep_zeros: bool = False) -> Articulation:
     """Reads an articulation that :func:`save_archive` wrote; safe on files of unknown origin.
 
     Args:
       path: the file.
       dtype: floating-point type of the arrays; ``None`` keeps the file's if JAX's x64 mode allows it.
+      keep_zeros: as for :func:`artix.load`; the zeros of a batch are those that all its robots have.
 
     Returns:
       The articulation.
@@ -122,22 +124,23 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> Articula
       True
     """
     try:
-        articulation, arrays = _read(Path(path))
+        articulation = _read(Path(path))
     except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         fix = "write the file again with artix.save"
         raise DescriptionError([Issue("error", os.fspath(path), 1, "archive", str(error), fix)]) from None
     for issue in _odd_names(articulation, os.fspath(path)):
         warnings.warn(str(issue), DescriptionWarning, stacklevel=2)
-    leaves = [device_array(array, dtype) for array in arrays.values()]
-    return jax.tree.unflatten(jax.tree.structure(articulation), leaves)
+    robot = jax.tree.map(lambda array: device_array(array, dtype), articulation)
+    return zeros.keep_zeros(robot) if keep_zeros else robot
 
 
-def check_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> list[Issue]:
+def check_archive(path: str | os.PathLike[str], *, dtype: Any = None, keep_zeros: bool = False) -> list[Issue]:
     """Checks an archive.
 
     Args:
       path: the file.
       dtype: as for :func:`load_archive`.
+      keep_zeros: as for :func:`load_archive`.
 
     Returns:
       A single error; or, if :func:`load_archive` reads the file, its warnings.
@@ -155,7 +158,7 @@ def check_archive(path: str | os.PathLike[str], *, dtype: Any = None) -> list[Is
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DescriptionWarning)
         try:
-            return _odd_names(load_archive(path, dtype=dtype), os.fspath(path))
+            return _odd_names(load_archive(path, dtype=dtype, keep_zeros=keep_zeros), os.fspath(path))
         except DescriptionError as error:
             return list(error.issues)
 
@@ -180,8 +183,8 @@ def _odd_names(articulation: Articulation, file: str) -> list[Issue]:
     return [Issue("warning", file, 1, "archive", message, "rename them in the program that wrote the file")]
 
 
-def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
-    """An articulation with the structure in the file and placeholder numbers, and the arrays in the file by name."""
+def _read(path: Path) -> Articulation:
+    """The articulation in a file, with arrays of NumPy."""
     size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
@@ -194,7 +197,7 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
             raise ValueError("its table of contents is damaged")
         if _HEADER not in members or members[_HEADER].file_size > _LARGEST_HEADER:
             raise ValueError(f"it has no {_HEADER}, or one of more than {_LARGEST_HEADER} bytes")
-        articulation = read_header(archive.read(_HEADER).decode("utf-8"))
+        articulation, absent = read_header(archive.read(_HEADER).decode("utf-8"))
         expected = named_arrays(articulation)
         required = {_HEADER, *(f"{name}.npy" for name in expected)}
         optional = _ADDED if articulation.geometry.size.size else _ADDED | _GEOMETRY
@@ -209,9 +212,14 @@ def _read(path: Path) -> tuple[Articulation, dict[str, np.ndarray]]:
     mass = arrays["link_mass"]
     for name in optional - set(arrays):
         arrays[name] = np.zeros((*mass.shape[:-1], *expected[name].shape), mass.dtype)
-    arrays = {name: arrays[name] for name in expected}
     check_values(arrays)
-    return articulation, arrays
+    read = articulation.replace(**arrays)
+    lean = without_zeros(read)
+    if absent is None:
+        return lean
+    if false := sorted({*absent} - {*lean.absent}):
+        raise ValueError(f"its robot lacks what has numbers: {', '.join(false[:5])}")
+    return without(read, absent)
 
 
 def _array(name: str, content: bytes, shape: tuple[int, ...]) -> np.ndarray:
@@ -238,8 +246,11 @@ class MalformedHeaderError(ValueError):
     """The header is malformed; the message says where and why."""
 
 
-def write_header(topology: Topology) -> str:
-    """Encodes a topology as JSON text: links in the order of their creation, all references by name."""
+def write_header(topology: Topology, absent: Sequence[str]) -> str:
+    """Encodes a topology as JSON text: links in the order of their creation, all references by name.
+
+    ``absent`` are the names of the arrays that the robot lacks; their numbers are in the file too.
+    """
     joints = ("", *topology.joint_names)
     names = topology.link_names
     dofs = topology.dof_names
@@ -272,6 +283,7 @@ def write_header(topology: Topology) -> str:
             }
             for part in getattr(topology, section)
         ]
+    header["absent"] = list(absent)
     header["geometry_pairs"] = [list(pair) for pair in topology.geometry_pairs]
     return json.dumps(header, indent=1)
 
@@ -289,8 +301,10 @@ def _encoded(topology: Topology, name: str, value: Any) -> Any:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def read_header(text: str) -> Articulation:
+def read_header(text: str) -> tuple[Articulation, list[str] | None]:
     """Builds an articulation with the structure that a header describes; its numbers are placeholders.
+
+    Also returns the names of the arrays that the robot lacks, ``None`` in files of earlier versions.
 
     Raises:
       ValueError: the header is malformed, of another format or version, or describes an invalid structure.
@@ -335,7 +349,8 @@ def read_header(text: str) -> Articulation:
             *(_loop_joint(record) for record in _records(header, "loop_joints")),
         ],
     )
-    return build(description)
+    absent = _list(header, "absent", str) if "absent" in header else None
+    return build(description), absent
 
 
 def _link(record: dict[str, Any], above: Collection[str]) -> LinkDescription:

@@ -113,6 +113,9 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
           stage's, or 9.81 m/s^2 downwards in a URDF. An MJCF has its own.
         - ``dtype`` (URDF, MJCF, USD, npz): floating-point type of the arrays; when ``None``, JAX's default, or that
           of the archive.
+        - ``keep_zeros`` (URDF, MJCF, USD, npz): whether zeros, such as those of axes along coordinate axes, belong to
+          the structure of the articulation: :func:`artix.keep_zeros`. A robot that is an argument of a compiled
+          function, or one of a batch of different robots, then costs about what a known robot costs.
 
     Returns:
       The articulation.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.math.arrays import check_floating, device_array
-from artix.model.articulation import Articulation
+from artix.model.articulation import Articulation, without_zeros
 from artix.model.couplings import LoopJoint, LoopJoints, MimicJoint, MimicJoints
 from artix.model.geometry import Geometries, Geometry
 from artix.model.geometry_pairs import checked_pairs
@@ -358,7 +358,8 @@ class ArticulationBuilder:
             "loop_joints": LoopJoints.of(self._loop_joints),
             "geometry": Geometries.of([geometry for _, _, geometry in shapes]),
         }
-        return Articulation(topology=topology, **jax.tree.map(lambda leaf: device_array(leaf, dtype), parameters))
+        robot = without_zeros(Articulation(topology=topology, **parameters))
+        return jax.tree.map(lambda leaf: device_array(leaf, dtype), robot)
 
     def _breadth_first(self) -> list[int]:
         children: list[list[int]] = [[] for _ in self._links]

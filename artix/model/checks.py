@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
 import numbers
 from collections.abc import Callable
@@ -14,10 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler.argument_types import register_check
-from artix.model.articulation import PER_DOF, PER_LINK, Articulation, State
-from artix.model.couplings import MimicJoints
-from artix.model.geometry import Geometries
-from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
+from artix.model.articulation import Articulation, State, checked_leaves
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -219,50 +214,17 @@ def check_type(name: str, value: object, kind: type) -> None:
 
 def check_one(articulation: Articulation) -> None:
     """Raises ``ValueError`` if the articulation is a batch."""
-    num_links = articulation.topology.num_links
-    dtype = articulation.dtype
-    check_vector("articulation.link_mass", articulation.link_mass, (num_links,), dtype, "L")
+    name, mass, shape = next(checked_leaves(articulation))
+    check_vector(f"articulation.{name}", mass, shape, articulation.dtype, "L")
 
 
 def check_parameters(articulation: Articulation) -> None:
-    """Checks the shapes and dtypes of an articulation's arrays against its topology; see :func:`check_vector`.
-
-    Those of tendons and loop joints are not checked.
-    """
+    """Checks the shapes and dtypes of an articulation's arrays against its topology; see :func:`check_vector`."""
     check_one(articulation)
-    topology = articulation.topology
-    lengths = topology.num_links, topology.num_dofs, len(topology.frame_names), len(topology.mimic_dofs)
-    for path, shape in _shapes_of_parameters(*lengths, len(topology.geometries)).items():
-        value: Any = functools.reduce(getattr, path, articulation)
-        if getattr(value, "shape", None) != shape or value.dtype != articulation.dtype:
-            check_vector(".".join(("articulation", *path)), value, shape, articulation.dtype, "its topology's")
-
-
-_GROUPS: dict[str, type] = {
-    "drive": Drives,
-    "envelope": DriveEnvelopes,
-    "friction": JointFrictions,
-    "mimic": MimicJoints,
-    "geometry": Geometries,
-}
-_INNER_AXES = {"link_inertia": (3, 3), "size": (3,)}
-
-
-@functools.lru_cache(maxsize=64)
-def _shapes_of_parameters(
-    links: int, dofs: int, frames: int, mimics: int, geometries: int
-) -> dict[tuple[str, ...], tuple[int, ...]]:
-    """The shapes of an articulation's arrays by their names."""
-    lengths = dict.fromkeys(PER_LINK, links) | dict.fromkeys(PER_DOF, dofs)
-    lengths |= {"frame_local_pose": frames, "mimic": mimics, "geometry": geometries}
-    shapes: dict[tuple[str, ...], tuple[int, ...]] = {("gravity",): (3,)}
-    for name, length in lengths.items():
-        group = _GROUPS.get(name)
-        for path in [(name,)] if group is None else [(name, field.name) for field in dataclasses.fields(group)]:
-            inner = (7,) if path[-1].endswith("pose") else _INNER_AXES.get(path[-1], ())
-            shapes[path] = (length, *inner)
-    del shapes["geometry", "point"]  # It has a row for each point of a hull.
-    return shapes
+    dtype = articulation.dtype
+    for name, leaf, shape in checked_leaves(articulation):
+        if getattr(leaf, "shape", None) != shape or leaf.dtype != dtype:
+            check_vector(f"articulation.{name}", leaf, shape, dtype, "its topology's")
 
 
 def check_state(articulation: Articulation, state: State, name: str = "state") -> None:

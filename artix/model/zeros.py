@@ -2,72 +2,75 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
-from artix.model.articulation import Articulation
+from artix.model.articulation import Articulation, checked_leaves, with_equal_parts, with_known_entries, without
 from artix.model.checks import check_type
 
 Array = jax.Array
 
 
-def keep_zeros(articulation: Articulation, varied: Articulation) -> Articulation:
-    """``varied``, but with what is zero, infinite or a plain rotation in ``articulation``, such as absent drives.
+def keep_zeros(articulation: Articulation, varied: Articulation | None = None) -> Articulation:
+    """The robot with its zeros as part of its structure, such as offsets and axes along coordinate axes.
 
-    Most parameters of a robot are zero: offsets and axes along coordinate axes, products of inertia, drives and
-    friction that it does not have. If ``articulation`` is known while JAX traces, so are these entries, and a program
-    of robots whose parameters all differ (domain randomisation) has few more operations than the program of one
-    known robot. For this, call it in a function decorated with :func:`~artix.quantity`, as below.
-
-    Kept are: entries that are zero or infinite, and quaternions with a single non-zero component. **Whatever ``varied``
-    has there is ignored**, and derivatives with respect to it are zero. Do not use it to vary what the robot lacks.
+    Most numbers of a robot are zero: components of offsets and axes, products of inertia, limits of some joints. A
+    robot that JAX traces (an argument of a compiled function, or one of a batch of robots whose parameters all differ)
+    hides them, and its program has up to twice the operations of a known robot's. In the result, entries that are zero
+    or infinite and quaternions with a single non-zero component are no longer among the leaves, which hold the other
+    entries only: no ``jax.tree.map`` and no optimiser changes them, and there are no derivatives with respect to them.
+    Reading an array gives the whole array; replacing one frees its zeros.
 
     Args:
       articulation: the robot with the zeros to keep.
-      varied: the same robot with other parameters.
+      varied: the same robot with other parameters, whose entries there **are ignored**; the robot itself when
+        ``None``.
 
     Returns:
       The articulation, in the dtypes of ``varied``.
 
     Raises:
-      TypeError: one of them is no articulation.
+      TypeError: one of them is no articulation, or there is one only and JAX traces it.
       ValueError: the two have different topologies, or their arrays different shapes.
 
-    Identity: ``keep_zeros(a, a)`` equals ``a``.
+    Identity: every array of ``keep_zeros(a)`` equals that of ``a``.
 
     Examples:
-      >>> @artix.quantity
-      ... def step(robot, varied, state):
-      ...     return artix.step(artix.keep_zeros(robot, varied), state, None, 0.005)
+      >>> robot = artix.keep_zeros(artix.robots.load("double_pendulum"))
+      >>> def randomised(key):  # 10 % of everything
+      ...     noise = lambda x: x * jax.random.uniform(key, x.shape, minval=0.9, maxval=1.1)
+      ...     return jax.tree.map(noise, robot)
       ...
-      >>> robot = artix.robots.load("double_pendulum")
-      >>> scale = jnp.linspace(0.5, 1.5, 64)
-      >>> robots = jax.vmap(lambda s: robot.replace(link_mass=s * robot.link_mass, gravity=s * robot.gravity))(scale)
-      >>> state = artix.neutral_state(robot)
-      >>> states = jax.vmap(lambda varied: step(robot, varied, state))(robots)
-      >>> print(states.joint_position.shape)
+      >>> robots = jax.vmap(randomised)(jax.random.split(jax.random.key(0), 64))
+      >>> step = jax.jit(jax.vmap(lambda robot, state: artix.step(robot, state, None, 0.005), in_axes=(0, None)))
+      >>> print(step(robots, artix.neutral_state(robot)).joint_position.shape)
       (64, 2)
     """
     check_type("articulation", articulation, Articulation)
+    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(articulation))
+    if varied is None and is_traced:
+        raise TypeError("keep_zeros: JAX traces this robot, which hides its zeros; call it outside of jax.jit")
+    varied = articulation if varied is None else varied
     check_type("varied", varied, Articulation)
-    structure: Any = jax.tree.structure(articulation)
-    if structure != jax.tree.structure(varied):
+    if articulation.topology != varied.topology:
         raise ValueError("keep_zeros: the articulations differ in topology; vary parameters of the same robot")
-    merged = jax.tree_util.tree_map_with_path(_keep_zeros, articulation, varied)
-    return merged.replace(
+    whole, varied = with_equal_parts([articulation, varied])
+    for (name, ours, _), (_, theirs, _) in zip(checked_leaves(whole), checked_leaves(varied), strict=True):
+        if ours.shape != theirs.shape[max(theirs.ndim - ours.ndim, 0) :]:
+            raise ValueError(f"keep_zeros: expected {name} of shape {ours.shape}, found {theirs.shape}")
+    if not is_traced:
+        return without(with_known_entries(varied, whole), articulation.absent)
+    merged = jax.tree.map(_keep_zeros, whole, varied)
+    merged = merged.replace(
         **{name: _keep_rotations(getattr(articulation, name), getattr(merged, name)) for name in _POSES}
     )
+    return without(merged, articulation.absent)
 
 
 _POSES = ("link_com_pose", "joint_parent_pose", "joint_child_pose", "frame_local_pose")
 
 
-def _keep_zeros(path: tuple, ours: Array, varied: Array) -> Array:
-    if ours.shape != varied.shape:
-        name = jax.tree_util.keystr(path, simple=True, separator=".")
-        raise ValueError(f"keep_zeros: expected {name} of shape {ours.shape}, found {varied.shape}")
+def _keep_zeros(ours: Array, varied: Array) -> Array:
     if ours.dtype.kind != "f":
         return varied
     ours = ours.astype(varied.dtype)

@@ -13,6 +13,8 @@ from artix.optimal_control.dynamics import TangentLinearization as TangentLinear
 from artix.optimal_control.dynamics import discrete_dynamics as discrete_dynamics
 from artix.optimal_control.ilqr import Iterations as Iterations
 from artix.optimal_control.ilqr import Solution as Solution
+from artix.optimal_control.interior_point import InteriorPointSolution as InteriorPointSolution
+from artix.optimal_control.interior_point import solve_by_ipopt as solve_by_ipopt
 from artix.optimal_control.problem import Knot as Knot
 from artix.optimal_control.problem import Problem as Problem
 from artix.optimal_control.problem import rollout as rollout

@@ -118,7 +118,7 @@ def solve_constrained(
     states: Array | None = None,
     multipliers: Multipliers | None = None,
     *,
-    outer_iterations: int = 20,
+    outer_iterations: int = 50,
     weight: float | Array = 100.0,
     weight_growth: float = 5.0,
     most_weight: float = 1e6,
@@ -190,7 +190,7 @@ def solve_constrained(
     steps = _options(**options)
     problem, controls, states = prepared(problem, controls, states, steps)
     dtype = problem.start.dtype
-    shapes = jax.eval_shape(lambda: _constraints(problem, states, controls))
+    shapes = jax.eval_shape(lambda: constraints_along(problem, states, controls))
     if multipliers is None:
         multipliers = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     _check_multipliers(multipliers, shapes)
@@ -203,7 +203,8 @@ def solve_constrained(
             multipliers, weight = search.multipliers, search.weight
             each, trajectory = augmented(problem, multipliers, weight), search.solution
             solution = settle(each, trajectory.states, trajectory.controls, steps, damping, search.precision)
-            values, report = _constraints(problem, solution.states, solution.controls), last_of(solution.iterations)
+            values = constraints_along(problem, solution.states, solution.controls)
+            report = last_of(solution.iterations)
             unmet = _unmet(values, multipliers, weight)
             is_flat = has_converged(solution.states, solution.cost, report, flat_at)
             is_sharp = solution.converged | (is_flat & (search.precision < flat_at))
@@ -222,7 +223,7 @@ def solve_constrained(
                 changed(jnp.where(unmet > FALL * search.unmet, raised, weight), weight),
                 changed(sharper, search.precision),
                 changed(unmet, search.unmet),
-                search.violation.at[search.rounds].set(_violation(values)),
+                search.violation.at[search.rounds].set(largest_violation(values)),
                 solution.cost - _penalty(values, multipliers, weight),
             )
 
@@ -260,7 +261,7 @@ def solve_constrained(
 
             def correct(multipliers: Multipliers, _: None) -> tuple[Multipliers, tuple[Array, Array, Array, Array]]:
                 solution = solve(augmented(problem, multipliers, last), controls, states, **options | once)
-                missed = _constraints(problem, solution.states, solution.controls)
+                missed = constraints_along(problem, solution.states, solution.controls)
                 cost = solution.cost - _penalty(missed, multipliers, last)
                 return _moved(multipliers, missed, last), (solution.states, solution.controls, solution.cost, cost)
 
@@ -363,7 +364,7 @@ def _shifted(value: Array, multiplier: Array | None, weight: Array) -> Array:
     return value if multiplier is None else value + multiplier / weight
 
 
-def _constraints(problem: Problem, states: Array, controls: Array) -> Multipliers:
+def constraints_along(problem: Problem, states: Array, controls: Array) -> Multipliers:
     """Values of the constraint functions along a trajectory."""
     dynamics = problem.dynamics
 
@@ -392,7 +393,8 @@ def _constraints(problem: Problem, states: Array, controls: Array) -> Multiplier
     )
 
 
-def _violation(violations: Multipliers) -> Array:
+def largest_violation(violations: Multipliers) -> Array:
+    """The largest violation of a constraint, from the values of all."""
     equalities = [jnp.abs(each) for each in (violations.equality, violations.final_equality) if each is not None]
     inequalities = [
         jnp.maximum(each, 0) for each in (violations.inequality, violations.final_inequality) if each is not None
@@ -406,7 +408,7 @@ def _unmet(values: Multipliers, multipliers: Multipliers, weight: Array) -> Arra
     def kept(value: Array | None, multiplier: Array | None) -> Array | None:
         return None if value is None or multiplier is None else jnp.abs(jnp.maximum(value, -multiplier / weight))
 
-    return _violation(
+    return largest_violation(
         values._replace(
             inequality=kept(values.inequality, multipliers.inequality),
             final_inequality=kept(values.final_inequality, multipliers.final_inequality),

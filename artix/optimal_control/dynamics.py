@@ -58,7 +58,7 @@ class DiscreteDynamics(struct.PyTreeNode):
 
     Attributes:
       articulation: the articulation.
-      dt: length of a step [s].
+      dt: length of a step [s]; ``None`` if it is the last control of each knot.
       contact_schedule: which frames stand when; ``None`` for none.
       ground: what the articulation's shapes touch in the step's own contact; ``None`` for nothing.
       options: those of :func:`artix.step` if it takes the step; ``None`` for smooth and scheduled dynamics.
@@ -72,7 +72,7 @@ class DiscreteDynamics(struct.PyTreeNode):
     """
 
     articulation: artix.Articulation
-    dt: Array
+    dt: Array | None
     contact_schedule: ContactSchedule | None
     ground: artix.Ground | None
     options: artix.SolverOptions | None = struct.field(pytree_node=False)
@@ -91,8 +91,8 @@ class DiscreteDynamics(struct.PyTreeNode):
 
     @property
     def num_controls(self) -> int:
-        """Length nu of a control."""
-        return len(self.actuated)
+        """Length nu of a control: a force for each actuated DOF, and the step's length where that is free."""
+        return len(self.actuated) + (self.dt is None)
 
     @property
     def num_contact_rows(self) -> int:
@@ -147,7 +147,7 @@ class DiscreteDynamics(struct.PyTreeNode):
 
     def step(self, x: Array, control: Array, time: int | Array = 0) -> tuple[Array, Array]:
         """The state after a step, [nx], and the forces on the rows of the contact schedule during it, [R]."""
-        if self.options is not None:
+        if self.options is not None and self.dt is not None:
             moved = knots.simulated(self.articulation, x, control, self.dt, self.actuated, self.options, self.ground)
             return moved, jnp.zeros(0, x.dtype)
         return knots.advance(*self._smooth(time), x, control, self.dt, self.actuated)
@@ -166,7 +166,7 @@ class DiscreteDynamics(struct.PyTreeNode):
         """The step and its matrices in deviations of configuration and velocity.
 
         Smooth and scheduled dynamics have closed-form derivatives, in one kernel. Where :func:`artix.step` takes the
-        step, they are tangents through it.
+        step, or its length is free, they are tangents through it.
 
         Args:
           x: the nominal state, flat, shape [nx].
@@ -181,17 +181,16 @@ class DiscreteDynamics(struct.PyTreeNode):
           >>> dynamics.linearize_tangent(jnp.zeros(4), jnp.zeros(2)).state_matrix.shape
           (4, 4)
         """
-        if self.options is None:
+        if self.options is None and self.dt is not None:
             return TangentLinearization(*knots.linearized(*self._smooth(time), x, control, self.dt, self.actuated))
-        ndx, end = self.num_deviations, self(x, control, time)
+        ndx, (end, contact_force) = self.num_deviations, self.step(x, control, time)
 
-        def twin(change: Array) -> Array:
-            moved = self(self.integrate(x, change[:ndx]), control + change[ndx:], time)
-            return self.difference(end, moved)
+        def twin(change: Array) -> tuple[Array, Array]:
+            moved, force = self.step(self.integrate(x, change[:ndx]), control + change[ndx:], time)
+            return self.difference(end, moved), force
 
-        matrix = jax.jacfwd(twin)(jnp.zeros(ndx + self.num_controls, x.dtype))
-        nothing = jnp.zeros((0, ndx + self.num_controls), x.dtype)
-        return TangentLinearization(end, matrix[:, :ndx], matrix[:, ndx:], nothing[:, 0], nothing)
+        matrix, by_force = jax.jacfwd(twin)(jnp.zeros(ndx + self.num_controls, x.dtype))
+        return TangentLinearization(end, matrix[:, :ndx], matrix[:, ndx:], contact_force, by_force)
 
     def _smooth(self, time: int | Array) -> tuple[artix.Articulation, artix.Constraints | None, Array | None]:
         """Arguments of smooth dynamics: the articulation, the constraints of all feet, the damping that frees some."""
@@ -207,7 +206,7 @@ class DiscreteDynamics(struct.PyTreeNode):
 @accepts_ground
 def discrete_dynamics(
     scene: artix.Articulation | artix.Scene,
-    dt: float | Array,
+    dt: float | Array | None,
     *,
     contact_schedule: ContactSchedule | None = None,
     options: artix.SolverOptions | None = None,
@@ -221,9 +220,13 @@ def discrete_dynamics(
     a scene with a ground or with ``options``, is :func:`artix.step` with everything in it, contact included, and
     differentiates through its laws.
 
+    With ``dt=None`` the time is free: the last control of each knot is the length of its step [s], to be bounded by
+    the problem. The step is then the midpoint method, of second order, since an optimiser chooses lengths by the
+    error of the integrator: semi-implicit Euler would swing up a pendulum in a tenth less than the least time.
+
     Args:
       scene: the articulation, or a scene of one.
-      dt: length of a step [s].
+      dt: length of a step [s], or ``None``.
       contact_schedule: which frames stand when.
       options: those of :func:`artix.step`; with a ground, the default ones if ``None``.
       actuated: names of the joints that controls drive, in this order; ``None`` for all.
@@ -234,8 +237,9 @@ def discrete_dynamics(
     Raises:
       KeyError: no joint has this name.
       TypeError: ``actuated`` is a single string, or the schedule has another dtype than the articulation.
-      ValueError: ``dt`` is not positive, ``actuated`` is empty, a joint is fixed or named twice, there is a schedule as
-        well as a ground or options, or the schedule was made for another articulation.
+      ValueError: ``dt`` is not positive, or ``None`` where :func:`artix.step` takes the step; ``actuated`` is empty, a
+        joint is fixed or named twice, there is a schedule as well as a ground or options, or the schedule was made for
+        another articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -253,7 +257,10 @@ def discrete_dynamics(
             "a contact schedule keeps feet on the ground by constraints; ground and options are for simulated contact: "
             "give one or the other"
         )
-    check_positive("dt", dt, "s")
+    if dt is not None:
+        check_positive("dt", dt, "s")
+    elif ground is not None or options is not None:
+        raise ValueError("dt: steps through contact have a given length; free ones are smooth or scheduled")
     if contact_schedule is not None:
         contact_schedule.check_articulation(articulation)
     if options is None and ground is not None:
@@ -262,7 +269,7 @@ def discrete_dynamics(
         options = with_budgets(scene, options)
     return DiscreteDynamics(
         articulation,
-        jnp.asarray(dt, articulation.dtype),
+        None if dt is None else jnp.asarray(dt, articulation.dtype),
         contact_schedule,
         ground,
         options,

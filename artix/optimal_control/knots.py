@@ -59,18 +59,26 @@ def advance(
     damping: Array | None,
     x: Array,
     control: Array,
-    dt: Array,
+    dt: Array | None,
     actuated: tuple[int, ...],
 ) -> tuple[Array, Array]:
     """A step of smooth or scheduled dynamics, [nx], and the forces on the schedule's rows, [R]."""
-    state, force = unpack(articulation, x), generalized_force(articulation, control, actuated)
-    if constraints is None:
-        acceleration, contact_force = artix.forward_dynamics(articulation, state, force), jnp.zeros(0, x.dtype)
-    else:
-        acceleration, contact_force, _ = artix.constrained_forward_dynamics(
+    joint_force, length = (control[:-1], control[-1]) if dt is None else (control, dt)
+    state, force = unpack(articulation, x), generalized_force(articulation, joint_force, actuated)
+
+    def accelerated(state: artix.State) -> tuple[Array, Array]:
+        if constraints is None:
+            return artix.forward_dynamics(articulation, state, force), jnp.zeros(0, x.dtype)
+        return artix.constrained_forward_dynamics(
             articulation, state, force, constraints, damping=damping, iterations=ITERATIONS
-        )
-    return _moved(articulation, state, acceleration, dt), contact_force
+        )[:2]
+
+    acceleration, contact_force = accelerated(state)
+    if dt is not None:
+        return _moved(articulation, state, acceleration, dt), contact_force
+    middle = _moved_evenly(articulation, state, acceleration, 0.5 * length)
+    acceleration, contact_force = accelerated(unpack(articulation, middle))
+    return _moved_evenly(articulation, state, acceleration, length), contact_force
 
 
 @artix.quantity
@@ -142,3 +150,13 @@ def _moved(articulation: artix.Articulation, state: artix.State, acceleration: A
     velocity = artix.generalized_velocity(articulation, state) + dt * acceleration
     moved = artix.with_generalized_velocity(articulation, state, velocity)
     return pack(articulation, artix.integrate(articulation, moved, dt * velocity))
+
+
+def _moved_evenly(
+    articulation: artix.Articulation, state: artix.State, acceleration: Array, length: Array
+) -> Array:
+    """A motion of constant acceleration, whose mean velocity is that at its middle."""
+    velocity = artix.generalized_velocity(articulation, state)
+    moved = artix.with_generalized_velocity(articulation, state, velocity + length * acceleration)
+    shift = length * (velocity + 0.5 * length * acceleration)
+    return pack(articulation, artix.integrate(articulation, moved, shift))

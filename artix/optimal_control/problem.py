@@ -25,7 +25,8 @@ class Knot(NamedTuple):
     Attributes:
       articulation: the articulation of the dynamics.
       state: the state at the beginning of the knot.
-      control: the control during the knot, [nu] [N m or N]; ``None`` at the end of the horizon.
+      control: the control during the knot, [nu] [N m or N]; its last entry is the knot's length [s] where that is
+        free; ``None`` at the end of the horizon.
       contact_force: forces on the rows of the contact schedule during the knot, [R] [N or N m], empty without a
         schedule; ``None`` at the end of the horizon.
       reference: this knot's entry of the problem's ``references``.
@@ -284,6 +285,13 @@ def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Proble
 
 def _check_bounds(problem: Problem, nu: int, dtype: Any) -> None:
     lower, upper = problem.control_lower, problem.control_upper
+    if problem.dynamics.dt is None:
+        shortest = None if lower is None else known(lower)
+        if lower is None or (shortest is not None and not shortest[..., -1] > 0):
+            raise ValueError(
+                "control_lower: the last control is the length of a knot, which needs bounds above zero; found "
+                f"{'none' if lower is None else lower[-1]}"
+            )
     if (lower is None) != (upper is None):
         raise ValueError("control_lower and control_upper: give both or neither; infinite entries are unbounded")
     if lower is None or upper is None:

@@ -17,33 +17,30 @@ import numpy.typing as npt
 from artix.dynamics.inverse import coriolis_compensation, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.momentum import center_of_mass, centroidal_momentum_matrix
-from artix.fleet.batches import vmap_in_blocks
-from artix.fleet.fleet import Fleet
+from artix.fleet.fleet import Fleet, vmap_in_blocks
 from artix.kinematics.frames import forward_kinematics
 from artix.model.articulation import Articulation, State
 from artix.physx.enums import ArticulationGPUAPIComputeType as ComputeType
 from artix.physx.fleet_simulation import (
     AnyFleetSimulation,
+    ArticulationGPUAPIMaxCounts,
     FleetSimulation,
+    check_indices,
+    check_simulation,
+    check_state,
+    get_articulation_gpu_api_max_counts,
     in_order,
+    of_type,
     own_state,
     parts_of,
     simulations_of_kinds,
+    to_transform,
 )
 from artix.physx.generalized import (
     coriolis_and_centrifugal_force,
     dense_jacobian,
     generalized_gravity_force,
     generalized_mass_matrix,
-)
-from artix.physx.gpu_layout import (
-    ArticulationGPUAPIMaxCounts,
-    check_indices,
-    check_simulation,
-    check_state,
-    get_articulation_gpu_api_max_counts,
-    of_type,
-    to_transform,
 )
 from artix.physx.simulation import ArticulationSimulation
 

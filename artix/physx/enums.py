@@ -1,13 +1,18 @@
-"""PhysX's enumerations, with its names and the values of PhysX 5.6.1.
+"""PhysX's enumerations and the arrays that they name, with its names and the values of PhysX 5.6.1.
 
 An entry ``eJOINT_POSITION`` of ``PxArticulationGPUAPIReadType`` is ``ArticulationGPUAPIReadType.JOINT_POSITION`` here.
 ``PxArticulationAxis`` and ``PxArticulationJointType`` are :class:`artix.Axis` and :class:`artix.JointType`, which have
-PhysX's names and values (there is no ``eUNDEFINED``: every joint has a type).
+PhysX's names and values (there is no ``eUNDEFINED``: every joint has a type). A :class:`Field` says where the array is
+that an entry names.
 """
 
 from __future__ import annotations
 
 import enum
+import operator
+from typing import Any, NamedTuple
+
+import jax
 
 from artix.model.joints import Axis, JointType
 
@@ -185,3 +190,48 @@ class ArticulationGPUAPIComputeType(enum.IntEnum):
     ARTICULATION_COMS_WORLD_FRAME = 8
     ARTICULATION_COMS_ROOT_FRAME = 9
     CENTROIDAL_MOMENTUM_MATRICES = 10
+
+
+Array = jax.Array
+
+
+class Field(NamedTuple):
+    """An array in a simulation or a cache, or some of its columns; ``path`` leads to it from attribute to attribute."""
+
+    path: str
+    columns: slice = slice(None)
+
+    def of(self, tree: Any) -> Array:
+        """The field of a simulation or a cache."""
+        return operator.attrgetter(self.path)(tree)[..., self.columns]
+
+    def written(self, tree: Any, values: Array) -> Any:
+        """The simulation or the cache with these values in the field."""
+        if self.columns != slice(None):
+            values = operator.attrgetter(self.path)(tree).at[..., self.columns].set(values)
+        owner, _, name = self.path.rpartition(".")
+        if not owner:
+            return tree.replace(**{name: values})
+        return tree.replace(**{owner: getattr(tree, owner).replace(**{name: values})})
+
+
+#: Columns of velocities, accelerations and wrenches.
+LINEAR, ANGULAR = slice(0, 3), slice(3, 6)
+
+#: What ``PxArticulationGPUAPIReadType`` and ``PxArticulationGPUAPIWriteType`` name, as far as a simulation stores it.
+FIELDS = {
+    "JOINT_POSITION": Field("state.joint_position"),
+    "JOINT_VELOCITY": Field("state.joint_velocity"),
+    "JOINT_ACCELERATION": Field("report.joint_acceleration"),
+    "JOINT_FORCE": Field("joint_force"),
+    "JOINT_TARGET_VELOCITY": Field("drive_target_velocity"),
+    "JOINT_TARGET_POSITION": Field("drive_target"),
+    "ROOT_GLOBAL_POSE": Field("state.root_pose"),
+    "ROOT_LINEAR_VELOCITY": Field("state.root_velocity", LINEAR),
+    "ROOT_ANGULAR_VELOCITY": Field("state.root_velocity", ANGULAR),
+    "LINK_LINEAR_ACCELERATION": Field("report.link_acceleration", LINEAR),
+    "LINK_ANGULAR_ACCELERATION": Field("report.link_acceleration", ANGULAR),
+    "LINK_INCOMING_JOINT_FORCE": Field("report.incoming_joint_force"),
+    "LINK_FORCE": Field("external_force", LINEAR),
+    "LINK_TORQUE": Field("external_force", ANGULAR),
+}

@@ -26,17 +26,9 @@ Array = jax.Array
 def dense_jacobian(articulation: Articulation, state: State) -> Array:
     """``computeDenseJacobian``: ``artix.frame_jacobian(a, s, offset="com")`` link by link, without a fixed root.
 
-    Args:
-      articulation: the articulation.
-      state: its state; only the configuration matters.
-
     Returns:
       Shape [6 L', nv] [m or 1], with L' = L for a floating base and L' = L - 1 for a fixed one. The six rows of a link
       are the velocity of its centre of mass and its angular velocity, both in world axes.
-
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the articulation.
 
     Examples:
       >>> from artix import physx

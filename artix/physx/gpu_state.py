@@ -18,21 +18,25 @@ from artix.fleet.fleet import Fleet
 from artix.kinematics.frames import frame_pose, frame_velocity
 from artix.model.articulation import Articulation, State
 from artix.physx.accessors import update_kinematic, wake_if
+from artix.physx.enums import ANGULAR, FIELDS, LINEAR
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
-from artix.physx.fields import ANGULAR, FIELDS, LINEAR
 from artix.physx.fleet_simulation import (
     AnyFleetSimulation,
     FleetSimulation,
     Part,
+    check_indices,
+    check_simulation,
+    check_state,
     in_order,
+    of_type,
     own_state,
     padded,
     parts_of,
     simulations_of_kinds,
+    to_transform,
     with_kinds,
 )
-from artix.physx.gpu_layout import check_indices, check_simulation, check_state, of_type, to_transform
 from artix.physx.gpu_tendons import read_tendons, write_tendons
 from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation
 from artix.simulation.common.options import SolverOptions
@@ -57,10 +61,6 @@ def create_fleet_simulation(
       The simulations of the N members: of a fleet of one topology in one batch, in which every array has a leading axis
       N, and of several topologies a :class:`FleetSimulation` with a batch for each.
 
-    Raises:
-      ValueError: an array of the state has the wrong shape.
-      TypeError: an array of the state has another dtype than the fleet.
-
     Examples:
       >>> from artix import physx
       >>> fleet = artix.Fleet([artix.robots.load("cart_pole")] * 3)
@@ -73,8 +73,8 @@ def create_fleet_simulation(
     check_state(fleet, state)
     kinds = []
     for articulation, members in zip(fleet.articulations, fleet.kinds, strict=True):
-        own = own_state(articulation.topology, state, members)
-        kinds.append(_create(options, articulation, own))
+        member_state = own_state(articulation.topology, state, members)
+        kinds.append(_create(options, articulation, member_state))
     if len(kinds) == 1:
         return kinds[0]
     return FleetSimulation(tuple(kinds), tuple(tuple(members.tolist()) for members in fleet.kinds), fleet.num_dofs)
@@ -258,8 +258,8 @@ def _read(data_type: ReadType, shape: tuple[int, ...], kind: ArticulationSimulat
     if data_type in (ReadType.LINK_LINEAR_VELOCITY, ReadType.LINK_ANGULAR_VELOCITY):
         velocities = jax.vmap(partial(frame_velocity, offset="com"))(kind.articulation, kind.state)
         return padded(velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR], shape)
-    found = FIELDS[data_type.name].of(kind)
-    return padded(to_transform(found) if data_type is ReadType.ROOT_GLOBAL_POSE else found, shape)
+    values = FIELDS[data_type.name].of(kind)
+    return padded(to_transform(values) if data_type is ReadType.ROOT_GLOBAL_POSE else values, shape)
 
 
 @partial(jax.jit, static_argnums=0)

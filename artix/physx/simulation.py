@@ -11,7 +11,7 @@ from artix.dynamics.momentum import centroidal_momentum_matrix
 from artix.editing.surgery import select_geometry_pairs
 from artix.kinematics.velocities import generalized_velocity
 from artix.math import struct
-from artix.math.arrays import matmul
+from artix.math.arrays import entries, matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_known_state, check_state, check_vector
 from artix.model.states import neutral_state
@@ -160,7 +160,6 @@ def create_simulation(
     """Places an articulation in a scene: awake, without forces, with the drives at the articulation's own targets.
 
     Args:
-      articulation: the articulation.
       state: its initial state; the neutral state when ``None``.
       options: how :func:`simulate` steps; PhysX's default solver PGS with 4 position and 1 velocity iterations.
 
@@ -168,9 +167,7 @@ def create_simulation(
       The simulation; its thresholds and its wake counter have PhysX's defaults.
 
     Raises:
-      ValueError: an array of the state has the wrong shape, or it is known and has a number that is not finite or a
-        quaternion not of length 1.
-      TypeError: an array of the state has another dtype than the articulation.
+      ValueError: an array of the state is known and has a number that is not finite or a quaternion not of length 1.
 
     Examples:
       >>> from artix import physx
@@ -189,8 +186,8 @@ def create_simulation(
         articulation=articulation,
         state=state,
         joint_force=dofs,
-        drive_target=drive.target_position,
-        drive_target_velocity=drive.target_velocity,
+        drive_target=entries(drive.target_position, ...),  # Copies, which the caller may donate.
+        drive_target_velocity=entries(drive.target_velocity, ...),
         external_force=links,
         report=StepReport.zeros(articulation),
         sleep=wake_up(articulation),
@@ -214,8 +211,8 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
       The simulation a step later.
 
     Raises:
-      ValueError: an array has the wrong shape, or :func:`artix.step` does not support the articulation.
-      TypeError: ``simulation`` is not an :class:`ArticulationSimulation`, or an array has another dtype.
+      ValueError: :func:`artix.step` does not support the articulation.
+      TypeError: ``simulation`` is not an :class:`ArticulationSimulation`.
 
     Examples:
       >>> from artix import physx

@@ -78,7 +78,7 @@ def rollout(
       dt: length of a step [s].
       options: solver and iterations; static.
       num_steps: number of steps T under a constant control.
-      with_report: whether to return a report as well: which steps diverged, left out contacts or did not converge.
+      with_report: whether to return a report as well: which steps diverged, left out contacts or were not solved.
 
     Returns:
       The states after each step, with the structure of ``state`` and a leading axis [T] of every array; with a report,

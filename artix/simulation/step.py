@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import jax
+import jax.numpy as jnp
 
 from artix.compiler.jax_internals import scan
 from artix.compiler.quantity import one_operation, quantity
 from artix.contact.ground import check_ground
-from artix.contact.scene import Scene, accepts_ground, scene_of
+from artix.contact.scene import BUDGETS, Scene, accepts_ground, scene_of
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_known_state, check_type
 from artix.simulation.common.contact_memory import ContactMemory
@@ -244,12 +245,20 @@ def _implicit_substep(
 def in_parts(
     take_step: Callable[[Any, Array], tuple[Any, Any]], state: Any, dt: Array, options: SolverOptions
 ) -> tuple[Any, Any]:
-    """Takes all substeps of a step. Returns the final state and the report of the last substep."""
+    """Takes all substeps of a step. Returns the final state and the report of the last substep.
+
+    A step is solved if all of its substeps are.
+    """
     if options.substeps == 1:
         return take_step(state, dt)
     part = dt / options.substeps
     end, reports = scan(lambda start, _: take_step(start, part), state, length=options.substeps)
-    return end, jax.tree.map(lambda each: each[-1], reports)
+
+    def last(every: StepReport) -> StepReport:
+        one = jax.tree.map(lambda each: each[-1], every)
+        return one.replace(is_solved=jnp.all(every.is_solved))
+
+    return end, jax.tree.map(last, reports, is_leaf=lambda part: isinstance(part, StepReport))
 
 
 def _checked(
@@ -276,8 +285,7 @@ def _checked(
 
 def with_budgets(scene: Scene, options: SolverOptions) -> SolverOptions:
     """The options with the scene's budgets of contacts, if it has any."""
-    names = ("max_contacts_per_geometry", "max_link_contacts")
-    budgets = {name: getattr(scene, name) for name in names if getattr(scene, name) is not None}
+    budgets = {name: getattr(scene, name) for name in BUDGETS if getattr(scene, name) is not None}
     return dataclasses.replace(options, **budgets) if budgets else options
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from artix import HeightField
-from artix.viewer.camera import Camera
 from artix.viewer.meshes import TriangleMesh, height_field_mesh, joined, quaternion_from_z_to, sphere_mesh, transform
 from artix.viewer.overlays import Arrows, Marks, Segments
 from artix.viewer.scene import Crowd, Scene
+from artix.viewer.shading import Camera
 from artix.viewer.visuals import Visual
 
 #: Poses are rounded to fractions of 1 (or 1 m): 0.03 mm, which halves the size of recordings.

@@ -11,7 +11,6 @@ import numpy as np
 
 from artix import HeightField, Plane, State
 from artix.io.common.atomic_file import check_writable, write_atomically
-from artix.viewer.camera import Camera
 from artix.viewer.meshes import (
     TriangleMesh,
     compose,
@@ -26,7 +25,7 @@ from artix.viewer.meshes import (
 )
 from artix.viewer.motions import Robots
 from artix.viewer.scene import Crowd, Scene, make_scene
-from artix.viewer.shading import Triangles, corner_normals, shade
+from artix.viewer.shading import Camera, Triangles, corner_normals, shade
 from artix.viewer.visuals import Visual
 
 FLOOR_COLORS = ((0.99, 0.99, 0.985), (0.92, 0.93, 0.94))

@@ -334,7 +334,6 @@ def dragged(articulation: Articulation, state: State, frame: str, target: Array,
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: an array has the wrong shape.
     """
     base = articulation.topology.num_base_dofs
     low, high = articulation.joint_lower_limit, articulation.joint_upper_limit

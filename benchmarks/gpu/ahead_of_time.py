@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.gpu.assembler import assemble, assembler
 from benchmarks.gpu.hlo import launches
+from benchmarks.gpu.machine import predict
 
 _TARGET = Path(__file__).parent / "h100_sxm.txtpb"
 WHEELS = ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")
@@ -33,8 +34,10 @@ class Compiled:
       least: bytes of its arguments and results.
       temporaries: bytes of other memory.
       registers, spilled: of the most demanding kernel; ``None`` if the assembler did not report them.
+      predicted_us: the time of a call on an H100 by :mod:`benchmarks.gpu.machine`, of one kernel whose loops run once.
+      limit: what limits it there.
       kernels: number of artix kernels.
-      lower_seconds, compile_seconds, assemble_seconds: the time of tracing and lowering, of XLA and of the assembler.
+      lower_seconds, compile_seconds, assemble_seconds: processor time of tracing, of XLA and of the assembler.
     """
 
     launches: int
@@ -43,6 +46,8 @@ class Compiled:
     temporaries: int
     registers: int | None
     spilled: int | None
+    predicted_us: float | None
+    limit: str | None
     kernels: int
     lower_seconds: float
     compile_seconds: float
@@ -70,8 +75,8 @@ class Compiler:
         self._reads_assembly = reads_assembly
         self._sharding = jax.sharding.SingleDeviceSharding(_device(jax.__version__))
 
-    def compile(self, function: Callable[..., Any], arguments: Any) -> Compiled:
-        """Compiles a function for arguments of these shapes and dtypes."""
+    def compile(self, function: Callable[..., Any], arguments: Any, batch: int) -> Compiled:
+        """Compiles a function of a batch, for arguments of these shapes and dtypes."""
         import jax
 
         shutil.rmtree(self._folder)
@@ -81,28 +86,35 @@ class Compiler:
         def ahead_of_time(*args: Any) -> Any:
             return function(*args)
 
-        before = time.perf_counter()
+        before = time.process_time()
         jitted = jax.jit(ahead_of_time, out_shardings=self._sharding)
         lowered = jitted.trace(*jax.tree.map(place, arguments)).lower(lowering_platforms=("cuda",))
-        between = time.perf_counter()
+        between = time.process_time()
         compiled = lowered.compile()
-        after = time.perf_counter()
+        after = time.process_time()
         found, memory = launches(compiled.as_text()), compiled.memory_analysis()
         own = [_unescaped(text) for text in re.findall(r'kernel_data = "((?:[^"\\]|\\.)*)"', lowered.as_text())]
         others = [file.read_text(encoding="utf-8") for file in self._folder.rglob("*.ptx")]
         texts = [*dict.fromkeys(text for text in (*own, *others) if text)]  # XLA's is empty if it has no kernel
         report = assemble(texts) if self._reads_assembly else None
+        least = memory.argument_size_in_bytes + memory.output_size_in_bytes
+        num_launches = sum(launch.times for launch in found)
+        cycles = None
+        if report is not None and len(own) == num_launches == 1:
+            cycles = predict(report.kernels[0], batch, least)
         return Compiled(
-            launches=sum(launch.times for launch in found),
+            launches=num_launches,
             moved=sum(launch.times * launch.bytes for launch in found),
-            least=memory.argument_size_in_bytes + memory.output_size_in_bytes,
+            least=least,
             temporaries=memory.temp_size_in_bytes,
-            registers=report and report.registers,
-            spilled=None if report is None else report.spilled,
+            registers=None if report is None else max((kernel.registers for kernel in report.kernels), default=0),
+            spilled=None if report is None else max((kernel.spilled for kernel in report.kernels), default=0),
+            predicted_us=None if cycles is None else 1e6 * cycles.seconds,
+            limit=None if cycles is None else cycles.limit,
             kernels=len(own),
             lower_seconds=between - before,
             compile_seconds=after - between,
-            assemble_seconds=report and report.seconds,
+            assemble_seconds=None if report is None else report.seconds,
         )
 
 

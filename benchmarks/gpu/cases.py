@@ -63,6 +63,16 @@ def _artix(robot: str, batch: int) -> dict[str, Case]:
         state = jax.vmap(lambda k: artix.random_state(body, k))(jax.random.split(first, batch))
         return state, jax.random.normal(second, (batch, body.topology.nv), jnp.float32)
 
+    height = _standing_height(robot)
+
+    def stand(key: jax.Array) -> tuple[Any, ...]:
+        still = artix.neutral_state(body)
+        pose = still.root_pose.astype(jnp.float32).at[2].set(height)
+        batched = lambda x: jnp.broadcast_to(x.astype(jnp.float32), (batch, *x.shape))  # noqa: E731
+        states = jax.tree.map(batched, still.replace(root_pose=pose))
+        noise = 0.1 * jax.random.normal(key, (batch, count), jnp.float32)
+        return states.replace(joint_position=noise), noise
+
     def accelerations(q: jax.Array, state: artix.State, force: jax.Array) -> jax.Array:
         return artix.forward_dynamics(body, state.replace(joint_position=q), force).sum()
 
@@ -82,20 +92,35 @@ def _artix(robot: str, batch: int) -> dict[str, Case]:
         "gradient of ten steps": lambda s, x: jax.grad(distance)(s.joint_velocity, s),
         "forward dynamics derivatives": lambda s, x: artix.forward_dynamics_derivatives(body, s, x),
     }
-    return {name: Case(jax.vmap(function), make) for name, function in functions.items()}
+    makers = {"step on the ground": stand}
+    return {name: Case(jax.vmap(function), makers.get(name, make)) for name, function in functions.items()}
 
 
-def _configurations(robot: str, batch: int) -> Callable[[jax.Array], tuple[Any, ...]]:
-    """Arrays q, v and a in MuJoCo's coordinates."""
+@functools.cache
+def _standing_height(robot: str) -> float:
+    """The height of the root at which the robot, all joints at zero, touches the ground [m]."""
+    body = artix.robots.load(robot)
+    if body.topology.fixed_base:
+        return 0.0
+    distances = artix.geometry_distances(artix.Scene(body, ground=artix.Ground.flat()), artix.neutral_state(body))
+    return -float(jnp.min(distances))
+
+
+def _configurations(robot: str, batch: int, stands: bool = False) -> Callable[[jax.Array], tuple[Any, ...]]:
+    """Arrays q, v and a in MuJoCo's coordinates, random or standing still on the ground."""
     tree = artix.robots.load(robot).topology
     floating = not tree.fixed_base
+    height = _standing_height(robot) if stands else 0.0
 
     def make(key: jax.Array) -> tuple[Any, ...]:
         keys = jax.random.split(key, 3)
-        q = 0.3 * jax.random.normal(keys[0], (batch, tree.nv + floating), jnp.float32)
+        q = (0.1 if stands else 0.3) * jax.random.normal(keys[0], (batch, tree.nv + floating), jnp.float32)
         if floating:
             q = q.at[:, 3:7].set(jnp.array([1.0, 0.0, 0.0, 0.0]))
-        return q, *(jax.random.normal(k, (batch, tree.nv), jnp.float32) for k in keys[1:])
+        if floating and stands:
+            q = q.at[:, :3].set(jnp.array([0.0, 0.0, height]))
+        v, a = (jax.random.normal(k, (batch, tree.nv), jnp.float32) for k in keys[1:])
+        return q, 0.0 * v if stands else v, a
 
     return make
 
@@ -123,8 +148,8 @@ def _frax(robot: str, batch: int) -> dict[str, Case]:
     return _with_gradient(functions, functions["forward dynamics"], robot, batch)
 
 
-def _mujoco(robot: str) -> Any:
-    """MuJoCo's model of the robot without contacts and constraints."""
+def _mujoco(robot: str, has_ground: bool = False) -> Any:
+    """MuJoCo's model of the robot, without contacts and constraints or with contacts between it and the ground."""
     import mujoco
 
     spec = mujoco.MjSpec.from_file(str(artix.robots.path(robot)))
@@ -132,8 +157,14 @@ def _mujoco(robot: str) -> Any:
     if not artix.robots.load(robot).topology.fixed_base:
         spec.compiler.fusestatic = False
         spec.worldbody.first_body().add_freejoint()
+    if has_ground:
+        for geometry in spec.geoms:
+            geometry.contype, geometry.conaffinity = 0, 1
+        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], contype=1, conaffinity=0)
     model = spec.compile()
-    model.opt.disableflags = int(mujoco.mjtDisableBit.mjDSBL_CONTACT) | int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+    if not has_ground:
+        off = mujoco.mjtDisableBit
+        model.opt.disableflags = int(off.mjDSBL_CONTACT) | int(off.mjDSBL_CONSTRAINT)
     model.opt.timestep = STEP
     return model
 
@@ -143,8 +174,20 @@ def _mjx(robot: str, batch: int, implementation: str = "jax") -> dict[str, Case]
 
     if implementation == "warp":
         importlib.import_module("warp")  # MJX itself raises no ImportError
-    described = _mujoco(robot)
-    model, data = mjx.put_model(described, impl=implementation), mjx.make_data(described, impl=implementation)
+
+    def put(has_ground: bool = False) -> tuple[Any, Any]:
+        described = _mujoco(robot, has_ground)
+        # Warp allocates contacts of all robots together, and rows of each.
+        room = {"naconmax": 16 * batch, "njmax": 128} if implementation == "warp" else {}
+        return mjx.put_model(described, impl=implementation), mjx.make_data(described, impl=implementation, **room)
+
+    model, data = put()
+
+    def on_the_ground(q: jax.Array, v: jax.Array, a: jax.Array) -> tuple[jax.Array, jax.Array]:
+        with jax.ensure_compile_time_eval():
+            scene, start = put(True)
+        end = mjx.step(scene, start.replace(qpos=q, qvel=v))
+        return end.qpos, end.qvel
 
     def stepped(q: jax.Array, v: jax.Array, a: jax.Array) -> tuple[jax.Array, jax.Array]:
         end = mjx.step(model, data.replace(qpos=q, qvel=v))
@@ -153,9 +196,10 @@ def _mjx(robot: str, batch: int, implementation: str = "jax") -> dict[str, Case]
     def forward(q: jax.Array, v: jax.Array, a: jax.Array) -> jax.Array:
         return mjx.forward(model, data.replace(qpos=q, qvel=v, qfrc_applied=a)).qacc
 
+    ground = {"step on the ground": Case(jax.vmap(on_the_ground), _configurations(robot, batch, stands=True))}
     if implementation != "jax":  # it has these alone, and no derivatives
         make = _configurations(robot, batch)
-        return {"step": Case(jax.vmap(stepped), make), "forward dynamics": Case(jax.vmap(forward), make)}
+        return ground | {"step": Case(jax.vmap(stepped), make), "forward dynamics": Case(jax.vmap(forward), make)}
 
     def placed(q: jax.Array, **fields: jax.Array) -> Any:
         return mjx.com_pos(model, mjx.kinematics(model, data.replace(qpos=q, **fields)))
@@ -174,7 +218,7 @@ def _mjx(robot: str, batch: int, implementation: str = "jax") -> dict[str, Case]
         "mass matrix": lambda q, v, a: mjx.full_m(model, mjx.crb(model, placed(q))),
         "link poses": poses,
     }
-    return _with_gradient(functions, forward, robot, batch)
+    return ground | _with_gradient(functions, forward, robot, batch)
 
 
 _LIBRARIES: dict[str, Callable[[str, int], dict[str, Case]]] = {

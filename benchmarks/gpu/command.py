@@ -12,7 +12,10 @@ from typing import Any
 
 from benchmarks.gpu.ahead_of_time import Compiled, Compiler, MissingWheels
 
-_COLUMNS = ("launches", "moved, MB", "least, MB", "temporaries, MB", "registers", "spilled, B", "XLA, s", "ptxas, s")
+_COLUMNS = (
+    *("launches", "moved, MB", "least, MB", "temporaries, MB", "registers", "spilled, B"),
+    *("predicted, us", "limit", "XLA, s", "ptxas, s"),
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -65,7 +68,7 @@ def _rows(compiler: Compiler, options: argparse.Namespace) -> Iterator[dict[str,
                         row = {"library": library + (", kernels" if kernels else ""), "robot": robot, "function": name}
                         try:
                             with artix.use_kernels(True, gpu=kernels):
-                                made = compiler.compile(found[name].function, found[name].types)
+                                made = compiler.compile(found[name].function, found[name].types, batch)
                         except Exception as error:  # a peer's refusal is a row, too
                             yield row | {"batch": batch, "error": f"{type(error).__name__}: {error}"[:200]}
                             continue
@@ -80,7 +83,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     sizes = (f"{size / 1e6:.1f}" for size in (made.moved, made.least, made.temporaries))
     rest = ("-" if number is None else f"{number:,}" for number in (made.registers, made.spilled))
     seconds = "-" if made.assemble_seconds is None else f"{made.assemble_seconds:.1f}"
-    return (*head, f"{made.launches:,}", *sizes, *rest, f"{made.compile_seconds:.1f}", seconds)
+    predicted = ("-", "-") if made.predicted_us is None else (f"{made.predicted_us:,.0f}", made.limit or "-")
+    return (*head, f"{made.launches:,}", *sizes, *rest, *predicted, f"{made.compile_seconds:.1f}", seconds)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -20,6 +20,7 @@ LIBRARIES = {
     "adam": "adam:Adam",
     "Pinocchio (Python)": "pinocchio_python:PinocchioPython",
     "Pinocchio (C++)": "pinocchio_cpp:PinocchioCpp",
+    "Pinocchio (generated)": "pinocchio_cpp:PinocchioGenerated",
 }
 
 #: The libraries that are compiled by XLA, artix left out.

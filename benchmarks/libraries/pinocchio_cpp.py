@@ -1,4 +1,7 @@
-"""Pinocchio in C++, in double precision: ``pinocchio_batch.cpp`` compiled for this machine from the wheels' headers."""
+"""Pinocchio in C++, in double precision: its templates, and the code that it generates for one model.
+
+Both programs are compiled for this machine from the headers in wheels.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +23,9 @@ from benchmarks.libraries.pinocchio_results import PinocchioResults
 from benchmarks.reference import FOOT, Reference, States
 from benchmarks.robots import Robot
 
-SOURCE = Path(__file__).with_name("pinocchio_batch.cpp")
 #: The last three are needed to compile Pinocchio's visitors.
 FLAGS = (
-    *("-std=c++17", "-O3", "-march=native", "-DNDEBUG", "-pthread", "-w"),
+    *("-std=c++17", "-march=native", "-DNDEBUG", "-pthread", "-w"),
     *(
         "-DBOOST_MPL_LIMIT_LIST_SIZE=30",
         "-DBOOST_MPL_CFG_NO_PREPROCESSED_HEADERS",
@@ -30,13 +33,36 @@ FLAGS = (
     ),
 )
 
+#: The headers that a program needs: one of them, its folder below the include folder, and the wheel that has them.
+_HEADERS = (
+    ("pinocchio/multibody.hpp", "", "libpinocchio"),
+    ("boost/version.hpp", "", "cmeel-boost"),
+    ("Eigen/Core", "eigen3", "cmeel-eigen"),
+)
+_GENERATOR_HEADERS = (("cppad/cppad.hpp", "", "cmeel-cppad"), ("cppad/cg.hpp", "", "cmeel-cppadcodegen"))
+
+
+#: What the generator is asked for.
+GENERATED = (
+    "mass matrix",
+    "bias force",
+    "inverse dynamics",
+    "forward dynamics",
+    "inverse dynamics derivatives",
+    "forward dynamics derivatives",
+)
+
 
 class PinocchioCpp(PinocchioResults):
     """One model in a process of the compiled program, on as many threads as there are cores."""
 
+    name = "pinocchio_batch"
+    headers = _HEADERS
+    optimization = "-O3"
+
     def __init__(self, robot: Robot, reference: Reference) -> None:
         super().__init__(reference)
-        self._executable = executable()
+        self._executable = executable(self.name, self.headers, self.optimization)
         self._folder = tempfile.TemporaryDirectory()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -49,16 +75,47 @@ class PinocchioCpp(PinocchioResults):
             for values in (self.q, self.v, self.acceleration, self.force):
                 np.ascontiguousarray(values, np.float64).tofile(file)
         files = (str(folder / "model.txt"), str(folder / "states.bin"))
-        feet = (*map(str, FOOT), *self.reference.feet)
-        command = [str(self._executable), *files, str(os.cpu_count()), *feet]
+        command = [str(self._executable), *files, str(os.cpu_count()), *self.options()]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def program(self, quantity: str, batch: int) -> _CppProgram:
+    def options(self) -> tuple[str, ...]:
+        """The program's last arguments."""
+        return (*map(str, FOOT), *self.reference.feet)
+
+    def program(self, quantity: str, batch: int) -> CppProgram:
         assert self._process is not None
-        return _CppProgram(self._process, f"{batch} {quantity}\n".encode())
+        return CppProgram(self._process, f"{batch} {quantity}\n".encode())
 
 
-class _CppProgram:
+class PinocchioGenerated(PinocchioCpp):
+    """The same with code that CppADCodeGen writes for the model and the machine's C compiler compiles.
+
+    The program that writes it takes the C++ compiler five minutes and 7 GB even with little optimisation. The code that
+    it writes does not depend on that.
+    """
+
+    name = "pinocchio_generated"
+    optimization = "-O1"
+    headers = (*_HEADERS, *_GENERATOR_HEADERS)
+
+    def __init__(self, robot: Robot, reference: Reference) -> None:
+        super().__init__(robot, reference)
+        self.quantities = GENERATED
+
+    def options(self) -> tuple[str, ...]:
+        return (self._folder.name,)
+
+    def program(self, quantity: str, batch: int) -> CppProgram:
+        program = super().program(quantity, batch)
+        begin = time.perf_counter()
+        program.value()  # Generates and compiles the code.
+        program.facts["compile_seconds"] = time.perf_counter() - begin
+        return program
+
+
+class CppProgram:
+    """A quantity of a batch, which the process computes on request."""
+
     def __init__(self, process: subprocess.Popen[bytes], request: bytes) -> None:
         self.facts: dict[str, float] = {}
         self._process, self._request = process, request
@@ -77,13 +134,18 @@ class _CppProgram:
         stdin.flush()
         answer = stdout.readline().split()
         if len(answer) != 3:
-            raise RuntimeError(f"pinocchio_batch answers {b' '.join(answer).decode()!r} to {self._request.decode()!r}")
+            raise RuntimeError(f"Pinocchio answers {b' '.join(answer).decode()!r} to {self._request.decode()!r}")
         width, rows = int(answer[1]), int(answer[2])
         return float(answer[0]), np.frombuffer(stdout.read(8 * width * rows)).reshape(rows, width)
 
 
-def executable() -> Path:
+def executable(name: str, headers: tuple[tuple[str, str, str], ...], optimization: str) -> Path:
     """The compiled program, from the user's cache if this machine has already compiled it.
+
+    Args:
+      name: of its source, beside this module.
+      headers: what it includes, as in ``_HEADERS``.
+      optimization: the compiler's option.
 
     Raises:
       FileNotFoundError: there is no compiler, or headers are missing; the message names the wheel that has them.
@@ -92,22 +154,31 @@ def executable() -> Path:
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise FileNotFoundError("no C++ compiler (g++ or clang++)")
-    pinocchio_headers = _headers("pinocchio/multibody.hpp", "", "libpinocchio")
-    includes = [pinocchio_headers, _headers("boost/version.hpp", "", "cmeel-boost")]
-    includes.append(_headers("Eigen/Core", "eigen3", "cmeel-eigen"))
+    source = Path(__file__).with_name(f"{name}.cpp")
+    includes = [_headers(*header) for header in headers]
     library = includes[1].parent / "lib"
-    key = "\n".join([SOURCE.read_text(), *FLAGS, pinocchio.__version__, platform.node(), compiler, *map(str, includes)])
+    key = "\n".join(
+        [
+            source.read_text(),
+            optimization,
+            *FLAGS,
+            pinocchio.__version__,
+            platform.node(),
+            compiler,
+            *map(str, includes),
+        ]
+    )
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "artix-benchmarks"
-    found = cache / f"pinocchio_batch-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    if not found.exists():
+    program = cache / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    if not program.exists():
         print("compiling Pinocchio's C++ algorithms: once, some minutes", file=sys.stderr)
         cache.mkdir(parents=True, exist_ok=True)
-        part = found.with_suffix(".part")
+        part = program.with_suffix(".part")
         search = [word for folder in includes for word in ("-isystem", str(folder))]
-        link = [f"-L{library}", "-lboost_serialization", f"-Wl,-rpath,{library}"]
-        subprocess.run([compiler, *FLAGS, *search, str(SOURCE), "-o", str(part), *link], check=True)
-        part.replace(found)
-    return found
+        link = [f"-L{library}", "-lboost_serialization", "-ldl", f"-Wl,-rpath,{library}"]
+        subprocess.run([compiler, optimization, *FLAGS, *search, str(source), "-o", str(part), *link], check=True)
+        part.replace(program)
+    return program
 
 
 def _headers(header: str, below: str, wheel: str) -> Path:

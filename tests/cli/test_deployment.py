@@ -44,7 +44,7 @@ def test_what_is_exported(exported):
     description = json.loads((exported / "policy.json").read_text())
     task = envs.make("quadruped_velocity")
     assert description["joints"] == list(task.articulation.topology.dof_names)
-    assert description["observation"]["size"] == task.observation_size["state"] == 48
+    assert description["observation"]["size"] == task.observation_size["state"] == 50
     assert description["limits"]["force"][0] == 28.0
     assert (description["dt"], description["friction"], description["imu"]) == (0.02, 0.8, "imu")
 
@@ -53,7 +53,7 @@ def test_the_onnx_policy_is_the_policy(exported):
     """On observations as in training; ONNX Runtime and XLA sum in different orders."""
     policy = policies.load("quadruped_velocity")
     mean, deviation = np.asarray(policy.observed.mean), np.sqrt(np.asarray(policy.observed.variance))
-    obs = mean + deviation * np.random.default_rng(0).normal(size=(256, 48)).astype(np.float32)
+    obs = mean + deviation * np.random.default_rng(0).normal(size=(256, 50)).astype(np.float32)
     session = onnxruntime.InferenceSession(str(exported / "policy.onnx"))
     (found,) = session.run(None, {"obs": obs})
     np.testing.assert_allclose(found, policy(obs), atol=1e-6)

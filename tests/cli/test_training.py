@@ -114,6 +114,28 @@ def test_tensorboard_gets_the_numbers(tmp_path, monkeypatch, capsys):
     assert "pip install 'artix[tensorboard]'" in capsys.readouterr().err
 
 
+def test_it_learns_by_gradients(trained, tmp_path, capsys):
+    folder = tmp_path / "runs"
+    small = "--set", "shac.policy_layers=[8]", "shac.critic_layers=[8]"
+    assert train(folder, "--method", "shac", "--steps", "0.5k", *small) == 0
+    header = policies.load_header(folder / "checkpoint.npz")
+    assert (header["method"], header["config"]["horizon"], header["steps"]) == ("shac", 32, 512)
+    assert policies.load_header(trained / "checkpoint.npz")["method"] == "ppo"
+    assert policies.load(folder / "policy.npz").layers == (8,)
+    assert main(["train", "--resume", "--steps", "768", "--output", str(folder)]) == 0
+    assert policies.load_header(folder / "checkpoint.npz")["steps"] == 768
+    capsys.readouterr()
+    for options, message in (
+        (["--output", str(folder), "--resume", "--method", "ppo"], "keeps the checkpoint's method"),
+        (["--method", "shac", "--set", "ppo.epochs=1"], "ppo.epochs=1: this training run learns with 'shac'"),
+        (["--set", "shac.epochs=1"], "shac.epochs=1: this training run learns with 'ppo'"),
+    ):
+        assert main(["train", "cart_pole", *options]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["train", "humanoid_velocity", "--method", "shac"]) == 1
+    assert "SHAC has settings for cart_pole, arm_reach" in capsys.readouterr().err
+
+
 def test_play_prints_statistics(trained, capsys):
     assert main(["play", str(trained), "--episodes", "4"]) == 0
     out = capsys.readouterr().out

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
+import operator
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -87,7 +90,7 @@ def _repeated(operands: Sequence[np.ndarray], axes: Sequence[Any]) -> list[np.nd
         mapped = [axis.mapped[number] for axis in axes]
         own = operand.shape[sum(mapped) :]
         rows = [size if is_mapped else 1 for size, is_mapped in zip(sizes, mapped, strict=True)]
-        found.append(np.broadcast_to(operand.reshape(*rows, *own), (*sizes, *own)).reshape(-1, *own))
+        found.append(np.broadcast_to(operand.reshape(*rows, *own), (*sizes, *own)).reshape(math.prod(sizes), *own))
     return found
 
 
@@ -119,6 +122,75 @@ def test_step() -> None:
     """Velocities of random arms round to 4e-6 to 3e-5 of the largest, depending on the states."""
     state, _ = states("arm7", 40)
     check(lambda s: jax.vmap(lambda x: artix.step(robot("arm7"), x, None, 0.01))(s), state, tolerance=1e-4)
+
+
+@functools.cache
+def arm(max_force: float) -> artix.Articulation:
+    """Two links, driven with limited efforts, of which the second has a limit and friction."""
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    builder.add_link(mass=1.0, inertia=(1.0, 1.0, 1.0))
+    above, center = (0.0, 0.0, -0.5, 0.0, 0.0, 0.0, 1.0), (0.0, 0.0, -0.25, 0.0, 0.0, 0.0, 1.0)
+    drive = artix.Drive(stiffness=300.0, damping=2.0, max_force=max_force)
+    for link in range(2):
+        options: dict[str, Any] = {"limits": [(-0.3, 0.3)]} if link else {}
+        joint = artix.Joint.revolute(artix.Axis.SWING1, parent_pose=above, drive=drive, **options)
+        builder.add_link(link, joint, mass=1.0, inertia=(0.02, 0.02, 0.002), com_pose=center)
+    return builder.build("float32")
+
+
+@functools.cache
+def ball() -> artix.Articulation:
+    builder = artix.ArticulationBuilder(gravity=(0.0, 0.0, -9.81))
+    builder.add_link(mass=1.0, inertia=(0.01, 0.02, 0.03))
+    builder.add_geometry(0, artix.Geometry.sphere(0.1, friction=0.5))
+    return builder.build("float32")
+
+
+def random_states(articulation: artix.Articulation, scale: float = 1.0) -> artix.State:
+    keys = jax.random.split(jax.random.key(5), 35)
+    return single(jax.vmap(lambda key: artix.random_state(articulation, key, velocity_scale=scale))(keys))
+
+
+@pytest.mark.parametrize("max_force", [5.0, np.inf])
+def test_steps_that_iterate(max_force: float) -> None:
+    """Newton's method, whose loops end when a robot's rows hold: drives at their limits, joint limits."""
+    states = random_states(arm(max_force))
+    check(jax.vmap(lambda s: artix.step(arm(max_force), s, None, 0.01)), states, tolerance=1e-4)
+
+
+def test_steps_on_the_ground() -> None:
+    """Balls that fly, roll, slide, and hit the ground."""
+    states = random_states(ball())
+    states = states.replace(root_pose=states.root_pose.at[:, 2].multiply(0.1).at[:, 2].add(0.1))
+    scene = artix.Scene(ball(), ground=artix.Ground.flat(dtype="float32"))
+    check(jax.vmap(lambda s: artix.step(scene, s, None, 0.01)), states, tolerance=1e-4)
+
+
+def test_fast_motion() -> None:
+    """Bodies that turn by up to a radian a step."""
+    states = random_states(ball(), 30.0)
+    check(jax.vmap(lambda s: artix.step(ball(), s, None, 0.01)), states, tolerance=1e-4)
+
+
+def test_transposes_of_steps() -> None:
+    states = random_states(arm(5.0))
+
+    def total(velocity: jax.Array) -> jax.Array:
+        end = jax.vmap(lambda v, s: artix.step(arm(5.0), s.replace(joint_velocity=v), None, 0.01))(velocity, states)
+        return jnp.sum(end.joint_position**2)
+
+    check(jax.grad(total), states.joint_velocity, tolerance=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_the_ground", [False, True])
+def test_steps_of_a_driven_quadruped(on_the_ground: bool) -> None:
+    legged = robot("quadruped")
+    legged = legged.replace(drive=legged.drive.replace(stiffness=jnp.full(12, 30.0, "float32")))
+    states = random_states(legged, 0.3)
+    states = states.replace(root_pose=states.root_pose.at[:, 2].add(0.5))
+    scene = artix.Scene(legged, ground=artix.Ground.flat(dtype="float32")) if on_the_ground else legged
+    check(jax.vmap(lambda s: artix.step(scene, s, None, 0.01)), states, tolerance=1e-3)
 
 
 def test_one_robot() -> None:
@@ -242,13 +314,11 @@ def kernel_of(function: Callable[..., Any], name: str) -> Any:
 
 @needs_target
 def test_ptx() -> None:
-    kernel = kernel_of(artix.inverse_dynamics, "arm7")
-    text, blocks = kernel.for_batch(4097, 1)
-    assert blocks == 129
-    assert ".const .align 4 .u32 artix_rows = 4097" in text
+    text = kernel_of(artix.inverse_dynamics, "arm7").ptx
     assert ".maxntid 32" in text
     assert "cp.async.ca.shared.global" in text
     assert "fma.rn.f32" in text
+    assert "ld.global.nc" in text, "the size of the batch"
     assert "\tcall" not in text, "elementary functions are drawn in"
     assert "ld.local" not in text, "LLVM itself keeps nothing in local memory"
     assert ".f64" not in text
@@ -270,7 +340,7 @@ def test_ptx_assembles(device: str, tmp_path: Path) -> None:
     if program is None:
         pytest.skip("needs ptxas, of nvidia-cuda-nvcc-cu12")
     file = tmp_path / "kernel.ptx"
-    file.write_text(kernel_of(artix.inverse_dynamics, "arm7").for_batch(64, 1)[0])
+    file.write_text(kernel_of(artix.inverse_dynamics, "arm7").ptx)
     command = [program, f"-arch={device}", "-v", "-o", str(tmp_path / "kernel.cubin"), str(file)]
     report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     assert "0 bytes spill stores" in report
@@ -301,6 +371,23 @@ def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARTIX_GPU_KERNELS", "1")
     assert "gpu.ptx" in lowered()
     assert "gpu.ptx" not in lowered(gpu=False)
+
+
+@needs_target
+def test_batches_of_all_sizes_share_a_text() -> None:
+    """The driver assembles it once and keeps it, so it may depend on nothing but the program."""
+    texts = []
+    every, extras = states("arm7", 41)
+    for count in (5, 6, 41):
+        state, extra = jax.tree.map(operator.itemgetter(slice(count)), (every, extras))
+        with artix.use_kernels(True, gpu=True):
+            function = jax.jit(bound(artix.inverse_dynamics, "arm7"))
+            text = function.trace(state, extra).lower(lowering_platforms=("cuda",)).as_text()
+        assert f"dense<{count}> : tensor<i32>" in text
+        assert f"grid_x = {-(-count // 32)} : i32" in text
+        texts.append(re.findall(r'kernel_data = "[^"]*"', text))
+    assert len(texts[0]) == 1
+    assert texts[0] == texts[1] == texts[2]
 
 
 @needs_target
@@ -343,6 +430,41 @@ def test_without_the_target(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
     assert "gpu.ptx" not in lowered(gpu=True)
 
 
-def test_programs_with_too_many_live_scalars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_compilation, "MAX_LIVE", 10)
+def test_programs_that_take_the_assembler_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_compilation, "MAX_SECONDS", 0.01)
     assert "gpu.ptx" not in lowered(lambda a, s, x: artix.forward_dynamics(a, s, 2 * x), gpu=True)
+
+
+@needs_target
+def test_long_assembly_is_announced(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("ARTIX_CACHE", "0")
+    gravity: Any = lambda a, s, x: artix.gravity_compensation(a, s)  # noqa: E731
+    state, extra = states("arm7", 5)
+
+    def lower(count: int) -> None:
+        few = jax.tree.map(lambda x: x[:count], (state, extra))
+        with artix.use_kernels(True, gpu=True):
+            jax.jit(bound(gravity, "arm7")).trace(*few).lower(lowering_platforms=("cuda",))
+
+    monkeypatch.setattr(gpu_compilation, "_LONG", 0.0)
+    lower(5)
+    (line,) = caplog.messages
+    assert "gravity_compensation" in line and "assemble" in line
+    lower(4)  # Its kernel is the same.
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(
+    ("operations", "alive", "seconds"),
+    [
+        (5_587, 266, 0.27),
+        (28_043, 965, 5.2),
+        (41_336, 1_107, 9.5),
+        (63_568, 2_079, 20.8),
+        (86_789, 4_454, 48.1),
+        (105_560, 2_456, 51.1),
+    ],
+)
+def test_estimates_of_assembly(operations: int, alive: int, seconds: float) -> None:
+    """Beside ptxas 12.9, for forward dynamics, steps, and the transpose of a step."""
+    assert gpu_compilation.assembly_seconds(operations, alive) == pytest.approx(seconds, rel=0.15)

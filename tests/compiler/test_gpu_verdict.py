@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import multiprocessing
 import os
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 
 import artix
-from artix.cli.gpu import report
+from artix.cli.gpu import report, use_of_kernels
 from artix.compiler import gpu_compilation, gpu_proof, gpu_verdict
 from artix.compiler.batch_axes import groups_of, merge_operands, merged, split_results
 from artix.compiler.compilation import scalars_of
@@ -208,6 +209,15 @@ def test_a_verdict_is_obtained_once_and_can_be_read(cache: Path, caplog: pytest.
     assert "570.1" in text and "9.0" in text and "50 %" in text
 
 
+def test_the_report_says_where_machine_code_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = obtain_verdict(GPU, run=lambda: RIGHT)
+    monkeypatch.delenv("CUDA_CACHE_DISABLE", raising=False)
+    monkeypatch.setenv("CUDA_CACHE_PATH", "/scratch/nv")
+    assert "kept by the driver in /scratch/nv" in report(verdict)
+    monkeypatch.setenv("CUDA_CACHE_DISABLE", "1")
+    assert "again in every process" in report(verdict)
+
+
 @pytest.mark.parametrize("field", Gpu._fields)
 def test_a_verdict_is_stale_if_anything_changes(field: str) -> None:
     obtain_verdict(GPU, run=lambda: RIGHT)
@@ -344,3 +354,24 @@ def test_the_environment_overrules_the_verdict(monkeypatch: pytest.MonkeyPatch) 
 
 def test_no_gpu_is_no_question() -> None:
     assert not kernels_are_proved(gpu=lambda: None, run=lambda: pytest.fail("no GPU"))
+
+
+@pytest.mark.parametrize("ending", [RIGHT, outcome(BEGIN, code=None)])
+def test_a_command_says_the_verdict_once(
+    ending: Outcome, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It prints the line, the log is silent, and what it lowers then asks no more, even if nothing is decided."""
+    runs = []
+
+    def run() -> Outcome:
+        runs.append(1)
+        return ending
+
+    asked = functools.partial(gpu_verdict.verdict_of_process, lambda: GPU, run)
+    monkeypatch.setattr("artix.cli.gpu.verdict_of_process", asked)
+    line = use_of_kernels()
+    assert line is not None and "NVIDIA T1" in line
+    assert kernels_are_proved(lambda: GPU, run) == (ending is RIGHT)
+    assert len(runs) == 1 and not caplog.messages
+    monkeypatch.setenv("ARTIX_GPU_KERNELS", "0")
+    assert use_of_kernels() == "GPU kernels are off, because ARTIX_GPU_KERNELS is 0"

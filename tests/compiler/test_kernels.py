@@ -17,7 +17,7 @@ import pytest
 import artix
 from artix.compiler import kernels
 from artix.compiler.compilation import scalars_of
-from artix.compiler.kernels import linking, machine, x86
+from artix.compiler.kernels import machine, x86
 from artix.compiler.kernels.cpu import module_texts
 from artix.compiler.kernels.machine import vector_bytes
 from artix.compiler.kernels.plan import Plan
@@ -457,7 +457,7 @@ def test_nothing_outside_is_written():
         builder.result(builder.argument((size,), "float32", 1))
     program = builder.program()
     kernels.load(kernels.build(program), "test_kernel_guarded")
-    handler = linking._LINKED["test_kernel_guarded"]["artix_handler"]
+    handler = machine._LINKED["test_kernel_guarded"]["artix_handler"]
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(handler)
     keep = []
 
@@ -524,6 +524,18 @@ def test_many_threads_at_once():
     for thread in threads:
         thread.join()
     assert not errors
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_short_program_reads_far_entries_of_a_long_argument(level):
+    """The operands of an input are numbers of an argument and an entry, and not of scalars."""
+    long, factor = jax.ShapeDtypeStruct((100,), "float32"), jax.ShapeDtypeStruct((), "float32")
+    program = call_of(lambda long, factor: factor * long[99], long, factor).program
+    scalars = scalars_of(program, (level, 1))
+    assert len(scalars.operations) < 50
+    inputs = np.arange(200, dtype=np.float32).reshape(2, 100) if level else np.arange(100, dtype=np.float32)
+    found = caller(scalars)([inputs, np.array([2.0, 3.0], np.float32)], 2)
+    np.testing.assert_array_equal(found[0], [198.0, 597.0 if level else 297.0])
 
 
 def test_several_kernels_side_by_side_in_one_program():

@@ -16,10 +16,10 @@ import artix
 from artix.compiler import program as programs
 from artix.compiler import quantity
 from artix.compiler.operation import program_p
+from artix.compiler.program import simplified
 from artix.compiler.scalar_program import Op
 from artix.compiler.scalar_transpose import NotLinear
 from artix.compiler.scalarize import scalarize, scalarize_transpose
-from artix.compiler.simplification import simplified
 from tests.support.models import random_states, random_tree, state_at
 from tests.support.oracle_derivatives import differences
 from tests.support.scalar_interpreter import check_program, interpret

@@ -131,6 +131,19 @@ def test_a_wall_is_near_before_it_is_below() -> None:
     np.testing.assert_allclose(found.normal, [[-(0.5**0.5), 0, 0.5**0.5]], atol=1e-15)
 
 
+def test_corners_far_above_rough_ground_are_far_above_it() -> None:
+    """As those of a trunk over bent cells: they are near some point of the cell below, if not always its nearest."""
+    heights = np.random.default_rng(1).uniform(-0.08, 0.08, (40, 40))
+    field = artix.HeightField.of(heights, spacing=(0.1, 0.1))
+    places = np.random.default_rng(2).uniform(0.3, 3.6, (2, 2000))
+    points = jnp.asarray(np.concatenate([places, np.full((1, 2000), 0.25)]))
+    gap, normal = jax.jit(field.distances)(jnp.zeros(3), points)
+    over = field.heights_below(jnp.zeros(3), points)
+    assert jnp.max(gap / over) < 1.25
+    assert jnp.min(gap) > 0.25 - 0.08
+    assert jnp.min(normal[2]) > 0.5
+
+
 def test_what_is_no_number_is_not_near() -> None:
     gap, _ = distances(rough(0.1), np.array([[np.nan, 0, 0], [0, np.inf, 0], [1e9, -1e9, 0.5]]).T)
     assert np.all(np.isnan(gap[:2]))

@@ -65,8 +65,8 @@ def test_what_is_left_out_is_counted(robots) -> None:
     _, many = robots
     state, control = standing(many)
     low = state.replace(root_pose=state.root_pose.at[2].add(-2e-3))
-    options = artix.SolverOptions(max_ground_contacts=2)
-    _, report = artix.step_and_report(many, low, control, 0.005, options, ground=GROUND)
+    scene = artix.Scene(many, ground=GROUND, max_ground_contacts=2)
+    _, report = artix.step_and_report(scene, low, control, 0.005)
     assert report.contacts.omitted == 2
 
 

@@ -12,7 +12,7 @@ import pytest
 import artix
 from artix import ArticulationBuilder, Joint, LoopJoint, State
 from artix.editing import surgery
-from artix.model.articulation import PER_DOF, PER_LINK
+from artix.model.parts import PER_DOF, PER_LINK
 from tests.io.test_archive import with_couplings
 from tests.kinematics.test_configuration import close
 from tests.support import oracles

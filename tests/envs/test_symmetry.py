@@ -13,6 +13,7 @@ from artix.envs import starts
 from artix.envs.observation_terms import ObservationTerm
 from artix.envs.symmetry import REFLECTION, SignedPermutation, find_mirror
 from artix.envs.tasks.legged import OBSERVATIONS
+from artix.envs.tasks.quadruped_velocity import FEET
 from tests.support.oracles import ROBOTS
 
 #: Robots of others, by file: their descriptions are symmetric to this fraction of mass.
@@ -170,3 +171,22 @@ def _mine(joint_position):
 def test_a_signed_permutation_keeps_the_dtype():
     swap = SignedPermutation(np.array([1, 0]), np.array([-1.0, -1.0]))
     assert swap(jnp.ones((5, 2), jnp.float32)).dtype == jnp.float32
+
+
+@pytest.mark.slow
+def test_getting_up_is_seen_in_the_mirror():
+    """A control step of a robot that lies on its side, and of its image with the image of the action."""
+    task = envs.make("quadruped_get_up", dtype="float64", noise_scales={}, chance_of_fall=1.0)
+    mirror, robot = task.mirror, find_mirror(task.articulation, FEET)
+    state = jax.jit(task.reset)(jax.random.key(3))
+    info = state.info | {
+        name: robot.joints(state.info[name]) for name in ("drive_target", "last_action", "action_before_last")
+    }
+    image = state.replace(articulation_state=robot.state(state.articulation_state), info=info)
+    action, step = jax.random.uniform(jax.random.key(4), (12,), minval=-0.5, maxval=0.5), jax.jit(task.step)
+    for _ in range(10):  # until it lies on the ground
+        state, image = step(state, action), step(image, mirror["action"](action))
+    for part, seen in state.obs.items():
+        np.testing.assert_allclose(mirror[part](seen), image.obs[part], atol=1e-5)
+    contacts = state.obs["privileged_state"][-16:]
+    assert 0 < np.sum(contacts) < 16

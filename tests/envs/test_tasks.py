@@ -17,11 +17,11 @@ from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
 SIZES = {
     "cart_pole": (5, 1),
     "arm_reach": (43, 7),
-    "quadruped_velocity": ({"privileged_state": 119, "state": 48}, 12),
+    "quadruped_velocity": ({"privileged_state": 121, "state": 50}, 12),
     "quadruped_rough": ({"privileged_state": 154, "state": 83}, 12),
     "quadruped_get_up": ({"privileged_state": 107, "state": 42}, 12),
     "humanoid_stand": ({"privileged_state": 187, "state": 87}, 25),
-    "humanoid_velocity": ({"privileged_state": 187, "state": 87}, 25),
+    "humanoid_velocity": ({"privileged_state": 189, "state": 89}, 25),
 }
 QUICK = ("cart_pole",)
 
@@ -100,7 +100,7 @@ def test_random_episodes(name):
     assert np.std(reward) > 0
     weighted = sum(np.asarray(value) for key, value in metrics.items() if key.startswith("reward/"))
     if name not in ("cart_pole",):  # whose factors are multiplied
-        clipped = np.maximum(weighted * environment.dt, 0 if name.startswith("quadruped") else -np.inf)
+        clipped = np.maximum(weighted * environment.dt, -np.inf if name == "humanoid_stand" else 0)
         np.testing.assert_allclose(reward, clipped, atol=1e-5)
 
 
@@ -119,7 +119,7 @@ def test_a_quadruped_that_stands_is_seen_to_stand(still):
     for _ in range(250):  # 5 s
         state = step(state, jnp.zeros(12, "float32"))
     assert state.done == 0
-    seen = np.asarray(state.obs["privileged_state"][48:])
+    seen = np.asarray(state.obs["privileged_state"][50:])
     parts = np.split(seen, np.cumsum([3, 3, 3, 3, 3, 12, 12, 12, 4, 12, 4])[:-1])
     gyro, accelerometer, gravity, linear, _, _, speed, force, contact, feet, air_time = parts
     np.testing.assert_allclose(np.linalg.norm(accelerometer), 9.81, atol=0.1)
@@ -169,13 +169,13 @@ def test_noise_is_on_what_the_policy_sees_alone():
     reset = jax.jit(jax.vmap(envs.make("quadruped_velocity", dtype="float32").reset))
     obs = reset(keys).obs
     order = ("linear_velocity", "gyro", "gravity", "joint_position", "joint_velocity")
-    exact = jnp.split(obs["privileged_state"][:, 48:], [3, 6, 9, 12, 15, 27, 39], axis=1)
+    exact = jnp.split(obs["privileged_state"][:, 50:], [3, 6, 9, 12, 15, 27, 39], axis=1)
     exact = jnp.concatenate([exact[k] for k in (3, 0, 2, 5, 6)], axis=1)
     error = np.asarray(obs["state"][:, :33] - exact)
     scale = np.repeat([noise.GO1[name] for name in order], [3, 3, 3, 12, 12])
     assert np.all(np.abs(error) <= scale + 1e-6)
     np.testing.assert_allclose(np.std(error, axis=0), scale / np.sqrt(3), rtol=0.2)
-    np.testing.assert_array_equal(obs["privileged_state"][:, :48], obs["state"])
+    np.testing.assert_array_equal(obs["privileged_state"][:, :50], obs["state"])
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import pytest
 
 from artix import envs
 from artix.cli.training_files import load_policy
+from artix.envs.symmetry import SignedPermutation
 from artix.examples import policies, ppo
 from artix.examples.warm_start import start_from
 from tests.support.point_mass import PointMass
@@ -59,25 +60,42 @@ class Symmetric(PointMass):
     mirror = {"action": jnp.negative, "obs": jnp.negative, "state": jnp.negative, "privileged_state": jnp.negative}  # noqa: RUF012
 
 
-def test_half_of_the_experience_is_seen_in_the_mirror(trained):
-    """What is learned is more symmetric, which an odd policy is exactly; and it is learned as well."""
+def test_what_is_learned_of_a_symmetric_robot_is_symmetric(trained):
+    """Policy, critic and the moments of observations, to rounding; and it is learned as well."""
     symmetric = train(Symmetric(), 20)
     without = train(Symmetric(), 20, dataclasses.replace(CONFIG, mirror=False))
+    learner = symmetric[-1][0].learner
     obs = jax.random.normal(jax.random.key(0), (64, 2), jnp.float32)
-    odd = [ppo.policy_of(runs[-1][0], CONFIG) for runs in (symmetric, without)]
-    apart = [float(jnp.mean(jnp.abs(policy(obs) + policy(-obs)))) for policy in odd]
-    assert apart[0] < 0.5 * apart[1]
+    policy, lopsided = (ppo.policy_of(runs[-1][0], CONFIG) for runs in (symmetric, without))
+    assert jnp.max(jnp.abs(policy(obs) + policy(-obs))) < 1e-6
+    assert jnp.max(jnp.abs(lopsided(obs) + lopsided(-obs))) > 1e-2
+    critic = ppo.networks(CONFIG, Symmetric())[1]
+    values = [critic.at(learner.parameters["critic"], x) for x in (obs, -obs)]
+    np.testing.assert_allclose(*values, rtol=1e-5)
+    assert learner.observed.mean.tolist() == [0.0, 0.0]
     assert symmetric[-1][1]["return"] > 0.9 * trained[-1][1]["return"]
     # Without it, the environment's symmetry changes nothing.
     jax.tree.map(
         np.testing.assert_array_equal, *(leaves(runs[-1][0].learner.parameters) for runs in (without, trained))
     )
-    both = ppo.Experience(*(jnp.arange(6.0)[:, None] for _ in range(8)))
-    half = policies.half_in_the_mirror(Symmetric.mirror, both)
-    assert half.obs[:, 0].tolist() == half.action[:, 0].tolist() == half.mean[:, 0].tolist() == [0, -1, -2, 3, 4, 5]
-    assert half.value is both.value and half.reward is both.reward
-    parts = policies.half_in_the_mirror(Symmetric.mirror, both._replace(obs={"state": both.obs}))
-    assert parts.obs["state"][1] == -1
+    with pytest.raises(ValueError, match=r"not symmetric.*mirror=False"):
+        train(Symmetric(), 21, training=without[-1][0])
+
+
+@pytest.mark.parametrize("layers", [(8, 8), (5,), ()])
+def test_a_symmetric_network_reflects_its_outputs(layers):
+    """With permutations and signs of inputs and outputs, and an odd number of hidden units."""
+    reflect = SignedPermutation(np.array([1, 0, 2, 3]), np.array([1.0, 1.0, -1.0, 1.0]))
+    reflect_output = SignedPermutation(np.array([2, 1, 0]), np.array([-1.0, 1.0, -1.0]))
+    network, x = policies.Network(layers, 3), jax.random.normal(jax.random.key(0), (20, 4), jnp.float32)
+    parameters = network.init(jax.random.key(1), x)
+    parameters = jax.tree.map(lambda p: p + jax.random.normal(jax.random.key(2), p.shape, p.dtype), parameters)
+    symmetric = policies.symmetrized(parameters, reflect, reflect_output)
+    found = network.at(symmetric, reflect(x))
+    np.testing.assert_allclose(found, reflect_output(network.at(symmetric, x)), atol=1e-5)
+    assert jnp.max(jnp.abs(found)) > 0.1
+    again = policies.symmetrized(symmetric, reflect, reflect_output)
+    jax.tree.map(np.testing.assert_array_equal, symmetric, again)
 
 
 def leaves(tree):

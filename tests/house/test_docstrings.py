@@ -61,7 +61,7 @@ REPEATED = re.compile(
     r"\w+: (an array|the arrays?)( of the state)? (has|have) (the wrong shape|(another|different) dtypes?))",
     re.MULTILINE,
 )
-CONCISE_ROOMS = ("kinematics", "dynamics", "model", "constraints", "math", "editing")
+CONCISE_ROOMS = ("kinematics", "dynamics", "model", "constraints", "math", "editing", "physx", "fleet", "viewer")
 
 
 def examples() -> list[doctest.DocTest]:

@@ -115,7 +115,7 @@ def test_the_examples_of_the_page_on_evaluation_run():
             [
                 "(64, 5) (64,) 0.02",
                 "(8, 7) ['nan', 'reward/height', 'reward/jerk']",
-                "{'privileged_state': 119, 'state': 48}",
+                "{'privileged_state': 121, 'state': 50}",
                 "[('gyro', 3, 3), ('gravity', 3, 1), ('joint_position', 12, 1)]",
             ],
         ),
@@ -281,7 +281,7 @@ def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["optimal_control", "inverse_kinematics", "identification"])
+@pytest.mark.parametrize("page", ["optimal_control", "minimum_time", "inverse_kinematics", "identification"])
 def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, capsys):
     """And reach what they assert, with users' 32-bit types."""
     pytest.importorskip("optimistix")
@@ -291,6 +291,7 @@ def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, cap
     out = capsys.readouterr().out
     shown = {
         "optimal_control": "(36, 36) (36, 12) (12,)",
+        "minimum_time": "1.2649",
         "inverse_kinematics": "(1000, 7)",
         "identification": "('friction', 'trunk', 'height')",
     }
@@ -305,3 +306,9 @@ def test_the_examples_about_training_run(tmp_path, monkeypatch, capsys):
         namespace = run_code_of("docs/train.md", 3)
     assert namespace["action"].shape == (1, 1)
     assert (tmp_path / "cart_pole.npz").exists()
+
+
+@pytest.mark.slow
+def test_the_page_about_gradients_runs():
+    with users_types():
+        assert run_code_of("docs/gradients.md")["policy"].action_size == 1

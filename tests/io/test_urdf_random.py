@@ -266,7 +266,7 @@ def test_mass_matrix_and_gravity(tree):
     """All robots of a tree by one program. Of a floating robot, the joints' part, which no choice of base axes changes."""
     rng = np.random.default_rng(1)
     with jax.enable_x64(True):
-        robots = jax.tree.map(lambda *leaves: np.stack(leaves), *(host_arrays(case.robot) for case in cases(tree)))
+        robots = artix.Fleet([host_arrays(case.robot) for case in cases(tree)]).articulation
         states = jax.tree.map(np.asarray, artix.neutral_state(cases(tree)[0].robot))
         position = rng.uniform(-1, 1, (COUNT, len(states.joint_position)))
         states = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (COUNT, *leaf.shape)), states)

@@ -73,15 +73,43 @@ def test_values_and_derivatives_are_those_of_the_varied_robot(name: str) -> None
         np.testing.assert_allclose(ours, np.where(varies, theirs, 0), rtol=1e-9, atol=1e-11 * np.abs(theirs).max())
 
 
-def test_what_the_robot_lacks_stays_absent() -> None:
+def test_zeros_leave_the_leaves() -> None:
+    """Whatever is done to all leaves, zeros stay: those of the robot itself, of a varied one and of a batch."""
     robot = artix.robots.load("quadruped")
-    everything = jax.tree.map(lambda leaf: leaf * 2 + 1 if leaf.dtype.kind == "f" else leaf, robot)
-    kept = artix.keep_zeros(robot, everything)
-    assert not kept.drive.stiffness.any() and jnp.isinf(kept.max_link_linear_velocity).all()
-    np.testing.assert_array_equal(kept.link_mass, np.where(robot.link_mass == 0, 0, everything.link_mass))
-    plain = np.sum(np.asarray(robot.joint_parent_pose[:, 3:]) != 0, axis=1) == 1
-    np.testing.assert_array_equal(kept.joint_parent_pose[plain, 3:], robot.joint_parent_pose[plain, 3:])
-    jax.tree.map(np.testing.assert_array_equal, artix.keep_zeros(robot, robot), robot)
+    change = lambda tree: jax.tree.map(lambda leaf: leaf * 2 + 1, tree)  # noqa: E731
+    ours, varied = change(artix.keep_zeros(robot)), artix.keep_zeros(robot, change(robot))
+    batch = artix.keep_zeros(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), robot))
+    assert jax.tree.structure(ours) == jax.tree.structure(varied) == jax.tree.structure(batch)
+    for name, array in robot.arrays.items():
+        np.testing.assert_array_equal(ours.arrays[name], varied.arrays[name])
+        np.testing.assert_array_equal(batch.arrays[name], np.stack([array, array]))
+        is_kept = (np.asarray(array) == 0) | np.isinf(array)
+        if "pose" in name:
+            is_kept[:, 3:] |= np.sum(array[:, 3:] != 0, axis=1, keepdims=True) == 1
+        np.testing.assert_array_equal(ours.arrays[name], np.where(is_kept, array, 2 * array + 1))
+    assert "drive.stiffness" in ours.absent and jax.tree.leaves(batch)[0].shape == (2, 17)  # One link has no mass.
+    freed = ours.replace(joint_parent_pose=jnp.full((18, 7), 3.0))
+    np.testing.assert_array_equal(freed.joint_parent_pose, 3.0)
+
+
+def test_values_and_derivatives_of_what_is_left() -> None:
+    """Of the energy, as of all entries where they are not zero."""
+    robot = artix.robots.load("quadruped").astype("float64")
+    kept, state = artix.keep_zeros(robot), jax.tree.map(lambda x: x[0], random_states(robot, 1))
+    energy = jax.value_and_grad(lambda robot: artix.kinetic_energy(robot, state) + artix.potential_energy(robot, state))
+    (value, slope), (wanted, whole) = energy(kept), energy(robot)
+    np.testing.assert_allclose(value, wanted, rtol=1e-14)
+    assert jax.tree.structure(slope) == jax.tree.structure(kept)
+    np.testing.assert_allclose(slope.link_mass, np.where(robot.link_mass != 0, whole.link_mass, 0), rtol=1e-12)
+
+
+def test_readers_keep_zeros() -> None:
+    path = artix.robots.path("arm7")
+    read, wanted = artix.load(path, keep_zeros=True), artix.keep_zeros(artix.load(path))
+    assert jax.tree.structure(read) == jax.tree.structure(wanted)
+    assert sum(leaf.size for leaf in jax.tree.leaves(read)) < sum(
+        leaf.size for leaf in jax.tree.leaves(artix.load(path))
+    )
 
 
 def test_unit_masses_vary() -> None:
@@ -97,3 +125,5 @@ def test_refusals() -> None:
         artix.keep_zeros(robot, robot.replace(link_mass=jnp.ones(3)))
     with pytest.raises(TypeError, match="varied: expected artix"):
         artix.keep_zeros(robot, artix.neutral_state(robot))
+    with pytest.raises(TypeError, match="JAX traces this robot, which hides its zeros"):
+        jax.jit(artix.keep_zeros)(robot)

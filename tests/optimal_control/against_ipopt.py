@@ -1,11 +1,12 @@
-"""``solve_constrained`` beside IPOPT: seven problems, each from ten random starts, discretised alike.
+"""``solve_constrained`` beside IPOPT: twenty problems, each from ten random starts, discretised alike.
 
 Usage: ``python -m tests.optimal_control.against_ipopt [PROBLEM ...]`` prints the table of docs/optimal_control.md.
-It needs ``pip install ipyopt``.
+It needs the extra ``ipopt``.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,13 +17,10 @@ import numpy as np
 
 import artix
 from artix import optimal_control
-from artix.optimal_control.problem import residual, residual_cost
 
 Array = jax.Array
 Knot, Problem = optimal_control.Knot, optimal_control.Problem
 STARTS = 10
-#: Relative difference of costs that count as the same.
-SAME = 1e-6
 #: Relative difference of costs that count as the same.
 SAME = 1e-6
 
@@ -161,9 +159,9 @@ def bounds(*limits: float) -> dict[str, Array]:
     return {"control_lower": -jnp.array(limits), "control_upper": jnp.array(limits)}
 
 
-def obstacle(knots: int = 30) -> Case:
+def obstacle(height: float = 0.1, radius: float = 0.25, knots: int = 30) -> Case:
     robot, start, goal = arm(), np.array([-0.8, 0.2, 0.3]), np.array([0.8, 0.2, 0.3])
-    sphere = jnp.array([0.65, 0.0, 0.1]), jnp.asarray(0.25)
+    sphere = jnp.array([0.65, 0.0, height]), jnp.asarray(radius)
     problem = Problem(
         optimal_control.discrete_dynamics(robot, 1.0 / knots), jnp.asarray([*start, 0, 0, 0]), effort,
         parameters={"goal": jnp.asarray(goal), "sphere": sphere}, final_equality=at_rest, inequality=outside_sphere,
@@ -172,39 +170,49 @@ def obstacle(knots: int = 30) -> Case:
     return Case(problem, knots, np.array([2.0, 2.0, 1.0]), held(robot, start))
 
 
-def torques() -> Case:
+def torques(limits: tuple[float, float] = (6.0, 2.0), goal: tuple[float, float] = (2.0, -1.0)) -> Case:
     problem = Problem(
         optimal_control.discrete_dynamics(pendulum(), 0.03), jnp.zeros(4), effort,
-        parameters={"goal": jnp.array([2.0, -1.0])}, final_equality=at_rest, **bounds(6.0, 2.0),
+        parameters={"goal": jnp.array(goal)}, final_equality=at_rest, **bounds(*limits),
     )  # fmt: skip
     return Case(problem, 40, np.array([3.0, 1.0]), np.zeros(2))
 
 
-def speed() -> Case:
+def speed(limits: tuple[float, float, float] = (2.2, 1.0, 1.2)) -> Case:
     robot, start = arm(), np.array([-0.8, 0.2, 0.3])
     problem = Problem(
         optimal_control.discrete_dynamics(robot, 0.03), jnp.asarray([*start, 0, 0, 0]), effort,
-        parameters={"goal": jnp.array([0.8, -0.5, 1.2]), "speed": jnp.array([2.2, 1.0, 1.2])},
+        parameters={"goal": jnp.array([0.8, -0.5, 1.2]), "speed": jnp.array(limits)},
         final_equality=at_rest, inequality=within_speed,
     )  # fmt: skip
     return Case(problem, 30, np.array([2.0, 2.0, 1.0]), held(robot, start))
 
 
-def swing_up() -> Case:
+def swing_up(track: float = 0.4, force: float = 15.0) -> Case:
     problem = Problem(
         optimal_control.discrete_dynamics(cart_pole(), 0.04, actuated=["slide"]), jnp.zeros(4), effort,
-        parameters={"goal": jnp.array([0.0, np.pi]), "track": jnp.asarray(0.4)}, final_equality=at_rest,
-        inequality=within_track, **bounds(15.0),
+        parameters={"goal": jnp.array([0.0, np.pi]), "track": jnp.asarray(track)}, final_equality=at_rest,
+        inequality=within_track, **bounds(force),
     )  # fmt: skip
     return Case(problem, 50, np.array([4.0]), np.zeros(1))
 
 
-def terminal() -> Case:
+def terminal(goal: tuple[float, float] = (np.pi, 0.0)) -> Case:
     problem = Problem(
         optimal_control.discrete_dynamics(pendulum(), 0.03), jnp.zeros(4), effort,
-        parameters={"goal": jnp.array([np.pi, 0.0])}, final_equality=at_rest,
+        parameters={"goal": jnp.array(goal)}, final_equality=at_rest,
     )  # fmt: skip
     return Case(problem, 40, np.array([3.0, 1.0]), np.zeros(2))
+
+
+def acrobot(limit: float = 12.0) -> Case:
+    robot = pendulum()
+    elbow = robot.topology.joint_names[-1]
+    problem = Problem(
+        optimal_control.discrete_dynamics(robot, 0.05, actuated=[elbow]), jnp.zeros(4), effort,
+        parameters={"goal": jnp.array([np.pi, 0.0])}, final_equality=at_rest, **bounds(limit),
+    )  # fmt: skip
+    return Case(problem, 60, np.array([2.0]), np.zeros(1))
 
 
 def on_leg(active: np.ndarray, bend: float, **options: Any) -> tuple[optimal_control.DiscreteDynamics, Array]:
@@ -224,11 +232,11 @@ def standing_torques(dynamics: optimal_control.DiscreteDynamics, x: Array) -> np
     return np.linalg.lstsq(rows, -rest, rcond=None)[0]
 
 
-def friction() -> Case:
+def friction(coefficient: float = 0.28) -> Case:
     dynamics, x = on_leg(np.ones(20, bool), 0.7)
     goal = jnp.asarray([0.12, *crouched(0.7)[1:]])
     problem = Problem(
-        dynamics, x, effort, parameters={"goal": goal, "friction": jnp.asarray(0.28)}, final_equality=trunk_at_rest,
+        dynamics, x, effort, parameters={"goal": goal, "friction": jnp.asarray(coefficient)}, final_equality=trunk_at_rest,
         inequality=within_cone,
     )  # fmt: skip
     return Case(problem, 20, np.array([0.5, 0.5]), standing_torques(dynamics, x))
@@ -239,185 +247,82 @@ def trunk_at_rest(knot: Knot) -> Array:
     return jnp.concatenate([q[:2] - knot.parameters["goal"][:2], v[:2]])
 
 
-def joint_limits() -> Case:
+def joint_limits(height: float = 0.62) -> Case:
     stands = np.arange(20) < 13
     dynamics, x = on_leg(stands, 0.8)
     limits = {"least": jnp.array([-0.2, -1.8]), "most": jnp.array([1.0, -0.45])}
     problem = Problem(
         dynamics, x, effort, references=jnp.asarray(np.append(stands, 0.0)),
-        parameters={"goal": jnp.array([0.0, 0.62])} | limits, final_equality=high, inequality=jump,
+        parameters={"goal": jnp.array([0.0, height])} | limits, final_equality=high, inequality=jump,
     )  # fmt: skip
     return Case(problem, 20, np.array([0.5, 0.5]), standing_torques(dynamics, x))
 
 
 CASES: dict[str, Callable[[], Case]] = {
     "reach around a sphere, torque bounds": obstacle,
+    "a larger sphere": functools.partial(obstacle, radius=0.3),
+    "a higher sphere": functools.partial(obstacle, height=0.3),
     "reach with weak motors": torques,
+    "weaker motors": functools.partial(torques, limits=(5.0, 1.5)),
+    "stronger motors, upright": functools.partial(torques, limits=(10.0, 5.0), goal=(np.pi, 0.0)),
     "speed limits": speed,
+    "lower speed limits": functools.partial(speed, limits=(2.0, 0.9, 1.1)),
     "swing-up on a short track": swing_up,
+    "a longer track": functools.partial(swing_up, track=0.8),
+    "a weaker cart": functools.partial(swing_up, track=0.6, force=8.0),
     "stand up, end given": terminal,
-    "friction cone": friction,
+    "stand up, folded": functools.partial(terminal, goal=(np.pi, 2.0)),
+    "acrobot": acrobot,
+    "weaker acrobot": functools.partial(acrobot, limit=8.0),
+    "friction cone, 0.28": friction,
+    "friction cone, 0.25": functools.partial(friction, coefficient=0.25),
+    "friction cone, 0.4": functools.partial(friction, coefficient=0.4),
     "jump within joint limits": joint_limits,
+    "a lower jump": functools.partial(joint_limits, height=0.58),
 }
 
 
-# --- the same problem for IPOPT -------------------------------------------------------------------------------------
-
-
-class Transcribed(NamedTuple):
-    """What IPOPT found."""
-
-    cost: float
-    violation: float
-    status: int
-    controls: np.ndarray
-
-
-def transcribed(problem: Problem, knots: int) -> Callable[[np.ndarray, np.ndarray], Transcribed]:
-    """IPOPT on the same knots: states and controls are unknowns, steps are equations; exact Hessians by JAX.
-
-    For fixed bases, whose states are vectors.
-    """
-    import ipyopt
-
-    dynamics, nx, nu = problem.dynamics, problem.dynamics.num_states, problem.dynamics.num_controls
-    robot, width, seen = dynamics.articulation, nx + nu, 2 * nx + nu
-
-    def at_knot(z: Array, time: Array) -> tuple[Array, Array, Array]:
-        x, control, after = jnp.split(z, [nx, nx + nu])
-        end, force = dynamics.step(x, control, time)
-        parts = (x, control, force, problem.reference(time), problem.parameters)
-        equality, inequality = (
-            jnp.zeros(0) if each is None else residual(robot, each, *parts)
-            for each in (problem.equality, problem.inequality)
-        )
-        return residual_cost(robot, problem.running, *parts), jnp.concatenate([after - end, equality]), inequality
-
-    def at_end(x: Array) -> tuple[Array, Array, Array]:
-        parts = (x, None, None, problem.reference(-1), problem.parameters)
-        equality, inequality = (
-            jnp.zeros(0) if each is None else residual(robot, each, *parts)
-            for each in (problem.final_equality, problem.final_inequality)
-        )
-        return residual_cost(robot, problem.final, *parts), equality, inequality
-
-    def rows(values: tuple[Array, Array, Array]) -> Array:
-        return jnp.concatenate(values[1:])
-
-    times = jnp.arange(knots)
-
-    def windows(z: Array) -> Array:
-        return z[width * np.arange(knots)[:, None] + np.arange(seen)]
-
-    def lagrangian(z: Array, multiplier: Array, factor: Array, time: Array) -> Array:
-        values = at_knot(z, time)
-        return factor * values[0] + jnp.sum(multiplier * rows(values))
-
-    def last(x: Array, multiplier: Array, factor: Array) -> Array:
-        values = at_end(x)
-        return factor * values[0] + jnp.sum(multiplier * rows(values))
-
-    shapes = jax.eval_shape(at_knot, jnp.zeros(seen), times[0]), jax.eval_shape(at_end, jnp.zeros(nx))
-    (_, equal, unequal), (_, final_equal, final_unequal) = [[each.size for each in shape] for shape in shapes]
-    each, end = equal + unequal, final_equal + final_unequal
-    count = knots * each + end
-
-    @jax.jit
-    def values(z: Array) -> tuple[Array, Array]:
-        along, after = jax.vmap(at_knot)(windows(z), times), at_end(z[-nx:])
-        constraints = [jax.vmap(lambda *parts: rows(parts))(*along).reshape(-1), rows(after)]
-        return jnp.sum(along[0]) + after[0], jnp.concatenate(constraints)
-
-    @jax.jit
-    def slopes(z: Array) -> tuple[Array, Array]:
-        by_knot = jax.vmap(jax.jacfwd(lambda z, time: (lambda v: (v[0], rows(v)))(at_knot(z, time))))
-        by_cost, by_rows = by_knot(windows(z), times)
-        end_cost, end_rows = jax.jacfwd(lambda x: (lambda v: (v[0], rows(v)))(at_end(x)))(z[-nx:])
-        gradient = jnp.zeros_like(z).at[width * np.arange(knots)[:, None] + np.arange(seen)].add(by_cost)
-        return gradient.at[-nx:].add(end_cost), jnp.concatenate([by_rows.reshape(-1), end_rows.reshape(-1)])
-
-    lower, end_lower = np.tril_indices(seen), np.tril_indices(nx)
-
-    @jax.jit
-    def curvatures(z: Array, multipliers: Array, factor: Array) -> Array:
-        of_knots = multipliers[: knots * each].reshape(knots, each)
-        blocks = jax.vmap(jax.hessian(lagrangian), in_axes=(0, 0, None, 0))(windows(z), of_knots, factor, times)
-        block = jax.hessian(last)(z[-nx:], multipliers[knots * each :], factor)
-        return jnp.concatenate([blocks[:, lower[0], lower[1]].reshape(-1), block[end_lower]])
-
-    columns = width * np.arange(knots)[:, None] + np.arange(seen)
-    end_columns = width * knots + np.arange(nx)
-    row = each * np.arange(knots)[:, None] + np.arange(each)
-    jacobian = (
-        np.concatenate([np.repeat(row, seen), np.repeat(knots * each + np.arange(end), nx)]),
-        np.concatenate([np.repeat(columns, each, axis=0).ravel(), np.tile(end_columns, end)]),
-    )
-    hessian = tuple(
-        np.concatenate([columns[:, k].ravel(), end_columns[e]]) for k, e in zip(lower, end_lower, strict=True)
-    )
-    least, most = np.full(width * knots + nx, -np.inf), np.full(width * knots + nx, np.inf)
-    least[:nx] = most[:nx] = np.asarray(problem.start)
-    if problem.has_bounds:
-        controls = width * np.arange(knots)[:, None] + nx + np.arange(nu)
-        least[controls], most[controls] = problem.control_lower, problem.control_upper
-    low = np.concatenate([np.tile(np.repeat([0.0, -np.inf], [equal, unequal]), knots),
-                          np.repeat([0.0, -np.inf], [final_equal, final_unequal])])  # fmt: skip
-
-    def put(out: np.ndarray, value: Any) -> None:
-        out[:] = value
-
-    program = ipyopt.Problem(
-        n=len(least), x_l=least, x_u=most, m=count, g_l=low, g_u=np.zeros(count),
-        sparsity_indices_jac_g=jacobian, sparsity_indices_h=hessian,
-        eval_f=lambda z: float(values(z)[0]),
-        eval_grad_f=lambda z, out: put(out, slopes(z)[0]),
-        eval_g=lambda z, out: put(out, values(z)[1]),
-        eval_jac_g=lambda z, out: put(out, slopes(z)[1]),
-        eval_h=lambda z, multipliers, factor, out: put(out, curvatures(z, multipliers, factor)),
-        ipopt_options={"print_level": 0, "sb": "yes", "tol": 1e-9, "constr_viol_tol": 1e-9, "max_iter": 1000,
-                       "bound_relax_factor": 0.0, "acceptable_iter": 0},
-    )  # fmt: skip
-
-    def solve(states: np.ndarray, controls: np.ndarray) -> Transcribed:
-        guess = np.concatenate([np.concatenate([states[:-1], controls], axis=1).ravel(), states[-1]])
-        z, cost, status = program.solve(guess)
-        rest = np.asarray(values(z)[1])
-        violation = np.max(np.where(np.isinf(low), np.maximum(rest, 0), np.abs(rest)))
-        return Transcribed(cost, float(violation), status, z[:-nx].reshape(knots, width)[:, nx:])
-
-    return solve
+# --- both from the same starts --------------------------------------------------------------------------------------
 
 
 class Run(NamedTuple):
     """What both found from one start."""
 
     found: optimal_control.ConstrainedSolution
-    ipopt: Transcribed
+    ipopt: optimal_control.InteriorPointSolution
 
     @property
     def difference(self) -> float:
         """By how much the cost exceeds IPOPT's, relative to it."""
-        return float(self.found.cost) / self.ipopt.cost - 1
+        return float(self.found.cost / self.ipopt.cost) - 1
 
 
-def compare(case: Case, seeds: Sequence[int], **options: Any) -> tuple[list[Run], list[Transcribed]]:
+@functools.cache
+def solver(**options: Any) -> Callable[[Problem, Array], optimal_control.ConstrainedSolution]:
+    """``solve_constrained``, compiled once for all problems with the same residuals."""
+    return jax.jit(functools.partial(optimal_control.solve_constrained, **options))
+
+
+def compare(
+    case: Case, seeds: Sequence[int], **options: Any
+) -> tuple[list[Run], list[optimal_control.InteriorPointSolution]]:
     """Both from the same starts; and IPOPT from what artix found, which it leaves as it is if that is an optimum."""
-    peer = transcribed(case.problem, case.knots)
-    states_of = jax.jit(lambda controls: optimal_control.rollout(case.problem, controls))
-    find = jax.jit(lambda controls: optimal_control.solve_constrained(case.problem, controls, **options))
+    find = solver(**options)
     runs, checks = [], []
     for seed in seeds:
-        controls = case.start(seed)
-        found = find(jnp.asarray(controls))
-        runs.append(Run(found, peer(np.asarray(states_of(jnp.asarray(controls))), controls)))
-        checks.append(peer(np.asarray(found.solution.states), np.asarray(found.solution.controls)))
+        controls = jnp.asarray(case.start(seed))
+        found = find(case.problem, controls)
+        runs.append(Run(found, optimal_control.solve_by_ipopt(case.problem, controls)))
+        end = found.solution
+        checks.append(optimal_control.solve_by_ipopt(case.problem, end.controls, end.states))
     return runs, checks
 
 
 def main() -> None:
     """Prints a row of the table for each problem."""
     jax.config.update("jax_enable_x64", True)
-    names = [name for name in CASES if not sys.argv[1:] or CASES[name].__name__ in sys.argv[1:]]
+    names = [name for name in CASES if not sys.argv[1:] or name in sys.argv[1:]]
+    total = np.zeros(6, int)
     print(
         "| problem | converged | same | lower | higher | IPOPT confirms | IPOPT fails |\n|---|---|---|---|---|---|---|"
     )
@@ -433,7 +338,9 @@ def main() -> None:
         )
         failed = sum(run.ipopt.status != 0 for run in runs)
         counts = sum(done), same, lower, len(both) - same - lower, confirmed, failed
+        total += np.array(counts, int)
         print(f"| {name} | " + " | ".join(str(int(each)) for each in counts) + " |", flush=True)
+    print(f"| of {STARTS * len(names)} | " + " | ".join(map(str, total)) + " |")
 
 
 if __name__ == "__main__":

@@ -187,6 +187,7 @@ def test_what_is_not_solved_is_reported() -> None:
         options = SolverOptions(max_newton_steps=most)
         end, report = artix.step_and_report(Scene(body, ground=ground), turned, None, DT, options)
         residuals.append(float(report.velocity_residual.max))
+        assert report.is_solved == (most > 1)
         assert artix.kinetic_energy(body, end) < artix.kinetic_energy(body, turned)
     assert residuals[0] > 1e-3
     assert residuals[1] < 1e-8

@@ -86,4 +86,27 @@ def test_a_report_changes_no_state(solver) -> None:
     alone = artix.rollout(pole, start, None, 0.01, options, num_steps=5)
     np.testing.assert_allclose(states.joint_position, alone.joint_position, rtol=1e-14)
     assert report.is_finite.all()
-    assert report.is_finite.shape == report.omitted.shape == report.residual.shape == (5,)
+    assert report.is_solved.all()
+    assert report.velocity_residual.max() < 1e-4
+    assert {leaf.shape for leaf in jax.tree.leaves(report)} == {(5,)}
+
+
+@pytest.mark.slow
+def test_steps_that_are_not_solved_are_counted() -> None:
+    """A cube falls onto an edge and tumbles. A single Newton step is not always enough; 60 are, in each substep."""
+    cube = box((0.1, 0.1, 0.1))
+    scene = artix.Scene(cube, ground=Ground.flat(friction=0.5))
+    turn = jnp.array([0.0, 0.0, 0.16, 0.5, 0.1, 0.0, 1.0])
+    pose = turn.at[3:].divide(jnp.linalg.norm(turn[3:]))
+    spin = jnp.array([2.0, 1.0, -3.0, 3.0, 2.0, 5.0])
+    start = scene.neutral_state().replace(root_pose=pose, root_velocity=spin)
+    for most in (1, 60):
+        options = SolverOptions(max_newton_steps=most, substeps=2)
+        _, report = artix.rollout(scene, start, None, 0.01, options, num_steps=20, with_report=True)
+        missed = np.asarray(~report.is_solved)
+        if most == 60:
+            assert not missed.any()
+            assert report.velocity_residual.max() < 1e-8
+        else:
+            assert 1 <= missed.sum() < 20  # solved in the air
+            assert report.velocity_residual[missed].max() > 1e-3

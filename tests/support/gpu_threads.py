@@ -33,8 +33,10 @@ def run_threads(layout: Layout, arrays: Sequence[np.ndarray], robots: int = 1, i
     types = zip(program.results, program.result_types, strict=True)
     # What a kernel must not leave as it is.
     results = [np.full((*sizes, *result.shape), 77, dtype) for result, dtype in types]
-    library, functions = _functions(layout, robots, items)
-    pointers = [array.ctypes.data for array in (*arrays, *results)]
+    library, functions = _functions(layout)
+    rows = robots if layout.loops_over_items else robots * items
+    lengths = np.array([rows, items], np.int32)
+    pointers = [array.ctypes.data for array in (lengths, *arrays, *results)]
     shared = np.zeros(layout.shared_size + 16, np.uint8)
     kept = np.zeros((THREADS, layout.kept_size + 8), np.uint8)
 
@@ -42,7 +44,7 @@ def run_threads(layout: Layout, arrays: Sequence[np.ndarray], robots: int = 1, i
         for thread in range(THREADS):
             functions[name](thread, first, item, shared.ctypes.data, kept[thread].ctypes.data, *pointers)
 
-    for first in range(0, robots if layout.loops_over_items else robots * items, THREADS):
+    for first in range(0, rows, THREADS):
         shared[:] = 0xAB
         for name in _PHASES[layout.loops_over_items]:
             phase(name, first, 0)
@@ -53,8 +55,8 @@ def run_threads(layout: Layout, arrays: Sequence[np.ndarray], robots: int = 1, i
     return results
 
 
-def _functions(layout: Layout, robots: int, items: int) -> tuple[Any, dict[str, Any]]:
-    (code,) = compile_modules([GpuModule(layout, is_host=True, robots=robots, items=items).text()])
+def _functions(layout: Layout) -> tuple[Any, dict[str, Any]]:
+    (code,) = compile_modules([GpuModule(layout, is_host=True).text()])
     llvm = binding()
     names = (*_PHASES[layout.loops_over_items], *(_PHASES_OF_ITEMS if layout.loops_over_items else ()))
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
@@ -62,6 +64,6 @@ def _functions(layout: Layout, robots: int, items: int) -> tuple[Any, dict[str, 
         library = library.export_symbol(name)
     target = llvm.Target.from_triple(process_triple()).create_target_machine(**RELOCATION)
     linked = library.link(llvm.create_lljit_compiler(target, use_jit_link=True), f"gpu_threads_{id(layout)}")
-    arrays = len(layout.program.arguments) + len(layout.program.results)
+    arrays = 1 + len(layout.program.arguments) + len(layout.program.results)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * (2 + arrays))
     return linked, {name: kind(linked[name]) for name in names}

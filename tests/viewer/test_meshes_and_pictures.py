@@ -6,8 +6,7 @@ import pytest
 import artix
 from artix import Geometry, viewer
 from artix.viewer import meshes
-from artix.viewer.camera import Camera
-from artix.viewer.shading import corner_normals, rasterize
+from artix.viewer.shading import Camera, corner_normals, rasterize
 
 N = meshes.AROUND
 #: Area of the regular polygon that stands for a circle of radius 1.

@@ -1,8 +1,7 @@
 """Compiles scalar programs to kernels: machine code that XLA calls."""
 
 from artix.compiler.kernels.cpu import build, lanes_of, seconds_per_operation
-from artix.compiler.kernels.linking import load
-from artix.compiler.kernels.machine import KernelError, available, machine_key
+from artix.compiler.kernels.machine import KernelError, available, load, machine_key
 from artix.compiler.kernels.rows import (
     LinkedProgram,
     addresses_of,

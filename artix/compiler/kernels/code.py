@@ -40,13 +40,6 @@ def suffix_of(scalar: str, width: int) -> str:
     return name if width == 1 else f"v{width}{name}"
 
 
-def splat(emit: Callable[[str], str], name: str, scalar: str, width: int) -> str:
-    """The name of a vector with a scalar in all lanes; ``emit`` appends an instruction and names its result."""
-    vector = type_of(scalar, width)
-    inserted = emit(f"insertelement {vector} poison, {scalar} {name}, i64 0")
-    return emit(f"shufflevector {vector} {inserted}, {vector} poison, <{width} x i32> zeroinitializer")
-
-
 class Value:
     """The result of an instruction, of ``width`` lanes. Arithmetic with it appends instructions to its code.
 
@@ -182,11 +175,10 @@ class Value:
         """This scalar in all lanes."""
         if width == 1:
             return self
-
-        def emit(text: str) -> str:
-            return self.code.emit(text, self.scalar, width).name
-
-        return self.code.value(splat(emit, self.name, self.scalar, width), self.scalar, width)
+        vector = type_of(self.scalar, width)
+        inserted = self.code.instruction(f"insertelement {vector} poison, {self.scalar} {self.name}, i64 0")
+        text = f"shufflevector {vector} {inserted}, {vector} poison, <{width} x i32> zeroinitializer"
+        return self.code.emit(text, self.scalar, width)
 
     def shuffle(self, other: Value, lanes: Sequence[int]) -> Value:
         """Lanes of this and ``other``, which are numbered consecutively; -1 leaves a lane undefined."""
@@ -217,11 +209,15 @@ class Code:
         self._names += 1
         return f"%v{self._names}"
 
-    def emit(self, text: str, scalar: str, width: int = 1) -> Value:
-        """Appends an instruction."""
+    def instruction(self, text: str) -> str:
+        """Appends an instruction and returns the name of its result."""
         name = self.fresh()
         self.lines.append(f"  {name} = {text}")
-        return Value(self, name, scalar, width)
+        return name
+
+    def emit(self, text: str, scalar: str, width: int = 1) -> Value:
+        """Appends an instruction with a result of this type."""
+        return Value(self, self.instruction(text), scalar, width)
 
     def value(self, name: str, scalar: str, width: int = 1) -> Value:
         """A parameter or a global as a value."""

@@ -14,7 +14,7 @@ import numpy as np
 from artix.compiler.kernels import x86
 from artix.compiler.kernels.code import Code, Value
 from artix.compiler.kernels.handler import Argument, Interface, handler
-from artix.compiler.kernels.llvm_ir import Module
+from artix.compiler.kernels.instructions import Module
 from artix.compiler.kernels.machine import (
     KernelError,
     compile_modules,
@@ -24,8 +24,7 @@ from artix.compiler.kernels.machine import (
 )
 from artix.compiler.kernels.plan import MODULE_PARTS, Part, Plan
 from artix.compiler.kernels.program_lists import definition, table_name, tables_of
-from artix.compiler.kernels.read_ahead import DECLARATIONS, ReadAhead
-from artix.compiler.kernels.slots import Slots
+from artix.compiler.kernels.slots import ReadAhead, Slots
 from artix.compiler.kernels.straight_lines import Line, Places
 from artix.compiler.kernels.threads import State
 from artix.compiler.kernels.transposition import (
@@ -219,12 +218,11 @@ class Functions:
         """The function that computes a part of the program; level 0 is computed in one lane."""
         plan, lists = self._plan, self._plan.lists
         width = plan.width if part.level else 1
-        code = self._slots.instructions(module, width)
+        instructions = self._slots.instructions(module, width, self._name_of_part(index), "hidden")
+        code = instructions.code
         ahead = self._ahead.requests(code) if part.reads_ahead else None
-        if ahead is not None:
-            module.declarations.update(DECLARATIONS)
         for number in part.operations:
-            name = code.operation(number)
+            name = instructions.operation(number)
             if ahead is not None:
                 ahead.after_operation()
             if number in plan.kept:
@@ -232,10 +230,10 @@ class Functions:
                 self._slots.store(code, name, Kind(lists.kinds[number]), offset, width)
         for reference in part.stores:
             offset = plan.slot(reference)
-            self._slots.store(code, code.operand(reference), Kind(lists.kinds[reference >> 1]), offset, width)
+            self._slots.store(code, instructions.operand(reference), Kind(lists.kinds[reference >> 1]), offset, width)
         if part.ended is not None:
-            self._slots.carry(code, part.ended)
-        return self._slots.function("hidden", self._name_of_part(index), code)
+            self._slots.carry(instructions, part.ended)
+        return code.text()
 
     def _run_parts(self, code: Code, level: int, memory: Value) -> None:
         plan, loops = self._plan, self._program.loops

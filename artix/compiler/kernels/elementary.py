@@ -8,11 +8,69 @@ and fused multiply-adds; polynomials are those of :mod:`artix.compiler.kernels.c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from artix.compiler.kernels import coefficients, exponentials
+from artix.compiler.kernels import coefficients
 from artix.compiler.kernels.code import Code, Value, suffix_of, type_of
-from artix.compiler.kernels.floats import FORMATS, bits, clamp, floats, magnitude, polynomial
+
+
+class Format(NamedTuple):
+    """The format of a type of float, and constants in it."""
+
+    integer: str
+    """The integer type with as many bits."""
+    mantissa: int
+    bias: int
+    half_pi: tuple[float, float, float]
+    """pi / 2 as a sum of three floats."""
+    log_2: tuple[float, float]
+    largest_exponent: float
+    """Slightly above the largest argument whose exponential is finite."""
+    least_exponent: float
+    """Slightly below the smallest argument whose exponential is not zero."""
+
+
+FORMATS = {
+    "float": Format(
+        "i32", 23, 127, (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+        (0.6931471824645996, -1.9046542121259336e-09), 89.0, -104.5,
+    ),
+    "double": Format(
+        "i64", 52, 1023, (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+        (0.6931471805599453, 2.3190468138462996e-17), 710.0, -746.0,
+    ),
+}  # fmt: skip
+
+
+def polynomial(z: Value, table: Mapping[str, tuple[float, ...]]) -> Value:
+    """The polynomial at ``z``, by Horner's rule."""
+    *others, last = table[z.scalar]
+    result = z.like(last)
+    for number in reversed(others):
+        result = result.times_plus(z, number)
+    return result
+
+
+def bits(x: Value) -> Value:
+    """The bits of a float as an integer."""
+    return x.cast("bitcast", FORMATS[x.scalar].integer)
+
+
+def floats(x: Value) -> Value:
+    """The float with these bits."""
+    return x.cast("bitcast", "float" if x.scalar == "i32" else "double")
+
+
+def magnitude(x: Value) -> Value:
+    """The absolute value."""
+    return x.intrinsic("fabs")
+
+
+def clamp(x: Value, smallest: float, largest: float) -> Value:
+    """``x`` clamped to the limits; NaN stays NaN."""
+    x = (x < smallest).where(x.like(smallest), x)
+    return (x > largest).where(x.like(largest), x)
 
 
 def _reduce_angle(x: Value) -> tuple[Value, Value]:
@@ -123,6 +181,214 @@ def arc_cosine(x: Value) -> Value:
     return is_large.where(far, (high - angle) + low)
 
 
+def _reduce_exponent(x: Value) -> tuple[Value, Value]:
+    """The integer n of exp(x) = 2^n exp(r), and exp(r) - 1."""
+    form = FORMATS[x.scalar]
+    count = (x * (1 / math.log(2))).intrinsic("rint")
+    negative_count = -count
+    r = negative_count.times_plus(form.log_2[1], negative_count.times_plus(form.log_2[0], x))
+    return count, (r * r).times_plus(polynomial(r, coefficients.EXPONENTIAL), r)
+
+
+def _power_of_two(count: Value, scalar: str) -> Value:
+    form = FORMATS[scalar]
+    return floats((count + form.bias) << form.mantissa)
+
+
+def _scale_by_power_of_two(x: Value, count: Value) -> Value:
+    """``x`` times a power of two, which may be outside the range of normal numbers."""
+    exponent = to_integer(count)
+    first = exponent >> 1
+    return x * _power_of_two(first, x.scalar) * _power_of_two(exponent - first, x.scalar)
+
+
+def to_integer(x: Value) -> Value:
+    """A float that is a small whole number as an integer of as many bits; undefined for NaN."""
+    form = FORMATS[x.scalar]
+    magic = 1.5 * 2.0**form.mantissa
+    return bits(x + magic) - bits(x.like(magic))
+
+
+def _exponential_of(x: Value, halvings: int = 0) -> Value:
+    count, rest = _reduce_exponent(x)
+    return _scale_by_power_of_two(rest + 1.0, count - float(halvings) if halvings else count)
+
+
+def exponential(x: Value) -> Value:
+    """The exponential."""
+    form = FORMATS[x.scalar]
+    return _exponential_of(clamp(x, form.least_exponent, form.largest_exponent))
+
+
+def exponential_less_one(x: Value) -> Value:
+    """exp(x) - 1."""
+    form = FORMATS[x.scalar]
+    clamped = clamp(x, -40.0, form.largest_exponent)
+    count, rest = _reduce_exponent(clamped)
+    # Half the power of two, which is infinite for the largest arguments.
+    half_power = _power_of_two(to_integer(count - 1.0), x.scalar)
+    result = half_power.times_plus(rest, half_power - 0.5) * 2.0
+    return x.equals(0.0).where(x, result)
+
+
+def _half_exponentials(x: Value) -> tuple[Value, Value]:
+    """exp(x) / 2 and exp(-x) / 2 for x >= 0."""
+    half_exponential = _exponential_of(clamp(x, -1.0, FORMATS[x.scalar].largest_exponent + 1.0), halvings=1)
+    return half_exponential, 0.25 / half_exponential
+
+
+def hyperbolic_sine(x: Value) -> Value:
+    """The hyperbolic sine."""
+    absolute = magnitude(x)
+    growing, decaying = _half_exponentials(absolute)
+    z = x * x
+    near = (x * z).times_plus(polynomial(z, coefficients.HYPERBOLIC_SINE), x)
+    return (absolute < 1.0).where(near, (growing - decaying).intrinsic("copysign", x))
+
+
+def hyperbolic_cosine(x: Value) -> Value:
+    """The hyperbolic cosine."""
+    growing, decaying = _half_exponentials(magnitude(x))
+    return growing + decaying
+
+
+def hyperbolic_tangent(x: Value) -> Value:
+    """The hyperbolic tangent."""
+    absolute = clamp(magnitude(x), 0.0, 30.0)
+    expm1 = exponential_less_one(absolute + absolute)
+    return (expm1 / (expm1 + 2.0)).intrinsic("copysign", x)
+
+
+def _split_logarithm(x: Value) -> tuple[Value, Value]:
+    """The k and f of x = 2^k (1 + f), where 1 + f is between the roots of 1/2 and 2."""
+    form = FORMATS[x.scalar]
+    is_tiny = x < 2.0 ** (1 - form.bias)
+    scaled = is_tiny.where(x * 2.0 ** (form.mantissa + 2), x)
+    root = bits(x.like(math.sqrt(0.5)))
+    exponent = (bits(scaled) - root) >> form.mantissa
+    fraction = floats(bits(scaled) - (exponent << form.mantissa)) - 1.0
+    if x.scalar == "float":
+        count = exponent.cast("sitofp", "float")
+    else:
+        magic = x.like(1.5 * 2.0**52)
+        count = floats(exponent + bits(magic)) - magic
+    return is_tiny.where(count - float(form.mantissa + 2), count), fraction
+
+
+def _logarithm_of(x: Value) -> Value:
+    """The logarithm of positive finite numbers."""
+    form = FORMATS[x.scalar]
+    count, f = _split_logarithm(x)
+    half = f * 0.5 * f
+    low = count * form.log_2[1]
+    if x.scalar == "float":
+        tail = (f * f * f).times_plus(polynomial(f, coefficients.LOGARITHM), low)
+    else:
+        s = f / (f + 2.0)
+        z = s * s
+        tail = s.times_plus(z.times_plus(polynomial(z, coefficients.AREA_TANGENT), half), low)
+    return count.times_plus(form.log_2[0], f - (half - tail))
+
+
+def logarithm(x: Value) -> Value:
+    """The natural logarithm."""
+    return _with_special_logarithms(x, _logarithm_of(x))
+
+
+def _with_special_logarithms(x: Value, result: Value) -> Value:
+    result = (x < math.inf).where(result, x)  # infinity and NaN
+    result = (x < 0.0).where(x.like(math.nan), result)
+    return x.equals(0.0).where(x.like(-math.inf), result)
+
+
+def logarithm_of_one_plus(x: Value) -> Value:
+    """log(1 + x)."""
+    u = x + 1.0
+    rounding_error = x - (u - 1.0)
+    result = _logarithm_of(u) + rounding_error / u
+    result = _with_special_logarithms(u, result)
+    return x.equals(0.0).where(x, result)
+
+
+def cube_root(x: Value) -> Value:
+    """The cube root."""
+    form = FORMATS[x.scalar]
+    absolute = magnitude(x)
+    is_tiny = absolute < 2.0 ** (27 - form.bias)  # differences of the cubes of larger ones are normal numbers
+    scaled = is_tiny.where(absolute * 2.0**54, absolute)
+    # A third of the exponent, computed as a float; with the leading bits of the mantissa it is a good initial guess.
+    number = bits(scaled) >> (form.mantissa - 8)
+    if x.scalar == "double":
+        number = number.cast("trunc", "i32")
+    third = number.cast("sitofp", "float").times_plus(1 / 3, (2 / 3 * form.bias - 0.035) * 256)
+    guess = third.cast("fptosi", "i32")
+    if x.scalar == "double":
+        guess = guess.cast("sext", "i64")
+    root = floats(guess << (form.mantissa - 8))
+    for _ in range(2 if x.scalar == "float" else 3):  # Halley's rule
+        cube = root * root * root
+        root = root - root * ((cube - scaled) / (cube + cube + scaled))
+    root = is_tiny.where(root * 2.0**-18, root)
+    is_regular = (absolute < math.inf) & absolute.differs(0.0)
+    return is_regular.where(root.intrinsic("copysign", x), x)
+
+
+def _logarithm_in_two_parts(x: Value) -> tuple[Value, Value]:
+    """The logarithm of positive finite numbers with twice the digits, as a sum of two floats.
+
+    It is k log(2) + 2 atanh(s), s = f / (2 + f). All but the small terms of the series are computed with the rounding
+    errors of each operation, after T. J. Dekker, "A floating-point technique for extending the available precision"
+    (1971).
+    """
+    form = FORMATS[x.scalar]
+    count, f = _split_logarithm(x)
+    denominator = f + 2.0
+    denominator_low = f - (denominator - 2.0)
+    s = f / denominator
+    s_low = ((-s).times_plus(denominator, f) - s * denominator_low) / denominator
+    z = s * s
+    z_low = s.times_plus(s, -z) + (s + s) * s_low
+    tail = z.times_plus(polynomial(z, coefficients.AREA_TANGENT_TAIL), 2 / 3 / 2.0**54)  # 2 / 3 - fl(2 / 3)
+    factor = tail + 2 / 3
+    factor_low = tail - (factor - 2 / 3)
+    cube = s * z
+    cube_low = s.times_plus(z, -cube) + s.times_plus(z_low, s_low * z)
+    term = cube * factor
+    term_low = cube.times_plus(factor, -term) + cube.times_plus(factor_low, cube_low * factor)
+    double = s + s
+    small = double + term
+    small_low = (term - (small - double)) + (term_low + (s_low + s_low))
+    large = count * form.log_2[0]
+    large_low = count.times_plus(form.log_2[0], -large) + count * form.log_2[1]
+    total = large + small
+    return total, (small - (total - large)) + (small_low + large_low)
+
+
+def power(x: Value, y: Value) -> Value:
+    """``x`` to the power of ``y``; NaN for negative ``x`` unless ``y`` is whole."""
+    absolute = magnitude(x)
+    if x.scalar == "float":  # doubles have digits to spare
+        wide = absolute.cast("fpext", "double")
+        exponent = _with_special_logarithms(wide, _logarithm_of(wide)) * y.cast("fpext", "double")
+        result = exponential(exponent).cast("fptrunc", "float")
+    else:
+        high, low = _logarithm_in_two_parts(absolute)
+        high = _with_special_logarithms(absolute, high)
+        exponent = y * high
+        exponent_low = y.times_plus(high, -exponent) + y * low
+        exponent_low = (magnitude(exponent) < 1e4).where(exponent_low, 0.0)
+        result = exponential(exponent)
+        # An infinite result stays so: its product with a negative correction would be minus infinity.
+        result = (result < math.inf).where(result.times_plus(exponent_low, result), result)
+    result = absolute.equals(1.0).where(x.like(1.0), result)
+    half = y * 0.5
+    is_integer = y.intrinsic("rint").equals(y)
+    is_odd = is_integer & half.intrinsic("rint").differs(half)
+    result = (is_odd & (bits(x) < 0)).where(-result, result)
+    result = ((x < 0.0) & (x > -math.inf) & (is_integer ^ 1)).where(x.like(math.nan), result)
+    return (y.equals(0.0) | x.equals(1.0)).where(x.like(1.0), result)
+
+
 #: The implementation of each function, and its number of operands.
 FUNCTIONS: dict[str, tuple[Callable[..., Value], int]] = {
     "sin": (sine, 1),
@@ -132,15 +398,15 @@ FUNCTIONS: dict[str, tuple[Callable[..., Value], int]] = {
     "acos": (arc_cosine, 1),
     "atan": (arc_tangent, 1),
     "atan2": (arc_tangent_2, 2),
-    "pow": (exponentials.power, 2),
-    "exp": (exponentials.exponential, 1),
-    "expm1": (exponentials.exponential_less_one, 1),
-    "log": (exponentials.logarithm, 1),
-    "log1p": (exponentials.logarithm_of_one_plus, 1),
-    "sinh": (exponentials.hyperbolic_sine, 1),
-    "cosh": (exponentials.hyperbolic_cosine, 1),
-    "tanh": (exponentials.hyperbolic_tangent, 1),
-    "cbrt": (exponentials.cube_root, 1),
+    "pow": (power, 2),
+    "exp": (exponential, 1),
+    "expm1": (exponential_less_one, 1),
+    "log": (logarithm, 1),
+    "log1p": (logarithm_of_one_plus, 1),
+    "sinh": (hyperbolic_sine, 1),
+    "cosh": (hyperbolic_cosine, 1),
+    "tanh": (hyperbolic_tangent, 1),
+    "cbrt": (cube_root, 1),
 }
 
 

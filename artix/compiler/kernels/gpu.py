@@ -3,11 +3,13 @@
 A kernel has phases: load rows into shared memory, compute, write results. Each phase is a function in LLVM IR of the
 indices of block and thread and the address of shared memory. The kernel calls them in order, synchronising threads in
 between; on a CPU, tests call the same functions for one thread after another.
+
+The numbers of rows and items are read from an array, the first argument, so that the driver assembles one text for
+batches of all sizes.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ from artix.compiler.kernels.code import Code, Value
 from artix.compiler.kernels.gpu_copies import RowBlock, copy_in, copy_out
 from artix.compiler.kernels.gpu_layout import THREADS, Layout, Mapped
 from artix.compiler.kernels.gpu_thread import Thread
-from artix.compiler.kernels.llvm_ir import Address, ElementaryFunctions, Instructions, Load
+from artix.compiler.kernels.instructions import ElementaryFunctions
 from artix.compiler.kernels.nvptx import compile_to_ptx
 from artix.compiler.kernels.program_lists import tables_of
 from artix.compiler.kernels.transposition import INTEGERS
@@ -32,11 +34,9 @@ class GpuKernel(NamedTuple):
     has_thread_for_item: bool
     """Whether each item of each robot has a thread; else each robot has one."""
 
-    def for_batch(self, robots: int, items: int) -> tuple[str, int]:
-        """PTX for a batch of this size, and its number of blocks."""
-        count = robots * items if self.has_thread_for_item else robots
-        text = re.sub(r"(\bartix_rows\b[^=\n]*= )\d+", rf"\g<1>{count}", self.ptx)
-        return re.sub(r"(\bartix_items\b[^=\n]*= )\d+", rf"\g<1>{items}", text), -(-count // THREADS)
+    def sizes(self, robots: int, items: int) -> tuple[int, int]:
+        """The numbers of threads and of items for a batch, which are the kernel's first argument."""
+        return robots * items if self.has_thread_for_item else robots, items
 
 
 def build_for_gpu(program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool) -> GpuKernel:
@@ -60,19 +60,16 @@ class GpuModule:
     Args:
       layout: its memory layout.
       is_host: whether its phases are compiled for a CPU, to be called by tests.
-      robots, items: for a CPU, the size of the batch.
     """
 
     #: Parameters of all phases before the arrays: index of the thread in its block, of the block's first row and of the
     #: item, the shared memory of the block and the thread's own memory.
     _PARAMETERS = "i64 %thread, i64 %first, i64 %item, ptr noalias %shared, ptr noalias %kept"
 
-    def __init__(self, layout: Layout, is_host: bool = False, robots: int = 1, items: int = 1) -> None:
+    def __init__(self, layout: Layout, is_host: bool = False) -> None:
         self._layout, self._program, self._is_host = layout, layout.program, is_host
         self._declarations: dict[str, str] = {}
         self._functions = ElementaryFunctions()
-        self._rows = robots if layout.loops_over_items else robots * items
-        self._items = items
 
     def text(self) -> str:
         """The module."""
@@ -87,10 +84,7 @@ class GpuModule:
         return "\n".join([*self._declarations.values(), *body, attributes, "!0 = !{}"])
 
     def _globals(self) -> list[str]:
-        space = "" if self._is_host else "addrspace(4) "
-        sizes = (("artix_rows", self._rows), ("artix_items", self._items))
-        # The values are replaced in PTX, so LLVM must not propagate them.
-        definitions = [f"@{name} = {space}externally_initialized constant i32 {size}, align 4" for name, size in sizes]
+        definitions = []
         for result, staged in self._layout.staged_results.items():
             if not staged.is_plain:
                 entries = ", ".join(f"i32 {column}" for column in staged.columns)
@@ -100,7 +94,7 @@ class GpuModule:
         return definitions + tables_of(self._layout.lists)
 
     def _arrays(self) -> list[str]:
-        arguments = [f"%x{k}" for k in range(len(self._program.arguments))]
+        arguments = ["%sizes", *(f"%x{k}" for k in range(len(self._program.arguments)))]
         return arguments + [f"%y{k}" for k in range(len(self._program.results))]
 
     def _phase(self, name: str) -> Code:
@@ -108,19 +102,27 @@ class GpuModule:
         linkage = "" if self._is_host else "internal "
         return Code(f"{linkage}void @{name}({self._PARAMETERS}{arrays})", self._declarations)
 
-    def _size(self, code: Code, name: str) -> Value:
-        space = "" if self._is_host else " addrspace(4)"
-        return code.emit(f"load i32, ptr{space} @{name}, align 4", "i32").cast("zext", "i64")
+    def _rows(self, code: Code) -> Value:
+        """How many threads have a row."""
+        return self._size(code, 0)
+
+    def _items(self, code: Code) -> Value:
+        """How many items each robot has."""
+        return self._size(code, 1)
+
+    def _size(self, code: Code, place: int) -> Value:
+        address = code.value("%sizes", "ptr").offset(place, "i32")
+        return code.emit(f"load i32, ptr {address.name}, align 4, !invariant.load !0", "i32").cast("zext", "i64")
 
     def _rows_of_block(self, code: Code) -> Value:
-        remaining = self._size(code, "artix_rows") - code.value("%first", "i64")
+        remaining = self._rows(code) - code.value("%first", "i64")
         return (remaining < THREADS).where(remaining, THREADS)
 
     def _row(self, code: Code, mapped: Mapped, row: Value) -> Value:
         """The row of an array that the thread or block with the given number reads."""
         if not self._layout.has_items:
             return row if mapped.robots else code.integer(0)
-        items = self._size(code, "artix_items")
+        items = self._items(code)
         if self._layout.loops_over_items:
             robot, item = row, code.value("%item", "i64")
         else:
@@ -133,7 +135,7 @@ class GpuModule:
     def _row_block(self, code: Code, array: str, columns: int, mapped: Mapped, scalar: str) -> RowBlock:
         start = self._row(code, mapped, code.value("%first", "i64")) * columns
         is_strided = self._layout.loops_over_items and mapped.items
-        stride: Value | int = self._size(code, "artix_items") * columns if is_strided else columns
+        stride: Value | int = self._items(code) * columns if is_strided else columns
         begin = code.value(array, "ptr").offset(start, scalar)
         return RowBlock(begin, stride, self._rows_of_block(code), code.value("%thread", "i64"))
 
@@ -163,7 +165,7 @@ class GpuModule:
         rows, thread = self._rows_of_block(code), code.value("%thread", "i64")
         # Threads past the end repeat the last row.
         row = (thread < rows).where(thread, rows - 1)
-        code.lines += Thread(self._layout, level, self._rows_of_thread(code, row), self._instructions).lines()
+        Thread(self._layout, level, self._rows_of_thread(code, row), code, self._functions).compute()
         return code.text()
 
     def _rows_of_thread(self, code: Code, row: Value) -> tuple[list[str], list[str]]:
@@ -186,9 +188,6 @@ class GpuModule:
             for k, kind in enumerate(layout.result_kinds)
         ]
         return arguments, results
-
-    def _instructions(self, load: Load, address: Address) -> Instructions:
-        return Instructions(self._layout.lists, 1, self._functions, self._declarations, load, address)
 
     def _kernel(self) -> str:
         arrays = self._arrays()
@@ -235,7 +234,7 @@ class GpuModule:
         phase("artix_load_1")
         synchronise()
         phase("artix_compute_1")
-        with code.loop(self._size(code, "artix_items")) as item:
+        with code.loop(self._items(code)) as item:
             operands[2] = item
             for name in ("artix_load_2", "artix_compute_2", "artix_write"):
                 phase(name)

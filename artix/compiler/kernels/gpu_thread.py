@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from artix.compiler.kernels.code import Code
 from artix.compiler.kernels.gpu_layout import Layout
-from artix.compiler.kernels.llvm_ir import Address, Instructions, Load
+from artix.compiler.kernels.instructions import ElementaryFunctions, Instructions
 from artix.compiler.kernels.program_lists import SCALARS, table_name
 from artix.compiler.scalar_program import BYTES, Kind, Op, visit
 
@@ -20,7 +21,8 @@ class Thread:
       layout: the kernel's memory layout.
       level: 0 for all levels of the program, 1 for levels 0 and 1, or 2 for level 2. All but 1 also write results.
       rows: addresses of the thread's row of each argument and of each result.
-      instructions: begins a list of instructions, given what loads scalars and what addresses arrays.
+      code: the function to which instructions are appended.
+      functions: the elementary functions of the module.
     """
 
     def __init__(
@@ -28,17 +30,19 @@ class Thread:
         layout: Layout,
         level: int,
         rows: tuple[list[str], list[str]],
-        instructions: Callable[[Load, Address], Instructions],
+        code: Code,
+        functions: ElementaryFunctions,
     ) -> None:
         self._layout, self._lists, self._level = layout, layout.lists, level
         self._arguments, self._results = rows
-        self._instructions = instructions(self._fetch, self._address)
+        self._code = code
+        self._instructions = Instructions(code, layout.lists, 1, functions, self._fetch, self._address)
         self._targets: dict[int, list[str]] = {}
         self._after: dict[tuple[int, int], str] = {}
         """Names of what loops carry, after them, by loop and entry."""
 
-    def lines(self) -> list[str]:
-        """The instructions."""
+    def compute(self) -> None:
+        """Appends the instructions."""
         if self._level != 1:
             self._find_targets()
         program, levels = self._layout.program, self._layout.program.levels_of_loops
@@ -50,7 +54,6 @@ class Thread:
             return self._loop(loop) if self._is_here(levels[loop]) else contextlib.nullcontext()
 
         visit(program.nests, lambda stage: self._compute(numbers[stage]), repeat)
-        return self._instructions.lines
 
     def _is_computed(self, number: int) -> bool:
         """Whether a scalar is computed here, unless it is an input or a constant."""
@@ -61,27 +64,29 @@ class Thread:
 
     def _compute(self, numbers: Sequence[int]) -> None:
         """Computes scalars, and writes those that are results or needed for the items."""
-        code, lists, kept = self._instructions, self._lists, self._layout.kept
+        instructions, lists, kept = self._instructions, self._lists, self._layout.kept
         for number in numbers:
             if self._is_computed(number):
                 if lists.operations[number] > Op.CONSTANT:
-                    code.operation(number)
+                    instructions.operation(number)
                 if number in kept:
-                    self._store(code.operand(2 * number), Kind(lists.kinds[number]), f"%kept, i64 {kept[number]}")
+                    name, kind = instructions.operand(2 * number), Kind(lists.kinds[number])
+                    self._store(name, kind, f"%kept, i64 {kept[number]}")
             self._store_results(number)
 
     @contextlib.contextmanager
     def _loop(self, number: int) -> Iterator[None]:
         """A loop of the program, whose body is what is computed in the context: at least once if its end is known."""
-        code, loop = self._instructions, self._layout.program.loops[number]
+        code, instructions = self._code, self._instructions
+        loop = self._layout.program.loops[number]
         before, body, last, end = (f"{name}_{number}" for name in ("before", "body", "last", "end"))
-        starts = [code.operand(reference) for reference in loop.starts.tolist()]
+        starts = [instructions.operand(reference) for reference in loop.starts.tolist()]
         begin = f"i1 {starts[0]}, label %{body}, label %{end}" if loop.has_condition else f"label %{body}"
         code.lines += [f"  br label %{before}", f"{before}:", f"  br {begin}", f"{body}:"]
         first_line = len(code.lines)
-        with code.scope():
+        with instructions.scope():
             yield
-            ends = [code.operand(reference) for reference in loop.ends.tolist()]
+            ends = [instructions.operand(reference) for reference in loop.ends.tolist()]
         code.lines += [f"  br label %{last}", f"{last}:"]
         kinds = [SCALARS[Kind(self._lists.kinds[x >> 1])] for x in loop.starts.tolist()]
         rows = list(zip(kinds, starts, ends, strict=True))
@@ -89,8 +94,8 @@ class Thread:
         if loop.has_condition:
             continues = ends[0]
         else:
-            count = code.emit(f"add i32 %count_{number}, 1")
-            continues = code.emit(f"icmp ult i32 {count}, {loop.length}")
+            count = code.instruction(f"add i32 %count_{number}, 1")
+            continues = code.instruction(f"icmp ult i32 {count}, {loop.length}")
             carried.append((f"%count_{number}", "i32", "0", count))
         code.lines += [f"  br i1 {continues}, label %{body}, label %{end}", f"{end}:"]
         code.lines[first_line:first_line] = [_chosen(*row, before, last) for row in carried]
@@ -116,18 +121,18 @@ class Thread:
                 self._store(self._instructions.operand(reference), Kind(self._lists.kinds[number]), target)
 
     def _store(self, name: str, kind: Kind, target: str) -> None:
-        code, scalar = self._instructions, SCALARS[kind]
+        code, scalar = self._code, SCALARS[kind]
         if kind == Kind.BOOL:
-            name, scalar = code.emit(f"zext i1 {name} to i8"), "i8"
-        pointer = code.emit(f"getelementptr i8, ptr {target}")
+            name, scalar = code.instruction(f"zext i1 {name} to i8"), "i8"
+        pointer = code.instruction(f"getelementptr i8, ptr {target}")
         code.lines.append(f"  store {scalar} {name}, ptr {pointer}, align {BYTES[kind]}")
 
-    def _address(self, _: Instructions, array: int) -> tuple[str, str]:
+    def _address(self, _: Code, array: int) -> tuple[str, str]:
         """The address of an array to load from."""
         count = len(self._arguments)
         return (self._arguments[array] if array < count else table_name(array - count)), "ptr"
 
-    def _fetch(self, code: Instructions, number: int) -> str:
+    def _fetch(self, code: Code, number: int) -> str:
         """Loads an input or a scalar that all items share, or names what a loop carries."""
         kind, lists = Kind(self._lists.kinds[number]), self._lists
         if lists.operations[number] == Op.CARRIED and self._is_computed(number):
@@ -140,9 +145,9 @@ class Thread:
             invariant = "" if argument in self._layout.staged_arguments else ", !invariant.load !0"
         else:
             address = f"%kept, i64 {self._layout.kept[number]}"
-        pointer = code.emit(f"getelementptr i8, ptr {address}")
-        name = code.emit(f"load {scalar}, ptr {pointer}, align {size}{invariant}")
-        return code.emit(f"icmp ne i8 {name}, 0") if kind == Kind.BOOL else name
+        pointer = code.instruction(f"getelementptr i8, ptr {address}")
+        name = code.instruction(f"load {scalar}, ptr {pointer}, align {size}{invariant}")
+        return code.instruction(f"icmp ne i8 {name}, 0") if kind == Kind.BOOL else name
 
 
 def _carried(loop: int, entry: int) -> str:

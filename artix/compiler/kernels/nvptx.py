@@ -13,7 +13,7 @@ TRIPLE = "nvptx64-nvidia-cuda"
 PROCESSOR, PTX_FEATURES = "sm_80", "+ptx80"
 
 #: Part of :func:`target_key`; increase it with every change to the generated code.
-FORMAT = 3
+FORMAT = 4
 
 _OPTIMISATION = 2
 

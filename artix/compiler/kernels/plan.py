@@ -111,7 +111,7 @@ class Plan:
         return any(level == 2 for _, _, level in self.program.arguments)
 
     def rows_ahead(self, is_scattered: Callable[[int], bool]) -> tuple[dict[int, int], dict[int, int], int, int]:
-        """What :class:`~artix.compiler.kernels.read_ahead.ReadAhead` takes, without arguments of scattered rows."""
+        """What :class:`~artix.compiler.kernels.slots.ReadAhead` takes, without arguments of scattered rows."""
         sizes = {}
         for argument in self.next_rows:
             shape, dtype, _ = self.program.arguments[argument]
@@ -216,8 +216,9 @@ class Plan:
                 index = last_of_stage[level, bodies[repeating][1] - 1]
             self._last_reader[source] = max(index, self._last_reader.get(source, 0))
 
-        sources = np.where(program.operands < 0, -1, program.operands >> 1)
         readers = np.where(program.operations > Op.CONSTANT, part_of, -1)[:, None]
+        # Operands of inputs are numbers of arguments and entries.
+        sources = np.where((readers < 0) | (program.operands < 0), -1, program.operands >> 1)
         passed = (sources >= 0) & (readers >= 0) & (part_of[sources] >= 0) & (part_of[sources] != readers)
         pairs = np.stack([np.broadcast_to(readers, sources.shape)[passed], sources[passed]], 1)
         for index, source in np.unique(pairs, axis=0).tolist():

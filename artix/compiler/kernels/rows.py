@@ -16,12 +16,12 @@ import numpy as np
 from artix.compiler.kernels.code import Code
 from artix.compiler.kernels.cpu import Functions, Rows
 from artix.compiler.kernels.handler import Interface, handler
-from artix.compiler.kernels.linking import link_functions
-from artix.compiler.kernels.llvm_ir import Module
+from artix.compiler.kernels.instructions import Module
 from artix.compiler.kernels.machine import (
     KernelError,
     compile_groups,
     compile_modules,
+    link_functions,
     pack,
     require,
     unpack,

@@ -10,8 +10,8 @@ from artix.envs import commands, disturbances, observations, rewards, starts, te
 from artix.envs.tasks import legged
 from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint, solver_options
 
-#: The terms of the reward for walking and their weights: those of Playground's G1 joystick that need no phase, with
-#: more weight on tracking, single stance instead of air time, and costs of hopping on one leg and of stepping in place.
+#: The terms of the reward for walking and their weights: Playground's G1 joystick, with more weight on tracking. Its
+#: feet follow a clock, which is what makes a humanoid step instead of hop.
 VELOCITY_REWARDS: dict[str, float] = {
     "tracking_lin_vel": 1.5,
     "tracking_ang_vel": 1.0,
@@ -28,8 +28,8 @@ VELOCITY_REWARDS: dict[str, float] = {
     "dof_vel": -1e-4,
     "torques": -1e-5,
     "feet_slip": -0.25,
-    "single_stance": 2.0,
-    "uneven_steps": -0.5,
+    "feet_on_time": 2.0,
+    "feet_height": -0.2,
     "feet_down": -0.5,
 }
 
@@ -64,6 +64,13 @@ _STIFFNESS |= {"ankle_roll": 150.0, "waist_yaw": 200.0, "neck_yaw": 15.0, "neck_
 _POSE = {"hip_pitch": -0.3, "knee": 0.6, "ankle_pitch": -0.3, "elbow": -0.4, "": 0.0}
 
 
+#: How far an action of 1 moves the targets of artix's humanoid [rad]: the joints that swing a leg further than those
+#: that only balance.
+ACTION_SCALE = {"hip_pitch": 0.5, "knee": 0.5, "ankle_pitch": 0.3, "": 0.25}
+
+#: Strides per second.
+GAIT_FREQUENCY = 1.25
+
 #: How starts vary: less than those of a robot on four feet.
 RESETS: starts.Resets = {**legged.RESETS, "tilt": 0.03, "joint_position": 0.03}
 
@@ -71,8 +78,9 @@ RESETS: starts.Resets = {**legged.RESETS, "tilt": 0.03, "joint_position": 0.03}
 class HumanoidVelocity(LeggedVelocity):
     """A humanoid follows velocity commands on level ground, modelled on Playground's G1 joystick.
 
-    Observations (``"state"`` [87]) and all options are those of :class:`LeggedVelocity`. An episode ends when
-    the pelvis or the head comes near the ground, or when the body tilts by more than 60 degrees.
+    Observations (``"state"`` [89]) and all options are those of :class:`LeggedVelocity`. The feet follow a clock of
+    :data:`GAIT_FREQUENCY`. An episode ends when the pelvis or the head comes near the ground, or when the body tilts by
+    more than 60 degrees.
 
     Args:
       robot: any robot with two legs (:meth:`artix.envs.LeggedRobot.of`); artix's humanoid by default.
@@ -101,6 +109,7 @@ class HumanoidVelocity(LeggedVelocity):
         dtype: Any = None,
         **options: Any,
     ) -> None:
+        scale: Any = ACTION_SCALE if robot is None else 0.5
         robot = humanoid(dtype) if robot is None else robot
         ground = artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype) if ground is None else ground
         slow = commands.VelocityCommands(largest=(1.0, 0.4, 0.8))
@@ -109,15 +118,17 @@ class HumanoidVelocity(LeggedVelocity):
             "velocity_commands": slow,
             "lowest_up": 0.5,
             "resets": RESETS,
+            "action_scale": scale,
+            "gait_frequency": GAIT_FREQUENCY,
         }
-        given |= {"least_reward": -math.inf, **options}
+        given |= options
         super().__init__(name, robot, rewards=rewards, ground=ground, **given)
 
 
 class HumanoidStand(HumanoidVelocity):
     """A humanoid stands still while it is pushed.
 
-    Like :class:`HumanoidVelocity`, but with the command to stand still, pushes of up to 1 m/s every four seconds on
+    Like :class:`HumanoidVelocity`, but without a clock, with the command to stand still, pushes of up to 1 m/s every four seconds on
     average, and episodes of 10 s.
 
     Args:
@@ -142,7 +153,8 @@ class HumanoidStand(HumanoidVelocity):
         **options: Any,
     ) -> None:
         still = commands.VelocityCommands(largest=(0.0, 0.0, 0.0))
-        given = {"name": "humanoid_stand", "velocity_commands": still, "episode_length": 500, **options}
+        given: dict[str, Any] = {"name": "humanoid_stand", "velocity_commands": still, "episode_length": 500}
+        given |= {"action_scale": 0.5, "gait_frequency": None, "least_reward": -math.inf, **options}
         super().__init__(rewards=rewards, pushes=pushes, **given)
 
 

@@ -337,8 +337,8 @@ class LeggedVelocity(Environment):
             "gait": gait.landed(),
         }
         if self.gait_frequency is not None:
-            turn = 2 * math.pi * self.gait_frequency * self.dt
-            changed["phase"] = jnp.mod(memory["phase"] + turn, 2 * math.pi)
+            phase = memory["phase"] + 2 * math.pi * self.gait_frequency * self.dt
+            changed["phase"] = jnp.where(phase < math.pi, phase, phase - 2 * math.pi)
         metrics = {f"reward/{name}": term for name, term in terms.items()}
         metrics |= {f"curricula/{name}": level for name, level in memory.get("curricula", {}).items()}
         apart = memory["command"] - jnp.append(signals["linear_velocity"][:2], signals["angular_velocity"][2])

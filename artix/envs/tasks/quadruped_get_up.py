@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
-from artix.envs import noise, observations, random_numbers, rewards, starts
+from artix.envs import noise, observations, random_numbers, rewards, starts, symmetry
 from artix.envs.environment import Environment
+from artix.envs.observation_terms import reflection
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
-from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
+from artix.envs.tasks.quadruped_velocity import FEET, HEIGHT, quadruped
 from artix.envs.transition import Outcome, Transition
 from artix.model.checks import as_number
 
@@ -228,6 +231,34 @@ class QuadrupedGetUp(Environment):
             observations.in_contact(transition.impulse).astype(robot.dtype),
         ]
         return {"state": seen, "privileged_state": jnp.concatenate(privileged)}
+
+    @functools.cached_property
+    def mirror(self) -> dict[str, Any] | None:
+        """How the robot's mirror image acts and observes."""
+        robot = symmetry.find_mirror(self.articulation, FEET)
+        contacts = self._contact_images(robot.feet)
+
+        def joined(*kinds: Any) -> symmetry.SignedPermutation:
+            permutations, signs, start = [], [], 0
+            for kind in kinds:
+                size = {"joints": self.action_size, "scalar": 1}.get(kind, 3) if isinstance(kind, str) else len(kind[0])
+                permutation, sign = reflection("", kind, size, robot.joints, robot.feet)
+                permutations.append(permutation + start)
+                signs.append(sign)
+                start += size
+            return symmetry.SignedPermutation(np.concatenate(permutations), np.concatenate(signs))
+
+        seen = ("axial", "vector", "joints", "joints", "joints")
+        known = ("axial", "vector", "vector", "axial", "joints", "joints", "joints", "scalar")
+        every = joined(*seen, *known, (contacts, np.ones(len(contacts))))
+        return {"action": robot.joints, "state": joined(*seen), "privileged_state": every}
+
+    def _contact_images(self, feet: np.ndarray) -> np.ndarray:
+        """The mirror image of each contact with the ground: the trunk's corners, then feet and knees."""
+        scene = artix.Scene(self.articulation, ground=self.ground)
+        corner = np.asarray(artix.ground_contacts(scene, artix.neutral_state(self.articulation)).contacts.point)[:8]
+        apart = np.linalg.norm(corner[:, None] - corner * [1.0, -1.0, 1.0], axis=-1)
+        return np.concatenate([np.argmin(apart, axis=1), 8 + feet, 12 + feet])
 
 
 def with_body(articulation: artix.Articulation) -> artix.Articulation:

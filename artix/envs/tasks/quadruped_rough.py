@@ -13,7 +13,7 @@ from artix.envs import observations, random_numbers, starts, terrain
 from artix.envs.gait import Gait
 from artix.envs.observation_terms import ObservationTerm, Terms
 from artix.envs.tasks.legged import OBSERVATIONS
-from artix.envs.tasks.quadruped_velocity import QuadrupedVelocity
+from artix.envs.tasks.quadruped_velocity import REWARDS, QuadrupedVelocity
 from artix.envs.transition import EnvState, Outcome, Transition
 
 Array = jax.Array
@@ -31,6 +31,15 @@ def height_scan(height_scan: Array) -> Array:
 
 _IMAGE = np.argmin(np.linalg.norm(SCAN[:, None] * [1, -1] - SCAN, axis=-1), axis=0)
 
+#: The terms of the reward and their weights: those on level ground, but the feet find their own rhythm, in which they
+#: stand in turn and for the same times.
+ROUGH_REWARDS: dict[str, float | None] = {
+    **REWARDS,
+    "feet_on_time": None,
+    "feet_in_turn": 0.3,
+    "uneven_steps": -0.3,
+}
+
 #: What the policy sees: what it sees on level ground, and the terrain around it.
 ROUGH_OBSERVATIONS: Terms = {
     **OBSERVATIONS,
@@ -41,7 +50,7 @@ ROUGH_OBSERVATIONS: Terms = {
 class QuadrupedRough(QuadrupedVelocity):
     """A quadruped follows velocity commands over rough ground, slopes, stairs and obstacles.
 
-    Like :class:`QuadrupedVelocity`, but the policy also sees the height of the trunk above the terrain at 35 points
+    Like :class:`QuadrupedVelocity`, but without a clock, and the policy also sees the height of the trunk above the terrain at 35 points
     around it, ``height_scan``. An episode begins on a tile of the robot's level. A robot that walked further than
     half a tile moves up one level for its next episode; one that covered less than half of the commanded distance moves
     down (Rudin et al., *Learning to walk in minutes*, 2022). After the last level it gets a random one.
@@ -67,6 +76,7 @@ class QuadrupedRough(QuadrupedVelocity):
         self.tiles = terrain.tiles(dtype=dtype) if tiles is None else tiles
         ground = artix.Ground((self.tiles.field,))
         given: dict[str, Any] = {"name": "quadruped_rough", "ground": ground, "observations": ROUGH_OBSERVATIONS}
+        given |= {"rewards": ROUGH_REWARDS, "gait_frequency": None}
         super().__init__(**given | {"dtype": dtype} | options)
 
     def more_signals(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from artix.model.validation import (
     principal_inertias,
     without_negative_moments,
 )
+from artix.model.zeros import keep_zeros
 
 # --- options -------------------------------------------------------------------------------------
 
@@ -43,6 +44,7 @@ class Options(TypedDict, total=False):
     strict: bool
     meshes: Meshes | None
     dtype: Any
+    keep_zeros: bool
 
 
 class UrdfOptions(Options, total=False):
@@ -85,6 +87,7 @@ class ReadOptions:
       gravity: acceleration of gravity in world axes [m/s^2], shape [3]; the file's when ``None``.
       ground: whether to describe the ground as well.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
+      keep_zeros: whether zeros belong to the structure of the articulation, see :func:`artix.keep_zeros`.
 
     Raises:
       ValueError: a repair is not one of ``known_repairs``, or the replacement for meshes is unknown.
@@ -102,6 +105,7 @@ class ReadOptions:
     gravity: npt.ArrayLike | None = None
     ground: bool = False
     dtype: Any = None
+    keep_zeros: bool = False
     known_repairs: dataclasses.InitVar[tuple[str, ...]] = ("inertia",)
 
     @classmethod
@@ -285,8 +289,8 @@ class Robot(NamedTuple):
 Reading = tuple[Report, dict[str, Robot]]
 
 
-def build(description: Description, dtype: Any = None) -> Articulation:
-    """Builds the articulation that a file describes.
+def build(description: Description, options: ReadOptions | None = None) -> Articulation:
+    """Builds the articulation that a file describes, in the dtype of the options.
 
     Raises:
       ValueError: the builder refuses a part of it, which the message names.
@@ -320,7 +324,10 @@ def build(description: Description, dtype: Any = None) -> Articulation:
             builder.add_spatial_tendon(coupling)
         else:
             builder.add_loop_joint(coupling)
-    return builder.build(dtype)
+    if options is None:
+        return builder.build()
+    robot = builder.build(options.dtype)
+    return keep_zeros(robot) if options.keep_zeros else robot
 
 
 def build_state(description: Description, articulation: Articulation) -> State:

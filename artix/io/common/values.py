@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-import jax
 import numpy as np
 import numpy.typing as npt
 
 from artix.math.arrays import unmasked
-from artix.model.articulation import Articulation
+from artix.model.articulation import Articulation, with_equal_parts
 from artix.model.builder import STANDARD_GRAVITY
 from artix.model.geometry import GeometryType
 from artix.model.topology import Topology
@@ -51,13 +50,10 @@ _RULES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 
 
 def named_arrays(articulation: Articulation) -> dict[str, np.ndarray]:
-    """The arrays of an articulation by names such as ``"drive.stiffness"``, in the order of the pytree's leaves."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(articulation)
+    """All arrays of an articulation by names such as ``"drive.stiffness"``, with those that it lacks."""
+    (every,) = with_equal_parts([articulation], articulation.absent)
     return {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.ascontiguousarray(unmasked(leaf)).reshape(
-            np.shape(leaf)
-        )
-        for path, leaf in leaves
+        name: np.ascontiguousarray(unmasked(array)).reshape(np.shape(array)) for name, array in every.arrays.items()
     }
 
 

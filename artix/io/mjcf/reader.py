@@ -308,7 +308,7 @@ def _read_robot(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int
         description = _describe(source, root, across)
         if source.report.num_errors:
             return None
-        articulation = build(description, source.options.dtype)
+        articulation = build(description, source.options)
         check_values(named_arrays(articulation))
         return Robot(description, articulation)
     except ValueError as error:

@@ -14,6 +14,7 @@ from artix.math import spatial
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
+from artix.model.coordinates import root_from
 from artix.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -178,10 +179,8 @@ def _state(places: _Places, com_pose: Array, qpos: Array, qvel: Array) -> State:
     root_velocity = jnp.zeros(6, qpos.dtype)
     if places.root is not None:
         at, speed = places.root
-        pose = jnp.concatenate([qpos[at : at + 3], _xyzw(qpos[at + 3 : at + 7])])
-        angular = spatial.rotate(pose[3:, None], qvel[speed + 3 : speed + 6, None])[:, 0]
-        linear = qvel[speed : speed + 3] + jnp.cross(angular, _arm(pose, com_pose))
-        root_velocity = jnp.concatenate([linear, angular])
+        motion = qvel[speed : speed + 6]
+        pose, root_velocity = root_from("mujoco", qpos[at : at + 7], motion, com_pose[0, :3])
     return State(pose, root_velocity, position, velocity)
 
 

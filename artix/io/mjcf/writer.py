@@ -256,7 +256,8 @@ class BodyWriter(XmlWriter):
             self.warn(f"joint {name!r}", message)
         if np.abs(frame[3:6]).max() > 1e-12:
             self.warn(f"joint {name!r}", "its coordinates will refer to the axes of the body, not of its joint frame")
-        arrays = (self.articulation.armature, *self.articulation.friction.__dict__.values())
+        friction = self.articulation.friction
+        arrays = (self.articulation.armature, friction.static, friction.dynamic, friction.viscous)
         if any(np.ptp(np.asarray(array[dofs], float)) > 0.0 for array in arrays):
             self.warn(f"joint {name!r}", "MJCF has a single armature and friction for all axes of a ball joint")
 

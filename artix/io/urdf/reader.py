@@ -162,7 +162,7 @@ def read_urdf(path_or_text: str | Path, options: ReadOptions) -> Reading:
     ]
     gravity = STANDARD_GRAVITY if options.gravity is None else options.gravity
     description = Description(robot.name, fixed_base, merged, gravity, frames, couplings=couplings)
-    return report, {robot.name: Robot(description, build(description, options.dtype))}
+    return report, {robot.name: Robot(description, build(description, options))}
 
 
 def _joined(body: LinkDescription, joint: UrdfJoint | None) -> list[LinkDescription]:

@@ -177,7 +177,7 @@ def _read_robot(usd: UsdArticulation, options: ReadOptions) -> Robot | None:
         description = _describe(usd, links, gravity, options)
         if report.num_errors:
             return None
-        articulation = build(description, options.dtype)
+        articulation = build(description, options)
     except ValueError as error:  # The builder's message names the link or joint.
         report.error(Location(usd.root.label), str(error), "correct the prim of this name")
         return None

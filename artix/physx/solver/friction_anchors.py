@@ -68,7 +68,6 @@ class FrictionAnchors(struct.PyTreeNode):
         """No anchors, for the first step and after a state has been set.
 
         Args:
-          articulation: the articulation.
           ground: the ground.
 
         Raises:
@@ -254,7 +253,6 @@ def manifolds(
     """The contacts of a step.
 
     Args:
-      articulation: the articulation.
       at_start: the articulation at the start of the step.
       ground_contacts: the current contacts.
       patches: the contacts of each pair of a shape and a surface.
@@ -264,12 +262,12 @@ def manifolds(
     """
     contacts = ground_contacts.contacts
     pair = pair_of_contacts(patches)
-    now = at_start.frame.take(np.array(contacts.links, int))
+    frame_now = at_start.frame.take(np.array(contacts.links, int))
     first = np.array([numbers[0] for numbers in patches])
-    poses = jnp.concatenate([now.position + reference[:, None], now.rotation]).T[first]
+    poses = jnp.concatenate([frame_now.position + reference[:, None], frame_now.rotation]).T[first]
     # Not normalised: before the first step they are zeros, which count as a rotation beyond any limit.
     past = (poses if before is None else before)[pair].T
-    then = Transforms(past[3:], past[:3] - reference[:, None])
+    frame_then = Transforms(past[3:], past[:3] - reference[:, None])
     normal = contacts.normal.T
     shape = np.array(ground_contacts.geometries)
     kinds = [at_start.topology.geometries[k].type for k in shape]
@@ -278,8 +276,8 @@ def manifolds(
     )
     size = articulation.geometry.size[shape].T
     radius = jnp.where(is_box, 0, size[0])
-    core = contacts.point.T + radius * spatial.rotate_inverse(now.rotation, normal)
-    here, there = (spatial.rotate(frame.rotation, core) + frame.position for frame in (now, then))
+    core = contacts.point.T + radius * spatial.rotate_inverse(frame_now.rotation, normal)
+    here, there = (spatial.rotate(frame.rotation, core) + frame.position for frame in (frame_now, frame_then))
     moved = here - there
     gap_there = contacts.gap - spatial.dot(normal, moved)
     slid = moved - spatial.dot(normal, moved) * normal
@@ -287,9 +285,9 @@ def manifolds(
     may_move = jnp.where(is_box, least, _CAPSULE_MOVES * radius)
     may_slide = jnp.where(is_box, least, _CAPSULE_SLIDES * radius)
     center = articulation.geometry.pose[shape, :3].T
-    shift = [spatial.rotate(frame.rotation, center) + frame.position for frame in (now, then)]
+    shift = [spatial.rotate(frame.rotation, center) + frame.position for frame in (frame_now, frame_then)]
     invalid = jnp.max(jnp.abs(shift[0] - shift[1]), axis=0) > may_move
-    invalid = invalid | (jnp.abs(spatial.dot(now.rotation, then.rotation)) < _TURN) | is_sphere
+    invalid = invalid | (jnp.abs(spatial.dot(frame_now.rotation, frame_then.rotation)) < _TURN) | is_sphere
     invalid = invalid | ((gap_there < distance) & (spatial.dot(slid, slid) > may_slide**2))
     looks = jnp.stack([jnp.any(invalid[np.array(numbers)]) for numbers in patches])
     if before is None:

@@ -21,8 +21,14 @@ from artix.physx.solver.gauss_seidel import (
     sweep_once,
     sweep_order,
 )
-from artix.physx.solver.positions import Configuration, advance, start_configuration, to_state, with_drift_of
-from artix.physx.solver.unconstrained import Unconstrained
+from artix.physx.solver.positions import (
+    Configuration,
+    Unconstrained,
+    advance,
+    start_configuration,
+    to_state,
+    with_drift_of,
+)
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.spatial_tendons import path_lengths
 from artix.simulation.common.step_start import StepStart, link_motion
@@ -72,7 +78,6 @@ def iterate(
     """Takes all position and velocity sweeps of a step.
 
     Args:
-      articulation: the articulation.
       state: its state at the start of the step.
       at_start: the articulation at the start of the step.
       rows: all rows.
@@ -213,10 +218,10 @@ def _moved_frames(
     topology = at_start.topology
     # The root's initial position is left out: far from the origin it would cost digits.
     origin = state.root_pose.at[:3].set(at_start.frame.position[:, 0])
-    now = to_state(articulation, topology, moved, state.replace(root_pose=origin))
+    end = to_state(articulation, topology, moved, state.replace(root_pose=origin))
     if keeps_drift:
-        articulation, _ = with_drift_of(articulation, topology, moved, now)
-    return Transforms.from_poses(frame_pose(articulation, now))
+        articulation, _ = with_drift_of(articulation, topology, moved, end)
+    return Transforms.from_poses(frame_pose(articulation, end))
 
 
 def _lengths(articulation: Articulation, state: State, at_start: StepStart, frame: Transforms) -> Array:

@@ -55,7 +55,6 @@ def wake_up(articulation: Articulation, wake_counter: float | Array = WAKE_TIME)
     """Wakes an articulation, as PhysX's ``wakeUp`` and ``setWakeCounter`` do.
 
     Args:
-      articulation: the articulation.
       wake_counter: time for which it stays awake without moving [s].
 
     Returns:
@@ -79,7 +78,6 @@ def put_to_sleep(articulation: Articulation, state: State) -> tuple[State, Sleep
     """Stops an articulation and puts it to sleep at once, as PhysX's ``putToSleep`` does.
 
     Args:
-      articulation: the articulation.
       state: its state.
 
     Returns:
@@ -131,7 +129,6 @@ def step_with_sleep(
     differentiable. Under ``jax.vmap`` a sleeping articulation costs as much as a step.
 
     Args:
-      articulation: the articulation.
       state: its state.
       sleep: its counters; start with :func:`wake_up`.
       control: as for :func:`artix.step`.

@@ -15,18 +15,28 @@ from artix.kinematics.frames import frame_velocity, link_frames
 from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_type
-from artix.physx.solver.contact_rows import AnchoredContacts, ContactRows, contact_rows
-from artix.physx.solver.contacts import check_rigid, contact_report, contact_wrenches, find_contacts
+from artix.physx.solver.contact_rows import (
+    AnchoredContacts,
+    ContactRows,
+    check_rigid,
+    contact_report,
+    contact_rows,
+    contact_wrenches,
+    find_contacts,
+)
 from artix.physx.solver.friction_anchors import Anchored, FrictionAnchors, kept
 from artix.physx.solver.gauss_seidel import constraint_rows, tendon_wrenches
 from artix.physx.solver.iterations import Solution, iterate
-from artix.physx.solver.positions import Configuration, to_state, with_drift_of, with_joint_drift
-from artix.physx.solver.unconstrained import (
+from artix.physx.solver.positions import (
+    Configuration,
     Unconstrained,
     clamp_joint_velocities,
     momentum_of,
     restore_momentum,
+    to_state,
     unconstrained_velocities,
+    with_drift_of,
+    with_joint_drift,
 )
 from artix.simulation.common.control import Control, check_known_control, commands_of
 from artix.simulation.common.joint_forces import incoming_joint_forces
@@ -74,7 +84,6 @@ def physx_step(
     """One step by PhysX's law.
 
     Args:
-      articulation: the articulation.
       state: its state.
       control: forces and targets.
       dt: length of the step [s].
@@ -145,6 +154,7 @@ def physx_step(
         position_residual=residual_of(solution.position_corrections),
         velocity_residual=residual_of(solution.velocity_corrections),
         is_finite=all_finite(end),
+        is_solved=jnp.ones((), bool),
         energy_correction=jnp.zeros_like(dt),
         contacts=contacts_after,
     )

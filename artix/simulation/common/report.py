@@ -159,6 +159,8 @@ class StepReport(struct.PyTreeNode):
       velocity_residual: residual of the last sweep that determined the final velocities; the same if there is only one
         kind of sweep.
       is_finite: whether all numbers of the state after the step are finite, [], bool. If not, the step has diverged.
+      is_solved: whether all laws hold to ``SolverOptions.tolerance``, [], bool. If not, ``max_newton_steps`` were not
+        enough, and the step has the best impulses so far. ``"pgs"`` and ``"tgs"`` have no tolerance: it is always true.
       energy_correction: kinetic energy that ``"implicit"`` and ``"newton"`` added to fast motion at the end of the step
         (negative: took from it), so that it is that of the start plus the work of all forces [J], []; zero for slow
         motion.
@@ -181,6 +183,7 @@ class StepReport(struct.PyTreeNode):
     position_residual: Residual
     velocity_residual: Residual
     is_finite: Array
+    is_solved: Array
     energy_correction: Array
     contacts: ContactReport | None = None
     link_contacts: LinkContactReport | None = None
@@ -193,8 +196,8 @@ class StepReport(struct.PyTreeNode):
             jnp.zeros((len(articulation.link_mass), 6), articulation.dtype),
         )
         loops = jnp.zeros((len(articulation.loop_joints.pose_a), 6), articulation.dtype)
-        none = residual_of(dofs[:0])
-        return cls(dofs, links, links, links, loops, none, none, jnp.ones((), bool), none.max)
+        none, holds = residual_of(dofs[:0]), jnp.ones((), bool)
+        return cls(dofs, links, links, links, loops, none, none, holds, holds, none.max)
 
 
 class SceneReport(struct.PyTreeNode):
@@ -236,18 +239,24 @@ class RolloutReport(struct.PyTreeNode):
       omitted: number of touching candidates that were left out, of the ground and of links, int32: see
         ``max_contacts_per_geometry`` and ``max_link_contacts`` of :class:`SolverOptions`.
       residual: largest violation of Signorini's and Coulomb's laws by the contacts' impulses [N s].
+      is_solved: whether all laws hold to ``SolverOptions.tolerance``, bool. Where not, ``max_newton_steps`` were not
+        enough. ``jnp.sum(~report.is_solved)`` counts these steps.
+      velocity_residual: largest violation of the laws of all rows, as a velocity [m/s or rad/s]: ``velocity_residual``
+        of :class:`StepReport`.
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
       >>> start = artix.neutral_state(pole)
       >>> states, report = artix.rollout(pole, start, None, 0.01, num_steps=50, with_report=True)
-      >>> print(report.is_finite.all(), report.omitted.max())
-      True 0
+      >>> print(report.is_finite.all(), report.omitted.max(), jnp.sum(~report.is_solved))
+      True 0 0
     """
 
     is_finite: Array
     omitted: Array
     residual: Array
+    is_solved: Array
+    velocity_residual: Array
 
 
 def summarized(states: Sequence[State], reports: Sequence[StepReport]) -> RolloutReport:
@@ -257,8 +266,12 @@ def summarized(states: Sequence[State], reports: Sequence[StepReport]) -> Rollou
     ]
     contacts += [report.link_contacts for report in reports[:1] if report.link_contacts is not None]
     omitted = sum((each.omitted for each in contacts), start=jnp.zeros((), jnp.int32))
-    residuals = [each.residual for each in contacts] or [jnp.zeros((), states[0].root_pose.dtype)]
-    return RolloutReport(all_finite(*states), omitted, jnp.max(jnp.stack(residuals)))
+    none = jnp.zeros((), states[0].root_pose.dtype)
+    residuals = [none, *(each.residual for each in contacts)]
+    rates = [none, *(report.velocity_residual.max for report in reports[:1])]
+    is_solved = reports[0].is_solved if reports else jnp.ones((), bool)
+    largest = jnp.max(jnp.stack(residuals)), jnp.max(jnp.stack(rates))
+    return RolloutReport(all_finite(*states), omitted, largest[0], is_solved, largest[1])
 
 
 def all_finite(*states: State) -> Array:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.contact.ground_contacts import GroundContacts
 from artix.contact.selection import Choice
@@ -61,7 +62,24 @@ def contact_rows(
         normal=normal,
         smoothing=jnp.full_like(normal, options.contact_smoothing) if options.contact_smoothing else None,
     )
-    return ContactRows(motions, each)
+    return ContactRows(motions, each, _pattern(articulations, contacts))
+
+
+def _pattern(articulations: Sequence[Articulation], contacts: Touches) -> np.ndarray | None:
+    """Which velocities contacts can couple, [nv, nv], if that needs to be said.
+
+    A contact with the ground couples those that move its link, whichever link that is.
+    """
+    if contacts.between is not None or all(one is None or one.source is None for one in contacts.found):
+        return None
+    trees = [articulation.topology for articulation in articulations]
+    ends = np.cumsum([tree.nv for tree in trees])
+    pattern = np.zeros((ends[-1], ends[-1]), bool)
+    for tree, end in zip(trees, ends, strict=True):
+        pattern[end - tree.nv : end, end - tree.nv : end] = True  # The base moves all links.
+        joints = tree.dof_ancestors | tree.dof_ancestors.T
+        pattern[end - tree.num_dofs : end, end - tree.num_dofs : end] = joints
+    return pattern
 
 
 def contact_impulse(

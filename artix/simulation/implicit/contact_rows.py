@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.math.arrays import matmul
 
@@ -56,6 +57,8 @@ class ContactRows(NamedTuple):
     motions: Array
     """Derivatives of the S motions of touching links by the generalised velocity, [S, nv]."""
     each: ContactRow
+    pattern: np.ndarray | None = None
+    """Which entries of ``J^T slopes J`` can differ from zero, [nv, nv], where links are data; ``None`` for all."""
 
     @property
     def num_contacts(self) -> int:

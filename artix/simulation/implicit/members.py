@@ -17,6 +17,9 @@ from artix.model.topology import Topology
 
 Array = jax.Array
 
+#: DOFs in a group are as many apart on the way to the root.
+_LEVELS = 4
+
 
 def in_columns(array: Array, sizes: Sequence[int], number: int) -> Array:
     """Places the columns of one articulation, [..., its nv], among those of all, [..., nv]."""
@@ -53,3 +56,9 @@ def elimination_order(trees: Sequence[Topology]) -> np.ndarray:
         found.append(first + np.concatenate([np.arange(tree.nv - 1, base - 1, -1), np.arange(base)]))
         first += tree.nv
     return np.concatenate(found)
+
+
+def loose_groups(trees: Sequence[Topology]) -> list[np.ndarray]:
+    """The DOFs of all articulations in groups of which none follows another closely on the way to the root."""
+    depth = np.concatenate([np.sum(np.triu(tree.dof_ancestors), axis=0) for tree in trees])
+    return [group for k in range(_LEVELS) if len(group := np.flatnonzero(depth % _LEVELS == k))]

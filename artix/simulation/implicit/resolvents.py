@@ -157,7 +157,7 @@ def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | 
     still = -rate[:, :2] / row.tangential[:, None]
     slip = jnp.where(sticks[:, None], still, pull * within[:, None] - center[:, :2])
     wrong = jnp.concatenate([slip, missing[:, None]], axis=1)
-    across = jnp.where(sticks, 1 / _sticking_share(share, rate), part / (1 - part + share)) / row.tangential
+    across = jnp.where(sticks, 1 / sticking_share(share, rate), part / (1 - part + share)) / row.tangential
     sideways = -across[:, None] * rate[:, :2]
     along = -jnp.sum(direction * sideways, axis=1) + row.friction * (center[:, 2] + outward)
     sliding = sideways + along[:, None] * direction - center[:, :2]
@@ -173,10 +173,23 @@ def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | 
     return wrong, Linear(jnp.concatenate([friction, outward[:, None]], axis=1), slope)
 
 
-def _sticking_share(share: Array | float, rate: Array) -> Array | float:
+def sticking_share(share: Array | float, rate: Array) -> Array | float:
     """The share of contacts that stick: gaps, whose rounding errors share loads, allow normals no smaller one."""
     stiffer = jnp.maximum(_STIFFER_TANGENTS * share, 100 * jnp.finfo(rate.dtype).eps)
     return jnp.where(share > _FINE_SHARE, share, stiffer)
+
+
+def resolve_normal(row: ContactRow, center: Array, rate: Array) -> Array:
+    """The resolvent of the normal law with the contact's own response."""
+    rigid = 1 - row.softness / row.normal
+    return _pressed(row, rigid * center - (rate + row.approach) / row.normal, 1 / row.normal)[0]
+
+
+def resolve_friction(row: ContactRow, center: Array, rate: Array, normal: Array) -> Array:
+    """The resolvent [2] of friction with the contact's own response, for a normal impulse."""
+    pull = center - rate / row.tangential
+    reach, length = row.friction * normal, jnp.sqrt(jnp.sum(pull**2))
+    return pull * jnp.where(length > reach, reach / jnp.where(length > reach, length, 1), 1)
 
 
 def convex_contacts(row: ContactRow, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:

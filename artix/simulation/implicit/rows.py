@@ -12,7 +12,7 @@ from artix.math.arrays import matmul
 from artix.simulation.common.sweep import Sweep
 from artix.simulation.implicit.blocks import times
 from artix.simulation.implicit.contact_rows import ContactRows
-from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow
+from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
 from artix.simulation.implicit.resolvents import (
     VelocityBounds,
     bound_changes,
@@ -22,6 +22,7 @@ from artix.simulation.implicit.resolvents import (
     linearized,
     resolve_bounds,
     resolve_dofs,
+    sticking_share,
     tangential_length,
 )
 
@@ -138,7 +139,10 @@ class StepRows(NamedTuple):
             pulled = jnp.sum(slopes.contacts[:, :, :, None] * reach[:, None], axis=2)
             width = len(direction)
             on_links = matmul(reach.reshape(-1, width).T, pulled.reshape(-1, width))
-            matrix = matrix + matmul(direction.T, matmul(on_links, direction))
+            on_velocities = matmul(direction.T, matmul(on_links, direction))
+            if self.contacts.pattern is not None:
+                on_velocities = jnp.where(self.contacts.pattern, on_velocities, 0)
+            matrix = matrix + on_velocities
         return matrix
 
     def none(self) -> Impulses:
@@ -148,6 +152,13 @@ class StepRows(NamedTuple):
         count = 0 if self.contacts is None else self.contacts.num_contacts
         contacts = jnp.zeros_like(zero, shape=(count, 3))
         return Impulses(BoundImpulses(zero, zero, zero), bounds, contacts)
+
+    def driven(self, rates: Rates) -> Impulses:
+        """The impulses of drives at these velocities, and no others."""
+        row, still = self.dofs, jnp.zeros_like(self.dofs.response)
+        alone = row._replace(response=still, drive=row.drive._replace(response=still))
+        none = self.none()
+        return none._replace(dofs=none.dofs._replace(drive=drive_impulse(alone, rates.dofs, self.sweep)))
 
     def correction(self, rates: Rates) -> Array:
         """De Saxce's correction ``mu |u_t|`` of each contact, [K]."""
@@ -202,6 +213,22 @@ class StepRows(NamedTuple):
             missing = missing._replace(contacts=wrong)
             change, slope = change._replace(contacts=each.change), slope._replace(contacts=each.slope)
         return Law(self.velocities(missing), change, slope)
+
+    def nearer(self, law: Law, center: Impulses, impulses: Impulses, share: Array) -> Law:
+        """The laws of :meth:`linear` at ``impulses`` that hold rows by the impulses nearest to those of a centre."""
+        dofs, distances, contacts = jax.tree.map(jnp.subtract, impulses, center)
+        rates = Rates(dofs.total[:0], distances, contacts)
+        if self.bounds is not None:
+            rates = rates._replace(bounds=share * self.bounds.response * distances)
+        if self.contacts is not None:
+            each, sticking = self.contacts.each, sticking_share(share, contacts)
+            scale = jnp.stack([sticking * each.tangential, sticking * each.tangential, share * each.normal], axis=1)
+            rates = rates._replace(contacts=scale * contacts)
+        none = law.slopes._replace(dofs=BoundImpulses(*(part[:0] for part in law.slopes.dofs)))
+        change = none.changes(rates)
+        held = (-share * self.dofs.response * slope * part for slope, part in zip(law.slopes.dofs, dofs, strict=True))
+        change = jax.tree.map(jnp.add, law.change, change._replace(dofs=BoundImpulses(*held)))
+        return law._replace(change=change)
 
     def velocities(self, impulses: Impulses) -> Array:
         """Impulses as the velocities that they give to their own rows, [R]."""

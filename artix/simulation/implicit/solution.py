@@ -30,6 +30,7 @@ from artix.simulation.implicit.members import (
     dof_places,
     elimination_order,
     in_columns,
+    loose_groups,
     parted,
     side_by_side,
 )
@@ -68,6 +69,8 @@ class AllBounded(NamedTuple):
     """Impulses of all bounds at the end of the step; those of DOFs in their order."""
     newton_steps: Array
     """Number of Newton steps, as a floating-point number."""
+    is_solved: Array
+    """Whether they were enough, [], bool."""
 
 
 class Relations(NamedTuple):
@@ -99,6 +102,8 @@ class StepVelocity(NamedTuple):
     """How far each law is from being satisfied, as a velocity, [R]."""
     steps: Array
     """Number of Newton steps, as a floating-point number."""
+    solved: Array
+    """1 if they were enough, else 0, as a floating-point number, []."""
 
 
 def solved_bounds(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> AllBounded:
@@ -126,7 +131,8 @@ def solved_bounds(parts: Sequence[Prepared], touching: Touching | None, options:
     velocities = parted(moving.velocity, sizes), parted(end.velocity, sizes)
     each = [Bounded(*one) for one in zip(*velocities, loops, strict=True)]
     steps = end.steps if moving is end else moving.steps + end.steps
-    return AllBounded(each, end.velocity, moving.residual, end.residual, end.impulses, steps)
+    is_solved = (moving.solved > 0) & (end.solved > 0)
+    return AllBounded(each, end.velocity, moving.residual, end.residual, end.impulses, steps, is_solved)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -143,22 +149,25 @@ def _solve(
     trees = [articulation.topology for articulation, _ in members]
     rows = _step_rows(options, responses, inputs)
     missing = [missing_impulse(*member, acting, None) for member, acting in zip(members, inputs.acting, strict=True)]
+    is_spread = inputs.touches is not None and inputs.touches.is_spread and rows.bounds is None
     system = StepSystem(
         matrix=matrix,
         push=-joined(missing),
         velocity=_start_velocity(inputs),
         rows=rows,
-        response=Response.joined(responses).to,
+        response=Response.joined(responses),
         along_trees=_along_trees(trees, products),
         order=elimination_order(trees),
+        groups=loose_groups(trees) if is_spread else None,
     )
-    start = rows.none()
+    start = rows.driven(rows.rates(system.velocity))
     if remembered is not None:
         dofs = start.dofs._replace(friction=remembered.joint_friction)
         start = start._replace(dofs=dofs, contacts=remembered.impulse)
-    point, residual, steps = solve_system(system, start, options.tolerance, options.max_newton_steps)
+    point, residual, steps, is_solved = solve_system(system, start, options.tolerance, options.max_newton_steps)
     velocity = system.velocity + point.change
-    return StepVelocity(velocity, point.impulses, residual, steps.astype(velocity.dtype))
+    counts = steps.astype(velocity.dtype), is_solved.astype(velocity.dtype)
+    return StepVelocity(velocity, point.impulses, residual, *counts)
 
 
 @functools.partial(_solve.defjvp, symbolic_zeros=True)
@@ -202,6 +211,7 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
         d_impulses,
         jnp.zeros_like(solution.residual),
         jnp.zeros_like(solution.steps),
+        jnp.zeros_like(solution.solved),
     )
     return solution, d_solution
 

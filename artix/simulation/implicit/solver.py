@@ -32,7 +32,7 @@ Rockafellar, *Augmented Lagrangians and applications of the proximal point algor
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -41,7 +41,9 @@ import numpy as np
 
 from artix.math.arrays import chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
+from artix.simulation.implicit.first_guess import first_guess
 from artix.simulation.implicit.rows import Impulses, Lagged, Law, Rates, Slopes, StepRows
+from artix.simulation.implicit.system import Response
 
 Array = jax.Array
 
@@ -100,13 +102,15 @@ class StepSystem(NamedTuple):
     velocity: Array
     """v0, [nv]."""
     rows: StepRows
-    response: Callable[[Array], Array]
-    """The function that gives ``M^-1 p``, [nv]."""
+    response: Response
+    """``M^-1``."""
     along_trees: Callable[[Array], Callable[[Array], Array]] | None
     """For a diagonal [nv], the function that gives ``(M + diagonal)^-1 p`` by elimination along the trees; ``None`` if
     M does not have their pattern."""
     order: np.ndarray
     """The entries of the velocity from the leaves to the root."""
+    groups: Sequence[np.ndarray] | None
+    """The DOFs, in groups that hardly couple, for sweeps; ``None`` if they would share loads by the order of rows."""
 
     def factorized(self, slopes: Slopes) -> Callable[[Array], Array]:
         """The function that gives the solution d of ``(M + J^T slopes J) d = right``, [nv]."""
@@ -202,7 +206,7 @@ class _Loop(NamedTuple):
 
 def solve_system(
     system: StepSystem, start: Impulses, tolerance: float | None, max_steps: int
-) -> tuple[Point, Array, Array]:
+) -> tuple[Point, Array, Array, Array]:
     """Solves a step.
 
     Args:
@@ -212,7 +216,8 @@ def solve_system(
       max_steps: the largest number of Newton steps.
 
     Returns:
-      The solution, how far each law is from being satisfied, as a velocity [R], and the number of Newton steps.
+      The solution, how far each law is from being satisfied, as a velocity [R], the number of Newton steps, and
+      whether they were enough.
     """
     rows, dtype = system.rows, system.matrix.dtype
     at_start = rows.rates(system.velocity)
@@ -239,12 +244,14 @@ def solve_system(
     def goes_on(loop: _Loop) -> Array:
         return ~loop.is_solved & (loop.steps < max_steps)
 
-    budget, still = _static_budget(rows), jnp.zeros_like(system.push)
-    point = Point(still, at_start, start, system.imbalance(still, start), jnp.full((), jnp.inf, dtype))
+    budget = _static_budget(rows)
     free, is_solved = _without_impulses(system, budget, exactness)
+    still = jnp.zeros_like(system.push)
+    center = Point(still, at_start, start, system.imbalance(still, start), jnp.full((), jnp.inf, dtype))
+    point = center if system.groups is None else _guessed(system, system.groups, center, budget, is_solved)
     begin = _Loop(
         now=chosen(is_solved, free, point),
-        center=point,
+        center=center,
         best=point,
         lagged=Lagged(rows.correction(at_start), budget),
         share=jnp.full((), _FIRST_SHARE, dtype),
@@ -257,7 +264,7 @@ def solve_system(
     point = chosen(end.is_solved, end.now, end.best)
     point = _cut_off(system, point, end)
     law = rows.linear(point.impulses, point.rates, end.lagged.friction, exactness.held_share)
-    return point, law.residual, end.steps
+    return point, law.residual, end.steps, end.is_solved
 
 
 def _without_impulses(system: StepSystem, budget: Array, exactness: _Exactness) -> tuple[Point, Array]:
@@ -267,11 +274,19 @@ def _without_impulses(system: StepSystem, budget: Array, exactness: _Exactness) 
     sticks.
     """
     rows = system.rows
-    change = system.response(system.push)
+    change = system.response.to(system.push)
     rates = rows.rates(system.velocity + change)
     law = rows.linear(rows.none(), rates, budget, exactness.held_share)
     point = Point(change, rates, rows.none(), jnp.zeros_like(change), _largest(law.residual))
     return point, exactness.satisfied(rows, point, exactness.enough, change)
+
+
+def _guessed(system: StepSystem, groups: Sequence[np.ndarray], start: Point, budget: Array, is_solved: Array) -> Point:
+    """The point after a few sweeps."""
+    arguments = system.push, start.rates, start.impulses, budget, is_solved
+    change, impulses = first_guess(system.rows, system.response, groups, *arguments)
+    rates = _sum(start.rates, system.rows.rates(change))
+    return Point(change, rates, impulses, system.imbalance(change, impulses), start.error)
 
 
 class _Sets(NamedTuple):
@@ -319,6 +334,8 @@ def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, ma
 
     now = loop.now
     law = law_at(now.impulses, now.rates)
+    if system.groups is not None:  # Sweeps tell the sets, but not how to share loads.
+        law = rows.nearer(law, loop.center.impulses, now.impulses, added)
     begin = _Sets(
         now=now,
         change=law.change,
@@ -475,10 +492,10 @@ def _cut_off(system: StepSystem, point: Point, end: _Loop) -> Point:
         budget = end.lagged.friction
         impulses = rows.admissible(point.impulses, budget)
         driving = rows.driving(impulses)
-        driven = system.response(system.push + rows.force(driving))
+        driven = system.response.to(system.push + rows.force(driving))
         passive = jax.tree.map(jnp.subtract, impulses, driving)
         force = rows.force(passive)
-        change = system.response(force)
+        change = system.response.to(force)
         work, twice = jnp.sum(force * system.velocity), jnp.sum(force * change)
         forced = 0.5 * jnp.sum(driven * matmul(system.matrix, driven))
         allowed = (1 + _SMALL_ENERGY) * forced + rows.returned_energy(impulses)
@@ -513,8 +530,9 @@ def _distance(rows: StepRows, impulses: Impulses, others: Impulses) -> Array:
 
 def _largest(arrays: Any) -> Any:
     """The largest magnitude in a pytree; zero if it is empty."""
-    parts = [jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(arrays) if leaf.size]
-    return functools.reduce(jnp.maximum, parts) if parts else 0.0
+    leaves = jax.tree.leaves(arrays)
+    parts = [jnp.max(jnp.abs(leaf)) for leaf in leaves if leaf.size]
+    return functools.reduce(jnp.maximum, parts) if parts else jnp.zeros((), leaves[0].dtype)
 
 
 def _sum(a: Any, b: Any) -> Any:

@@ -43,7 +43,8 @@ def step_reports(solved: Solved, ends: Sequence[State], options: SolverOptions) 
     reports = []
     for k, ground in enumerate(grounds):
         one = parts[k], found.each[k], wrenches[k], ends[k], solved.energy_corrections[k]
-        reports.append(_report(*one, residuals).replace(contacts=ground, link_contacts=between))
+        report = _report(*one, residuals, found.is_solved)
+        reports.append(report.replace(contacts=ground, link_contacts=between))
     return reports
 
 
@@ -54,6 +55,7 @@ def _report(
     end: State,
     correction: Array,
     residuals: tuple[Residual, Residual],
+    is_solved: Array,
 ) -> StepReport:
     """The report on one articulation, without contacts; ``wrench`` [L, 6] acts on its links."""
     articulation, state, at_start, dt = part.articulation, part.state, part.at_start, part.acting.dt
@@ -78,6 +80,7 @@ def _report(
         position_residual=residuals[0],
         velocity_residual=residuals[1],
         is_finite=all_finite(end),
+        is_solved=is_solved,
         energy_correction=correction,
     )
 

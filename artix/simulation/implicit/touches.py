@@ -29,6 +29,15 @@ class Touches(struct.PyTreeNode):
         """Contacts of each articulation with the ground."""
         return tuple(None if found is None else found.contacts for found in self.found)
 
+    @property
+    def is_spread(self) -> bool:
+        """Whether it is known that no link has more than one contact."""
+        grounds = [ground for ground in self.found if ground is not None]
+        if self.between is not None or any(ground.source is not None for ground in grounds):
+            return False
+        links = [ground.contacts.links or ground.geometries for ground in grounds]
+        return all(len(set(each)) == len(each) for each in links)
+
     def is_external(self, number: int) -> bool:
         """Whether an articulation can touch anything other than itself."""
         return self.found[number] is not None or (len(self.grounds) > 1 and self.between is not None)

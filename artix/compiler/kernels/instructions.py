@@ -1,4 +1,4 @@
-"""Translates operations of scalar programs to LLVM instructions on vectors of any width."""
+"""Operations of scalar programs as LLVM's instructions on vectors of any width."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from artix.compiler.kernels.code import constant, suffix_of, type_of
+from artix.compiler.kernels.code import Code, constant, suffix_of, type_of
 from artix.compiler.kernels.elementary import FUNCTIONS, definition, name_of
 from artix.compiler.kernels.machine import KernelError, function_attributes
 from artix.compiler.kernels.program_lists import SCALARS, ProgramLists
@@ -55,52 +55,41 @@ class Module:
 
 
 #: What appends the instructions that load a scalar computed elsewhere, by its number, and returns its name.
-Load: TypeAlias = "Callable[[Instructions, int], str]"
+Load: TypeAlias = Callable[[Code, int], str]
 
 #: The same for the address of an array (one pointer, or one per lane), which returns its name and type.
-Address: TypeAlias = "Callable[[Instructions, int], tuple[str, str]]"
+Address: TypeAlias = Callable[[Code, int], tuple[str, str]]
 
 
 class Instructions:
-    """Instructions of one function, which computes a part of a program.
+    """Instructions that compute a part of a program.
 
     Args:
+      code: the function to which they are appended.
       lists: the program.
       width: lanes of the vectors.
       functions: the elementary functions of the module.
-      declarations: declarations of the intrinsics that the module calls.
       load: loads a scalar that the function does not compute; called once for each.
       address: gives the address of an array from which entries are loaded.
     """
 
     def __init__(
         self,
+        code: Code,
         lists: ProgramLists,
         width: int,
         functions: ElementaryFunctions,
-        declarations: dict[str, str],
         load: Load,
         address: Address,
     ) -> None:
-        self.lines: list[str] = []
-        self._lists, self._width, self._functions, self._declarations = lists, width, functions, declarations
+        self.code = code
+        self._lists, self._width, self._functions = lists, width, functions
         self._load, self._address = load, address
+        self._append = code.instruction
         self._addresses: dict[int, tuple[str, str]] = {}
         self._names: dict[int, str] = {}  # by reference
         self._sincos: dict[int, str] = {}  # pairs of sine and cosine, by reference of the angle
-        self._fresh = 0
         self._types = {kind: type_of(scalar, width) for kind, scalar in SCALARS.items()}
-
-    def fresh(self) -> str:
-        """A new name."""
-        self._fresh += 1
-        return f"%u{self._fresh}"
-
-    def emit(self, text: str) -> str:
-        """Appends an instruction and returns the name of its result."""
-        name = self.fresh()
-        self.lines.append(f"  {name} = {text}")
-        return name
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
@@ -122,8 +111,8 @@ class Instructions:
             value = lists.constants[number]
             return constant(-value if reference & 1 else value, lists.scalar(number), self._width)
         if reference & 1:
-            return self.emit(f"fneg {self._types[Kind(lists.kinds[number])]} {self.operand(reference - 1)}")
-        return self._load(self, number)
+            return self._append(f"fneg {self._types[Kind(lists.kinds[number])]} {self.operand(reference - 1)}")
+        return self._load(self.code, number)
 
     def _intrinsic(self, name: str, scalar: str, *operands: str) -> str:
         kind = type_of(scalar, self._width)
@@ -131,7 +120,7 @@ class Instructions:
         types, values = [kind] * len(operands), [f"{kind} {operand}" for operand in operands]
         if name == "abs":  # Of the smallest integer it is that integer.
             types, values = [*types, "i1"], [*values, "i1 false"]
-        self._declarations[full] = f"declare {kind} @{full}({', '.join(types)})"
+        self.code.calls[full] = f"declare {kind} @{full}({', '.join(types)})"
         return f"call {kind} @{full}({', '.join(values)})"
 
     def operation(self, number: int) -> str:
@@ -151,20 +140,22 @@ class Instructions:
         if op in _ELEMENTARY:
             return self._elementary(op, operands, self._lists.scalar(number), type_)
         if op in _INTRINSICS:
-            return self.emit(self._intrinsic(_INTRINSICS[op], self._lists.scalar(number), self.operand(a)))
+            return self._append(self._intrinsic(_INTRINSICS[op], self._lists.scalar(number), self.operand(a)))
         if op in _COMPARISONS:
             return self._comparison(op, a, b)
         if op in _LOGIC:
-            return self.emit(f"{_LOGIC[op]} {type_} {self.operand(a)}, {self.operand(b)}")
+            return self._append(f"{_LOGIC[op]} {type_} {self.operand(a)}, {self.operand(b)}")
         if op in (Op.MIN, Op.MAX):
             return self._extremum(op, a, b, number)
         if op is Op.SELECT:
             condition, mask = self.operand(a), self._types[Kind.BOOL]
-            return self.emit(
+            return self._append(
                 f"select {mask} {condition}, {type_} {self.operand(b)}, {type_} {self.operand(operands[2])}"
             )
         if op is Op.NOT:
-            return self.emit(f"xor {type_} {self.operand(a)}, {constant(-1, self._lists.scalar(number), self._width)}")
+            return self._append(
+                f"xor {type_} {self.operand(a)}, {constant(-1, self._lists.scalar(number), self._width)}"
+            )
         if op is Op.CONVERT:
             return self._conversion(a, number)
         if op is Op.LOAD:
@@ -176,7 +167,7 @@ class Instructions:
         if not floating:
             if op is Op.DIV:
                 raise KernelError("integers are not divided")
-            return self.emit(f"{op.name.lower()} {type_} {self.operand(a)}, {self.operand(b)}")
+            return self._append(f"{op.name.lower()} {type_} {self.operand(a)}, {self.operand(b)}")
         if op in (Op.ADD, Op.SUB):
             if op is Op.SUB:
                 b ^= 1
@@ -189,7 +180,7 @@ class Instructions:
             name = "fmul" if op is Op.MUL else "fdiv"
             if a & b & 1:
                 a, b = a ^ 1, b ^ 1
-        return self.emit(f"{name} contract {type_} {self.operand(a)}, {self.operand(b)}")
+        return self._append(f"{name} contract {type_} {self.operand(a)}, {self.operand(b)}")
 
     def _is_constant(self, reference: int) -> bool:
         return self._lists.operations[reference >> 1] == Op.CONSTANT
@@ -199,7 +190,7 @@ class Instructions:
             return self._sine_or_cosine(op, operands[0], scalar, type_)
         function = self._functions.name(_ELEMENTARY[op], scalar, self._width)
         names = [self.operand(reference) for reference in operands if reference >= 0]
-        return self.emit(f"call {type_} @{function}({', '.join(f'{type_} {x}' for x in names)})")
+        return self._append(f"call {type_} @{function}({', '.join(f'{type_} {x}' for x in names)})")
 
     def _sine_or_cosine(self, op: Op, reference: int, scalar: str, type_: str) -> str:
         """The sine or cosine, both from one call."""
@@ -207,58 +198,58 @@ class Instructions:
         pair = f"{{ {type_}, {type_} }}"
         if angle not in self._sincos:
             function = self._functions.name("sincos", scalar, self._width)
-            self._sincos[angle] = self.emit(f"call {pair} @{function}({type_} {self.operand(angle)})")
-        result = self.emit(f"extractvalue {pair} {self._sincos[angle]}, {int(op is Op.COS)}")
-        return self.emit(f"fneg {type_} {result}") if reference & 1 and op is Op.SIN else result
+            self._sincos[angle] = self._append(f"call {pair} @{function}({type_} {self.operand(angle)})")
+        result = self._append(f"extractvalue {pair} {self._sincos[angle]}, {int(op is Op.COS)}")
+        return self._append(f"fneg {type_} {result}") if reference & 1 and op is Op.SIN else result
 
     def _comparison(self, op: Op, a: int, b: int) -> str:
         kind = Kind(self._lists.kinds[a >> 1])
         names = _COMPARISONS[op]
         text = f"fcmp {names[0]}" if kind >= Kind.FLOAT32 else f"icmp {names[1 if kind == Kind.INT32 else 2]}"
-        return self.emit(f"{text} {self._types[kind]} {self.operand(a)}, {self.operand(b)}")
+        return self._append(f"{text} {self._types[kind]} {self.operand(a)}, {self.operand(b)}")
 
     def _extremum(self, op: Op, a: int, b: int, number: int) -> str:
         """The minimum or maximum of two, NaN if one is NaN."""
         kind = Kind(self._lists.kinds[number])
         type_, mask = self._types[kind], self._types[Kind.BOOL]
         if kind == Kind.INT32:
-            return self.emit(self._intrinsic(f"s{op.name.lower()}", "i32", self.operand(a), self.operand(b)))
+            return self._append(self._intrinsic(f"s{op.name.lower()}", "i32", self.operand(a), self.operand(b)))
         if kind == Kind.BOOL:
-            return self.emit(f"{'and' if op is Op.MIN else 'or'} {type_} {self.operand(a)}, {self.operand(b)}")
+            return self._append(f"{'and' if op is Op.MIN else 'or'} {type_} {self.operand(a)}, {self.operand(b)}")
         if self._is_constant(b):
             a, b = b, a
         # Processors return the second operand if one is NaN: the one that is not constant.
         first, second = self.operand(a), self.operand(b)
-        test = self.emit(f"fcmp {'olt' if op is Op.MIN else 'ogt'} {type_} {first}, {second}")
-        result = self.emit(f"select {mask} {test}, {type_} {first}, {type_} {second}")
+        test = self._append(f"fcmp {'olt' if op is Op.MIN else 'ogt'} {type_} {first}, {second}")
+        result = self._append(f"select {mask} {test}, {type_} {first}, {type_} {second}")
         if self._is_constant(a):
             return result
-        test = self.emit(f"fcmp uno {type_} {first}, {first}")
-        return self.emit(f"select {mask} {test}, {type_} {first}, {type_} {result}")
+        test = self._append(f"fcmp uno {type_} {first}, {first}")
+        return self._append(f"select {mask} {test}, {type_} {first}, {type_} {result}")
 
     def _entry(self, index: int, array: int, number: int) -> str:
         """An entry of an array; the index is clamped to the array."""
         kind, width = Kind(self._lists.kinds[number]), self._width
         scalar = "i8" if kind == Kind.BOOL else SCALARS[kind]
         last = constant(self._lists.array_sizes[array] - 1, "i32", width)
-        clamped = self.emit(self._intrinsic("umin", "i32", self.operand(index), last))
+        clamped = self._append(self._intrinsic("umin", "i32", self.operand(index), last))
         if array not in self._addresses:
-            self._addresses[array] = self._address(self, array)
+            self._addresses[array] = self._address(self.code, array)
         base, base_type = self._addresses[array]
         type_ = type_of(scalar, width)
-        pointer = self.emit(f"getelementptr {scalar}, {base_type} {base}, {type_of('i32', width)} {clamped}")
+        pointer = self._append(f"getelementptr {scalar}, {base_type} {base}, {type_of('i32', width)} {clamped}")
         align = {"i8": 1, "double": 8}.get(scalar, 4)
         if width == 1:
-            value = self.emit(f"load {scalar}, ptr {pointer}, align {align}")
+            value = self._append(f"load {scalar}, ptr {pointer}, align {align}")
         else:
             name, pointers, mask = suffix_of(scalar, width), type_of("ptr", width), type_of("i1", width)
             name = f"llvm.masked.gather.{name}.v{width}p0"
-            self._declarations[name] = f"declare {type_} @{name}({pointers}, i32 immarg, {mask}, {type_})"
+            self.code.calls[name] = f"declare {type_} @{name}({pointers}, i32 immarg, {mask}, {type_})"
             all_lanes = constant(1, "i1", width)
-            value = self.emit(
+            value = self._append(
                 f"call {type_} @{name}({pointers} {pointer}, i32 {align}, {mask} {all_lanes}, {type_} poison)"
             )
-        return value if kind != Kind.BOOL else self.emit(f"icmp ne {type_} {value}, {constant(0, 'i8', width)}")
+        return value if kind != Kind.BOOL else self._append(f"icmp ne {type_} {value}, {constant(0, 'i8', width)}")
 
     def _conversion(self, a: int, number: int) -> str:
         source, kind = Kind(self._lists.kinds[a >> 1]), Kind(self._lists.kinds[number])
@@ -268,39 +259,39 @@ class Instructions:
             return value
         if kind == Kind.BOOL:
             if source == Kind.INT32:
-                return self.emit(f"icmp ne {old} {value}, {constant(0, 'i32', self._width)}")
-            return self.emit(f"fcmp une {old} {value}, {constant(0.0, SCALARS[source], self._width)}")
+                return self._append(f"icmp ne {old} {value}, {constant(0, 'i32', self._width)}")
+            return self._append(f"fcmp une {old} {value}, {constant(0.0, SCALARS[source], self._width)}")
         if source == Kind.BOOL:
-            return self.emit(f"{'zext' if kind == Kind.INT32 else 'uitofp'} {old} {value} to {new}")
+            return self._append(f"{'zext' if kind == Kind.INT32 else 'uitofp'} {old} {value} to {new}")
         if source == Kind.INT32:
-            return self.emit(f"sitofp {old} {value} to {new}")
+            return self._append(f"sitofp {old} {value} to {new}")
         if kind == Kind.INT32:
             name = ".".join(suffix_of(scalar, self._width) for scalar in ("i32", SCALARS[source]))
             name = f"llvm.fptosi.sat.{name}"
-            self._declarations[name] = f"declare {new} @{name}({old})"
-            return self.emit(f"call {new} @{name}({old} {value})")
-        return self.emit(f"{'fpext' if kind == Kind.FLOAT64 else 'fptrunc'} {old} {value} to {new}")
+            self.code.calls[name] = f"declare {new} @{name}({old})"
+            return self._append(f"call {new} @{name}({old} {value})")
+        return self._append(f"{'fpext' if kind == Kind.FLOAT64 else 'fptrunc'} {old} {value} to {new}")
 
     def _unary(self, op: Op, a: int) -> str:
         kind = Kind(self._lists.kinds[a >> 1])
         scalar, type_, mask = SCALARS[kind], self._types[kind], self._types[Kind.BOOL]
         if op is Op.ABS:
             if kind == Kind.INT32:
-                return self.emit(self._intrinsic("abs", scalar, self.operand(a)))
-            return self.emit(self._intrinsic("fabs", scalar, self.operand(a & ~1)))
+                return self._append(self._intrinsic("abs", scalar, self.operand(a)))
+            return self._append(self._intrinsic("fabs", scalar, self.operand(a & ~1)))
         x = self.operand(a)
         if op is Op.RSQRT:
-            root = self.emit(self._intrinsic("sqrt", scalar, x))
-            return self.emit(f"fdiv {type_} {constant(1.0, scalar, self._width)}, {root}")
+            root = self._append(self._intrinsic("sqrt", scalar, x))
+            return self._append(f"fdiv {type_} {constant(1.0, scalar, self._width)}, {root}")
         if op is Op.IS_FINITE:
-            size = self.emit(self._intrinsic("fabs", scalar, self.operand(a & ~1)))
-            return self.emit(f"fcmp olt {type_} {size}, {constant(float('inf'), scalar, self._width)}")
+            size = self._append(self._intrinsic("fabs", scalar, self.operand(a & ~1)))
+            return self._append(f"fcmp olt {type_} {size}, {constant(float('inf'), scalar, self._width)}")
         if op is not Op.SIGN:
             raise KernelError(f"unknown operation {op!r}")
         zero, one = constant(0, scalar, self._width), constant(1, scalar, self._width)
         if kind == Kind.INT32:
-            at_most_one = self.emit(self._intrinsic("smin", scalar, x, one))
-            return self.emit(self._intrinsic("smax", scalar, at_most_one, constant(-1, scalar, self._width)))
-        one = self.emit(self._intrinsic("copysign", scalar, one, x))
-        is_nonzero = self.emit(f"fcmp one {type_} {x}, {zero}")  # zero and NaN are unchanged
-        return self.emit(f"select {mask} {is_nonzero}, {type_} {one}, {type_} {x}")
+            at_most_one = self._append(self._intrinsic("smin", scalar, x, one))
+            return self._append(self._intrinsic("smax", scalar, at_most_one, constant(-1, scalar, self._width)))
+        one = self._append(self._intrinsic("copysign", scalar, one, x))
+        is_nonzero = self._append(f"fcmp one {type_} {x}, {zero}")  # zero and NaN are unchanged
+        return self._append(f"select {mask} {is_nonzero}, {type_} {one}, {type_} {x}")

@@ -1,0 +1,165 @@
+"""Minimises sums over stages, each of which sees its own unknowns and the first of the next stage, by IPOPT.
+
+Derivatives are exact: of every stage at once, by JAX, as dense blocks of sparse matrices. Wächter and
+Biegler, *On the implementation of an interior-point filter line-search algorithm for large-scale
+nonlinear programming*, Mathematical Programming 2006.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array
+
+
+class Stages(NamedTuple):
+    """``sum_k cost(z_k, head of z_{k+1}) + end cost``, with rows of constraints at each stage and the end.
+
+    Attributes:
+      stage: cost [] and rows [r] of a stage, of data, its unknowns with the head of the next [width +
+        head], and its number; a function at the top level of a module, so that it is compiled once.
+      end: cost [] and rows of the unknowns at the end, of data and the unknowns, [head].
+      num_stages: number of stages.
+      width: number of unknowns of a stage.
+      head: number of unknowns at the end, which are as the first ones of a stage.
+    """
+
+    stage: Callable[[Any, Array, Array], tuple[Array, Array]]
+    end: Callable[[Any, Array], tuple[Array, Array]]
+    num_stages: int
+    width: int
+    head: int
+
+    @property
+    def seen(self) -> np.ndarray:
+        """The unknowns that each stage sees, [num_stages, width + head]."""
+        return self.width * np.arange(self.num_stages)[:, None] + np.arange(self.width + self.head)
+
+    @property
+    def size(self) -> int:
+        """The number of unknowns."""
+        return self.width * self.num_stages + self.head
+
+
+class Minimum(NamedTuple):
+    """What IPOPT returns: unknowns, their cost, the multiplier of each row, and its return code."""
+
+    unknowns: np.ndarray
+    cost: float
+    multipliers: np.ndarray
+    status: int
+
+
+_compiled = functools.partial(jax.jit, static_argnames=("stages",))
+
+
+@_compiled
+def values(stages: Stages, data: Any, z: Array) -> tuple[Array, Array]:
+    """The cost [], and the rows of all stages, then of the end."""
+    by_stage = jax.vmap(stages.stage, in_axes=(None, 0, 0))
+    costs, rows = by_stage(data, z[stages.seen], jnp.arange(stages.num_stages))
+    cost, last = stages.end(data, z[-stages.head :])
+    return jnp.sum(costs) + cost, jnp.concatenate([rows.reshape(-1), last])
+
+
+@_compiled
+def _slopes(stages: Stages, data: Any, z: Array) -> tuple[Array, Array]:
+    """The gradient, and the entries of the Jacobian."""
+    by_stage = jax.vmap(jax.jacfwd(stages.stage, argnums=1), in_axes=(None, 0, 0))
+    costs, rows = by_stage(data, z[stages.seen], jnp.arange(stages.num_stages))
+    cost, last = jax.jacfwd(stages.end, argnums=1)(data, z[-stages.head :])
+    gradient = jnp.zeros_like(z).at[stages.seen].add(costs).at[-stages.head :].add(cost)
+    return gradient, jnp.concatenate([rows.reshape(-1), last.reshape(-1)])
+
+
+@_compiled
+def _curvatures(stages: Stages, data: Any, z: Array, multipliers: Array, factor: Array) -> Array:
+    """The entries of the Hessian of the Lagrangian, lower triangles of its blocks."""
+
+    def of_stage(data: Any, z: Array, multiplier: Array, time: Array) -> Array:
+        cost, rows = stages.stage(data, z, time)
+        return factor * cost + jnp.sum(multiplier * rows)
+
+    def of_end(data: Any, z: Array, multiplier: Array) -> Array:
+        cost, rows = stages.end(data, z)
+        return factor * cost + jnp.sum(multiplier * rows)
+
+    last = z[-stages.head :]
+    num_last = jax.eval_shape(stages.end, data, last)[1].size
+    split = len(multipliers) - num_last
+    along = multipliers[:split].reshape(stages.num_stages, -1)
+    by_stage = jax.vmap(jax.hessian(of_stage, argnums=1), in_axes=(None, 0, 0, 0))
+    blocks = by_stage(data, z[stages.seen], along, jnp.arange(stages.num_stages))
+    block = jax.hessian(of_end, argnums=1)(data, last, multipliers[split:])
+    lower, lower_end = np.tril_indices(blocks.shape[-1]), np.tril_indices(stages.head)
+    return jnp.concatenate([blocks[:, lower[0], lower[1]].reshape(-1), block[lower_end]])
+
+
+def minimise(
+    stages: Stages,
+    data: Any,
+    guess: np.ndarray,
+    bounds: tuple[np.ndarray, np.ndarray],
+    least_rows: np.ndarray,
+    options: Mapping[str, str | int | float],
+) -> Minimum:
+    """Finds a local minimum.
+
+    Args:
+      stages: the program.
+      data: the pytree of arrays that its functions see.
+      guess: first unknowns.
+      bounds: least and largest unknowns.
+      least_rows: zero for each row that must vanish, minus infinity for each that must not be positive.
+      options: IPOPT's, by name.
+
+    Raises:
+      ImportError: ``ipyopt`` is not installed.
+    """
+    try:
+        import ipyopt
+    except ImportError as error:
+        raise ImportError("IPOPT needs ipyopt: pip install 'artix[ipopt]'") from error
+    seen, size, head = stages.seen, stages.size, np.arange(stages.size - stages.head, stages.size)
+    num_last = jax.eval_shape(stages.end, data, jnp.zeros(stages.head))[1].size
+    each = (len(least_rows) - num_last) // stages.num_stages
+    rows = each * np.arange(stages.num_stages)[:, None] + np.arange(each)
+    last_rows = each * stages.num_stages + np.arange(num_last)
+    jacobian = (
+        np.concatenate([np.repeat(rows, seen.shape[1]), np.repeat(last_rows, stages.head)]),
+        np.concatenate([np.repeat(seen, each, axis=0).ravel(), np.tile(head, num_last)]),
+    )
+    triangles = zip(np.tril_indices(seen.shape[1]), np.tril_indices(stages.head), strict=True)
+    first, second = (np.concatenate([seen[:, k].ravel(), head[e]]) for k, e in triangles)
+
+    def put(out: np.ndarray, value: Array) -> None:
+        out[:] = value
+
+    def curvatures(z: np.ndarray, multipliers: np.ndarray, factor: float, out: np.ndarray) -> None:
+        put(out, _curvatures(stages, data, z, multipliers, factor))
+
+    program = ipyopt.Problem(
+        n=size,
+        x_l=bounds[0],
+        x_u=bounds[1],
+        m=len(least_rows),
+        g_l=least_rows,
+        g_u=np.zeros(len(least_rows)),
+        sparsity_indices_jac_g=jacobian,
+        sparsity_indices_h=(first, second),
+        eval_f=lambda z: float(values(stages, data, z)[0]),
+        eval_grad_f=lambda z, out: put(out, _slopes(stages, data, z)[0]),
+        eval_g=lambda z, out: put(out, values(stages, data, z)[1]),
+        eval_jac_g=lambda z, out: put(out, _slopes(stages, data, z)[1]),
+        eval_h=curvatures,
+        ipopt_options={"print_level": 0, "sb": "yes", **options},
+    )
+    multipliers = np.zeros(len(least_rows))
+    z, cost, status = program.solve(np.array(guess, float), mult_g=multipliers)
+    return Minimum(z, cost, multipliers, status)

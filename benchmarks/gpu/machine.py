@@ -1,0 +1,89 @@
+"""A model of an H100: the time of a kernel from the assembler's report, see docs/gpu.md.
+
+Every limit of a multiprocessor gives a number of cycles, and the largest counts. The constants are published or assumed
+ones, and no measurement of an artix kernel has confirmed them yet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from benchmarks.gpu.assembler import Kernel
+
+THREADS = 32
+#: Of an H100 SXM5.
+MULTIPROCESSORS, SCHEDULERS, CLOCK = 132, 4, 1.755e9
+REGISTERS, SHARED_BYTES, L1_BYTES, L2_BYTES = 65_536, 233_472, 262_144, 50 * 2**20
+#: Bytes a cycle and multiprocessor: of the first cache, and of the second cache and the memory when all use them.
+L1_BANDWIDTH, L2_BANDWIDTH = 128.0, 5.5e12 / MULTIPROCESSORS / CLOCK
+MEMORY_BANDWIDTH = 3.35e12 / MULTIPROCESSORS / CLOCK
+#: Bytes of instructions that a multiprocessor keeps; what is longer comes from the second cache, of which a warp has so
+#: many lines of 128 bytes on their way (assumed) for so many cycles.
+INSTRUCTION_CACHE, LINES_AHEAD, L2_LATENCY = 128 * 1024, 16, 270
+#: Cycles for which a warp waits for a word of its own memory, of which the assembler hides three quarters (assumed).
+SPILL_WAIT = 35 / 4
+LAUNCH_SECONDS = 2e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Cycles:
+    """What each limit takes on the busiest multiprocessor.
+
+    Attributes:
+      issue: one instruction a cycle and scheduler.
+      wait: a warp alone: its instructions, and its waiting for spilled words.
+      fetch: instructions from the second cache.
+      spill: the traffic of spilled words.
+      memory: arguments and results.
+    """
+
+    issue: float
+    wait: float
+    fetch: float
+    spill: float
+    memory: float
+
+    @property
+    def limit(self) -> str:
+        """The name of the largest."""
+        return max(dataclasses.asdict(self).items(), key=lambda item: item[1])[0]
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time of a call."""
+        return LAUNCH_SECONDS + max(dataclasses.astuple(self)) / CLOCK
+
+
+def predict(kernel: Kernel, rows: int, moved: float) -> Cycles:
+    """Predicts the time of a kernel in which every loop runs once.
+
+    Args:
+      kernel: the assembler's report.
+      rows: number of threads that have a row.
+      moved: bytes of arguments and results.
+    """
+    warps = -(-rows // THREADS)
+    on_one = -(-warps // MULTIPROCESSORS)
+    resident = min(on_one, warps_of_multiprocessor(kernel))
+    turns = -(-on_one // resident)
+    spilled = kernel.spilled * THREADS
+    words = kernel.spilled / 4
+    code = 16 * kernel.instructions
+    is_long = code > INSTRUCTION_CACHE
+    in_l1 = resident * THREADS * kernel.stack <= L1_BYTES - resident * kernel.shared
+    in_l2 = MULTIPROCESSORS * resident * THREADS * kernel.stack <= L2_BYTES
+    bandwidth = L1_BANDWIDTH if in_l1 else L2_BANDWIDTH if in_l2 else MEMORY_BANDWIDTH
+    return Cycles(
+        issue=kernel.instructions * -(-on_one // SCHEDULERS),
+        wait=turns * (kernel.instructions + words * SPILL_WAIT),
+        fetch=turns * code * L2_LATENCY / (128 * LINES_AHEAD) if is_long else 0.0,
+        spill=on_one * spilled / bandwidth,
+        memory=moved / MULTIPROCESSORS / MEMORY_BANDWIDTH,
+    )
+
+
+def warps_of_multiprocessor(kernel: Kernel) -> int:
+    """How many blocks of one warp a multiprocessor runs at the same time."""
+    by_registers = REGISTERS // (THREADS * -(-kernel.registers // 8) * 8)
+    by_shared = SHARED_BYTES // (kernel.shared + 1024)
+    return max(1, min(32, by_registers, by_shared))

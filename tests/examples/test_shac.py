@@ -1,0 +1,137 @@
+"""SHAC: its gradients against differences of another implementation, robots whose gradients explode, and learning."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from artix.examples import learners, policies, shac
+from tests.support.point_mass import PointMass
+from tests.support.users_types import users_types
+
+CONFIG = shac.Config(
+    num_envs=32,
+    horizon=6,
+    minibatches=2,
+    policy_layers=(16,),
+    critic_layers=(16,),
+    learning_rate=3e-3,
+    noise=0.1,
+)
+STEPS = CONFIG.num_envs * CONFIG.horizon
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _as_users_have_it():
+    """Optax mixes the types of its counters and rates."""
+    with users_types():
+        yield
+
+
+def train(environment, iterations, config=CONFIG, training=None):
+    return list(shac.train(environment, config, steps=iterations * STEPS, training=training))
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return train(PointMass(), 60)
+
+
+def test_gradients_of_actions_are_differences_of_the_return():
+    """They include that the policy answers to what its actions change."""
+    config = dataclasses.replace(CONFIG, policy_layers=(), critic_layers=(), noise=0.0)
+    training = shac.start(PointMass(), config)
+    gains = np.array([-0.3, -0.2])
+    linear = {"kernel": jnp.asarray(gains[:, None], jnp.float32), "bias": jnp.zeros(1, jnp.float32)}
+    value = {"kernel": jnp.asarray([[-0.5], [0.25]], jnp.float32), "bias": jnp.ones(1, jnp.float32)}
+    training = training._replace(
+        parameters=training.parameters | {"policy": {"params": {"Dense_0": linear}}},
+        target={"params": {"Dense_0": value}},
+        env=training.env.replace(info=training.env.info | {"steps": jnp.zeros(config.num_envs, jnp.int32)}),
+    )
+    play = shac.make_play(PointMass(), config)
+    still = jnp.zeros((config.horizon, config.num_envs, 1), jnp.float32)
+    gradient = jax.jit(jax.grad(lambda moves: play(moves, training, jax.random.key(0))[0]))(still)
+
+    def earned(moves):
+        """The return of each mass, in NumPy and float64."""
+        position, velocity = np.asarray(training.env.articulation_state, float).T
+        total = 0.0
+        for k, move in enumerate(moves):
+            velocity = velocity + 0.1 * (gains @ [position, velocity] + move)
+            position = position + 0.1 * velocity
+            total = total + config.discount**k * (1 - np.abs(position) - 0.1 * np.abs(velocity))
+        return total + config.discount ** len(moves) * (1 - 0.5 * position + 0.25 * velocity)
+
+    moves, step = np.zeros((config.horizon, config.num_envs)), 1e-6
+    for k in range(config.horizon):
+        ahead, behind = moves.copy(), moves.copy()
+        ahead[k] += step
+        behind[k] -= step
+        slope = (earned(ahead) - earned(behind)) / (2 * step)
+        np.testing.assert_allclose(gradient[k, :, 0], slope, rtol=2e-4, atol=2e-6)
+
+
+def test_a_gradient_counts_at_most_a_few_times_the_median():
+    rng = np.random.default_rng(0)
+    gradient = rng.normal(size=(5, 8, 3)).astype(np.float32)
+    gradient[1, 2], gradient[3, 4], gradient[0, 0, 1], gradient[4, 4, 0] = 1e12, np.inf, np.nan, 1e30
+    lost = np.zeros((5, 8), bool)
+    lost[3, 4] = lost[0, 0] = lost[4, 4] = True  # The square of 1e30 is not finite in float32 either.
+    with np.errstate(invalid="ignore"):
+        norm = np.where(lost, 0, np.linalg.norm(gradient.astype(float), axis=2))
+    median = np.median(norm[norm > 0])
+    wanted = np.where(lost[..., None], 0, gradient) / np.maximum(median, norm / 3)[..., None]
+    bounded, found = shac.limited(jnp.asarray(gradient), 3.0)
+    np.testing.assert_allclose(bounded, wanted, rtol=1e-5)
+    np.testing.assert_allclose(found, median, rtol=1e-5)
+    assert np.linalg.norm(bounded, axis=2).max() < 3.00001
+
+
+def test_it_learns(trained):
+    """Masses that are left alone earn 1.5 of 30; the best policies that PPO finds earn a little more than 20."""
+    policy = shac.policy_of(trained[-1][0], CONFIG)
+    found = policies.evaluate(PointMass(), policy, jax.random.key(1), episodes=64)
+    assert float(found["return"].mean()) > 17
+
+
+class Exploding(PointMass):
+    """The rewards of some masses have infinite slopes."""
+
+    def step(self, state, action):
+        end = super().step(state, action)
+        position = end.articulation_state[0]
+        steep = jnp.where(position > 0.5, position - jax.lax.stop_gradient(position), 1)  # 0, or 1 without a slope
+        return end.replace(reward=end.reward + jnp.sqrt(steep) - jnp.where(position > 0.5, 0, 1))
+
+
+def test_robots_whose_gradients_are_not_finite_cost_only_their_own(trained):
+    runs = train(Exploding(), 60)
+    for training, report in runs:
+        assert np.isfinite(report["gradient"]) and np.isfinite(report["value_error"])
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(training.parameters))
+    policy = shac.policy_of(runs[-1][0], CONFIG)
+    found = policies.evaluate(PointMass(), policy, jax.random.key(1), episodes=32)
+    assert float(found["return"].mean()) > 15
+
+
+def test_a_run_continues_as_if_it_had_never_stopped(trained):
+    again = train(PointMass(), 3, training=trained[0][0])
+    jax.tree.map(np.testing.assert_array_equal, again[-1][0].parameters, trained[2][0].parameters)
+
+
+def test_methods_and_settings():
+    assert learners.method_of(CONFIG) == "shac"
+    with pytest.raises(TypeError, match=r"config must be an artix.examples.ppo.Config or artix.examples.shac.Config"):
+        learners.method_of(1)
+    with pytest.raises(ValueError, match="SHAC has settings for cart_pole, arm_reach, quadruped_velocity only"):
+        learners.settings("humanoid_velocity", "shac")
+    for options, message in (
+        ({"horizon": 0}, "horizon must be at least 1"),
+        ({"action_step": 0.0}, "action_step must be positive"),
+        ({"num_envs": 3, "horizon": 5}, "must be a multiple of minibatches, 4; found num_envs=3, horizon=5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            shac.Config(**options)
