@@ -68,7 +68,7 @@ def test_postures_are_those_of_pinocchio():
     q = model.referenceConfigurations["half_sitting"]
     np.testing.assert_allclose(found.root_pose, q[:7], atol=1e-6)
     compared = 0
-    for name in map(str, model.names):
+    for name in list(map(str, model.names))[2:]:  # after the world and the floating root
         joint = model.joints[model.getJointId(name)]
         if joint.nq == 1:
             np.testing.assert_allclose(found.joint_position[robot.topology.dofs(name)], q[joint.idx_q], atol=1e-6)
