@@ -106,6 +106,10 @@ def test_a_joint_beyond_its_limits_returns(arm):
     start = bent(arm).replace(joint_position=BENT.at[1].set(arm.joint_upper_limit[1] + 0.01))
     found = solve_velocity(arm, start, [PostureTask(BENT.at[1].set(arm.joint_upper_limit[1]))], DT, max_velocity=2.0)
     np.testing.assert_allclose(found.velocity[1], -2.0, atol=1e-9)
+    options = {"max_velocity": 2.0, "max_acceleration": 20.0}
+    found = solve_velocity(arm, start, [PostureTask(BENT.at[1].set(arm.joint_upper_limit[1]))], DT, **options)
+    assert found.solved
+    np.testing.assert_allclose(found.velocity[1], -20.0 * DT, atol=1e-9)
 
 
 def test_an_obstacle_that_moves_is_avoided_and_the_tool_goes_round(arm):
