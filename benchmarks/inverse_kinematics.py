@@ -24,7 +24,7 @@ def ours(path: Path) -> None:
     import jax
 
     import artix
-    from artix import optimal_control
+    from artix import inverse_kinematics
 
     arm = artix.robots.load("arm7")
     random = jax.vmap(lambda key: artix.random_state(arm, key))
@@ -35,7 +35,8 @@ def ours(path: Path) -> None:
     np.savez(path, targets=targets, seeds=seeds.joint_position)
 
     def find(target):
-        return optimal_control.inverse_kinematics(arm, ["tool"], target[None], seeds, iterations=ITERATIONS)
+        tasks = [inverse_kinematics.FrameTask("tool", target)]
+        return inverse_kinematics.solve(arm, tasks, seeds, iterations=ITERATIONS)
 
     compiled, times = jax.jit(jax.vmap(find)).lower(targets).compile(), []
     for _ in range(20):

@@ -123,7 +123,6 @@ class _Scale(NamedTuple):
     hasu: Array
     mu: Array
     """The first mu."""
-    penalty: Array
     lost: Array
     """The residual of the first equation that counts as zero."""
 
@@ -165,7 +164,7 @@ def _start(program: QuadraticProgram) -> tuple[_Point, _Scale]:
         zr=zr,
         y=y,
     )
-    return point, _Scale(hasl, hasu, mu, penalty, lost)
+    return point, _Scale(hasl, hasu, mu, lost)
 
 
 def _residual(program: QuadraticProgram, point: _Point) -> Array:

@@ -171,6 +171,7 @@ def _bounds(articulation: Articulation, state: State, goals: Goals, limits: Any,
         change = limits["acceleration"] * dt**2
         low = jnp.maximum(low, -_stoppable(position - lower, change))
         high = jnp.minimum(high, _stoppable(upper - position, change))
+        low = jnp.minimum(low, high)  # where the way back is longer than a brake's
         last = state.joint_velocity * dt
         low, high = (jnp.clip(each, last - change, last + change) for each in (low, high))
     free = jnp.full(base, jnp.inf, position.dtype)

@@ -6,11 +6,14 @@ vanish cost nothing there. Torques and contact forces are ``knot.control`` and `
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 import artix
 from artix.math.arrays import square_root
+from artix.model.checks import check_finite, check_quaternion
 from artix.optimal_control.checks import as_array
 
 Array = jax.Array
@@ -31,7 +34,8 @@ def frame_pose(articulation: artix.Articulation, state: artix.State, frame: str,
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: ``target`` or an array of the state has the wrong shape.
+      ValueError: ``target`` or an array of the state has the wrong shape, or a known target a number that is not finite
+        or a quaternion not of length 1.
       TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
 
     Identity: zero where ``target`` is ``artix.frame_pose(a, s, frame)``.
@@ -44,7 +48,9 @@ def frame_pose(articulation: artix.Articulation, state: artix.State, frame: str,
       True
     """
     pose = artix.frame_pose(articulation, state, frame)
-    return pose_difference(as_array("target", target, (7,), pose.dtype, "position and quaternion xyzw"), pose)
+    target = _target(target, (7,), pose.dtype, "position and quaternion xyzw")
+    check_quaternion("target", target)
+    return pose_difference(target, pose)
 
 
 def pose_difference(start: Array, end: Array) -> Array:
@@ -70,7 +76,7 @@ def frame_position(articulation: artix.Articulation, state: artix.State, frame: 
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: ``target`` or an array of the state has the wrong shape.
+      ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not finite.
       TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
 
     Identity: the first three entries of :func:`frame_pose`.
@@ -83,7 +89,7 @@ def frame_position(articulation: artix.Articulation, state: artix.State, frame: 
       [0.1 0.  0. ]
     """
     position = artix.frame_pose(articulation, state, frame)[:3]
-    return position - as_array("target", target, (3,), position.dtype, "a position")
+    return position - _target(target, (3,), position.dtype, "a position")
 
 
 def center_of_mass(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
@@ -98,7 +104,7 @@ def center_of_mass(articulation: artix.Articulation, state: artix.State, target:
       In world axes [m], shape [3].
 
     Raises:
-      ValueError: ``target`` or an array of the state has the wrong shape.
+      ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not finite.
       TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
 
     Examples:
@@ -109,7 +115,7 @@ def center_of_mass(articulation: artix.Articulation, state: artix.State, target:
       [0.   0.   0.05]
     """
     position = artix.center_of_mass(articulation, state)
-    return position - as_array("target", target, (3,), position.dtype, "a position")
+    return position - _target(target, (3,), position.dtype, "a position")
 
 
 def centroidal_momentum(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
@@ -124,7 +130,7 @@ def centroidal_momentum(articulation: artix.Articulation, state: artix.State, ta
       The difference [kg m/s, kg m^2/s], in world axes, shape [6].
 
     Raises:
-      ValueError: ``target`` or an array of the state has the wrong shape.
+      ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not finite.
       TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
 
     Examples:
@@ -134,7 +140,14 @@ def centroidal_momentum(articulation: artix.Articulation, state: artix.State, ta
       [-5.  0.  0.  0.  0.  0.]
     """
     momentum = artix.centroidal_momentum(articulation, state)
-    return momentum - as_array("target", target, (6,), momentum.dtype, "linear, then angular momentum")
+    return momentum - _target(target, (6,), momentum.dtype, "linear, then angular momentum")
+
+
+def _target(value: Array, shape: tuple[int, ...], dtype: Any, meaning: str) -> Array:
+    """A target as an array of this shape and dtype, of finite numbers if they are known."""
+    target = as_array("target", value, shape, dtype, meaning)
+    check_finite("target", target)
+    return target
 
 
 def posture(articulation: artix.Articulation, state: artix.State, nominal: artix.State) -> Array:

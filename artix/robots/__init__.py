@@ -40,7 +40,9 @@ def path(name: str) -> Path:
       arm7.urdf
     """
     if name not in _FIXED_BASE:
-        raise ValueError(f"no robot called {name!r}; choose from: {', '.join(names())}")
+        raise ValueError(
+            f"no robot called {name!r}; choose from: {', '.join(names())}; artix.load reads the files of others"
+        )
     return Path(str(importlib.resources.files(__name__) / f"{name}.urdf"))
 
 

@@ -103,6 +103,7 @@ def test_a_joint_at_its_limit_moves_with_it():
         np.testing.assert_allclose(by_limit, wanted, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_function_of_the_last_release_still_works():
     arm = artix.robots.load("arm7")
     seeds = seeds_of(arm, 1)
@@ -244,6 +245,7 @@ def test_the_center_of_mass_a_posture_and_an_axis_are_reached():
     assert jnp.all((state.joint_position >= lower + 0.05) & (state.joint_position <= upper - 0.05))
 
 
+@pytest.mark.slow
 def test_obstacles_and_the_robot_itself_are_avoided(hand_and_ball):
     """A target behind a ball is reached around it; one within it is missed, and the distance is kept."""
     arm, bent = hand_and_ball
@@ -267,6 +269,7 @@ def test_obstacles_and_the_robot_itself_are_avoided(hand_and_ball):
     assert not within.solved
 
 
+@pytest.mark.slow
 def test_derivatives_of_a_compromise_are_those_of_differences(hand_and_ball):
     """By target, posture and link lengths, while a posture weighs against the tool, both with errors left."""
     arm, bent = hand_and_ball

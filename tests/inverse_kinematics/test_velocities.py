@@ -55,6 +55,7 @@ def test_a_tick_is_the_least_squares_solution_within_its_box(arm):
         np.testing.assert_allclose(found.velocity[k] * DT, best, atol=2e-9)
 
 
+@pytest.mark.slow
 def test_a_square_is_followed_at_1_khz_within_all_limits(arm):
     """Also beside a joint limit; speeds, accelerations and positions at every tick."""
     start = bent(arm)
@@ -105,6 +106,10 @@ def test_a_joint_beyond_its_limits_returns(arm):
     start = bent(arm).replace(joint_position=BENT.at[1].set(arm.joint_upper_limit[1] + 0.01))
     found = solve_velocity(arm, start, [PostureTask(BENT.at[1].set(arm.joint_upper_limit[1]))], DT, max_velocity=2.0)
     np.testing.assert_allclose(found.velocity[1], -2.0, atol=1e-9)
+    options = {"max_velocity": 2.0, "max_acceleration": 20.0}
+    found = solve_velocity(arm, start, [PostureTask(BENT.at[1].set(arm.joint_upper_limit[1]))], DT, **options)
+    assert found.solved
+    np.testing.assert_allclose(found.velocity[1], -20.0 * DT, atol=1e-9)
 
 
 def test_an_obstacle_that_moves_is_avoided_and_the_tool_goes_round(arm):
@@ -146,6 +151,7 @@ def test_what_cannot_be_avoided_in_a_tick_is_said(arm):
     assert found.shortfall > 0.04
 
 
+@pytest.mark.slow
 def test_a_humanoid_stands_and_looks(arm):
     """A floating base: feet stay at 1 kHz while the centre of mass moves, in single precision."""
     robot = artix.robots.load("humanoid").astype("float32")
@@ -170,6 +176,7 @@ def test_a_humanoid_stands_and_looks(arm):
     assert missed[10:].max() < 5e-4
 
 
+@pytest.mark.slow
 def test_derivatives_of_a_tick_are_those_of_differences(arm):
     """By state, target and link lengths, with a speed limit and a distance that hold."""
     start = bent(arm)

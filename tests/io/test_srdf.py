@@ -1,12 +1,12 @@
 """SRDF beside Pinocchio's reader, and the warning of arms whose base floats."""
 
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import artix
+from tests.support.oracles import ROBOTS
 
 PENDULUM = artix.robots.load("double_pendulum")
 SRDF = """<robot name="double_pendulum">
@@ -56,8 +56,9 @@ def test_mistakes_are_said():
 
 def test_postures_are_those_of_pinocchio():
     pin = pytest.importorskip("pinocchio")
-    data = pytest.importorskip("example_robot_data")
-    folder = Path(data.robots_loader.getModelPath("/talos_data/robots/talos_reduced.urdf")) / "talos_data"
+    folder = ROBOTS / "talos_data"
+    if not folder.exists():
+        pytest.skip("example-robot-data is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         robot = artix.load_urdf(folder / "robots/talos_reduced.urdf")
@@ -66,10 +67,13 @@ def test_postures_are_those_of_pinocchio():
     pin.loadReferenceConfigurations(model, str(folder / "srdf/talos.srdf"), False)
     q = model.referenceConfigurations["half_sitting"]
     np.testing.assert_allclose(found.root_pose, q[:7], atol=1e-6)
-    for name in robot.topology.joint_names:
+    compared = 0
+    for name in list(map(str, model.names))[2:]:  # after the world and the floating root
         joint = model.joints[model.getJointId(name)]
         if joint.nq == 1:
             np.testing.assert_allclose(found.joint_position[robot.topology.dofs(name)], q[joint.idx_q], atol=1e-6)
+            compared += abs(q[joint.idx_q]) > 0.1
+    assert compared > 5
 
 
 def chain(count: int) -> str:

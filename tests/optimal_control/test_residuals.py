@@ -103,3 +103,17 @@ def test_a_posture_leads_back_from_the_nominal_one():
     state, nominal = (state_at(random_states(a, 2), k) for k in range(2))
     back = artix.integrate(a, nominal, optimal_control.posture(a, state, nominal))
     np.testing.assert_allclose(artix.distance(a, back, state), 0, atol=1e-13)
+
+
+def test_targets_that_cannot_be_are_refused():
+    arm = artix.robots.load("arm7")
+    state = artix.neutral_state(arm)
+    pose = artix.frame_pose(arm, state, "tool")
+    for wrong in (pose.at[3:].multiply(2), pose.at[3:].set(0)):
+        with pytest.raises(ValueError, match="target: expected a quaternion"):
+            optimal_control.frame_pose(arm, state, "tool", wrong)
+    unknown = jnp.full(3, jnp.nan, arm.dtype)
+    with pytest.raises(ValueError, match="target: every number must be finite"):
+        optimal_control.frame_position(arm, state, "tool", unknown)
+    with pytest.raises(ValueError, match="target: every number must be finite"):
+        optimal_control.center_of_mass(arm, state, unknown)
