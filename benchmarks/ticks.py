@@ -33,17 +33,13 @@ def ours(dtype: str) -> tuple[Any, tuple[Any, ...]]:
     from artix import optimal_control
 
     def residual(knot: optimal_control.Knot, weights: tuple[float, ...]) -> jax.Array:
-        missed = optimal_control.frame_position(
-            knot.articulation, knot.state, "tool", knot.parameters
-        )
+        missed = optimal_control.frame_position(knot.articulation, knot.state, "tool", knot.parameters)
         parts = [
             missed,
             knot.state.joint_velocity,
             *([] if knot.control is None else [knot.control]),
         ]
-        return jnp.concatenate(
-            [weight**0.5 * part for weight, part in zip(weights, parts, strict=True)]
-        )
+        return jnp.concatenate([weight**0.5 * part for weight, part in zip(weights, parts, strict=True)])
 
     robot = artix.robots.load("arm7", dtype=dtype)
     dynamics = optimal_control.discrete_dynamics(robot, DT)
@@ -105,12 +101,12 @@ def theirs() -> tuple[Any, tuple[Any, ...]]:
 
 def measured(call: Any) -> np.ndarray:
     """Wall and processor time of each repetition, [repetitions, 2] [ms]."""
-    found = []
+    times = []
     for _ in range(REPETITIONS):
         begin = time.perf_counter(), time.process_time()
         call()
-        found.append((time.perf_counter() - begin[0], time.process_time() - begin[1]))
-    return 1e3 * np.array(found)
+        times.append((time.perf_counter() - begin[0], time.process_time() - begin[1]))
+    return 1e3 * np.array(times)
 
 
 def measure_theirs() -> None:
@@ -140,15 +136,13 @@ def main(python: str) -> None:
         for name, (tick, arguments) in compiled.items():
             cost = float(jax.block_until_ready(tick(*arguments)).cost)
             times = measured(functools.partial(repeat, tick, *arguments))
-            rows[name].append(
-                [cost, *np.quantile(times[:, 0], [0.5, 0.95]), np.median(times[:, 1])]
-            )
+            rows[name].append([cost, *np.quantile(times[:, 0], [0.5, 0.95]), np.median(times[:, 1])])
         command = [python, __file__, "--theirs"]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         rows["Crocoddyl, float64"].append([float(each) for each in output.split()])
     print("one iteration, one arm, 20 knots [ms] | cost | median | 95 % | median CPU time")
-    for name, found in rows.items():
-        cost, *times = np.median(found, axis=0)
+    for name, runs in rows.items():
+        cost, *times = np.median(runs, axis=0)
         print(f"{name} | {cost:.9g} | " + " | ".join(f"{each:.3f}" for each in times))
 
 

@@ -97,11 +97,11 @@ def collocate(
     share = np.linspace(0, 1, segments + 1)[:, None]
     line = np.concatenate([(1 - share) * start + share * end, np.zeros((segments + 1, 2 * n))], axis=1)
     rows = np.zeros(2 * n * segments)
-    found = minimise(stages, (robot, step), line.ravel()[:-n], (least, most), rows, {"tol": 1e-9})
-    unknowns = np.append(found.unknowns, np.zeros(n)).reshape(-1, 4 * n)
+    minimum = minimise(stages, (robot, step), line.ravel()[:-n], (least, most), rows, {"tol": 1e-9})
+    unknowns = np.append(minimum.unknowns, np.zeros(n)).reshape(-1, 4 * n)
     states, controls, middle = np.split(unknowns, [2 * n, 3 * n], axis=1)
     times = np.linspace(0, seconds, segments + 1)
-    return Collocated(times, states, controls, middle[:-1], found.cost, found.status)
+    return Collocated(times, states, controls, middle[:-1], minimum.cost, minimum.status)
 
 
 def main() -> None:

@@ -55,9 +55,9 @@ def solve(pendulum: artix.Articulation, knots: int = 80) -> optimal_control.Inte
 def main() -> None:
     """Prints the least time, and when the torques change."""
     jax.config.update("jax_enable_x64", True)
-    found = solve(artix.robots.load("double_pendulum", dtype="float64"))
-    print(f"upright after {float(found.cost):.3f} s; converged: {bool(found.converged)}")
-    torques, lengths = jnp.split(found.controls, [2], axis=1)
+    solution = solve(artix.robots.load("double_pendulum", dtype="float64"))
+    print(f"upright after {float(solution.cost):.3f} s; converged: {bool(solution.converged)}")
+    torques, lengths = jnp.split(solution.controls, [2], axis=1)
     moments, last = jnp.cumsum(lengths) - lengths[:, 0], jnp.zeros(2)
     for moment, torque in zip(moments, torques, strict=True):
         if jnp.max(jnp.abs(torque - last)) > 0.1:

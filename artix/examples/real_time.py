@@ -92,13 +92,11 @@ def first_plan(robot: artix.Articulation, x: Array) -> Plan:
     start = jnp.zeros((), robot.dtype)
     task = problem(robot, x, start)
     hold = artix.gravity_compensation(robot, task.dynamics.unpack(x))
-    found = optimal_control.solve(task, jnp.tile(hold, (KNOTS, 1)), iterations=20)
-    return Plan(start, found.states, found.controls, found.gain)
+    solution = optimal_control.solve(task, jnp.tile(hold, (KNOTS, 1)), iterations=20)
+    return Plan(start, solution.states, solution.controls, solution.gain)
 
 
-def command(
-    dynamics: optimal_control.DiscreteDynamics, plan: Plan, x: Array, moment: Array, feedback: bool
-) -> Array:
+def command(dynamics: optimal_control.DiscreteDynamics, plan: Plan, x: Array, moment: Array, feedback: bool) -> Array:
     """Torques of the plan at a moment and, with feedback, what its policy adds in a state, [nu]."""
     knots = jnp.clip((moment - plan.start) / PERIOD, 0, KNOTS - 1e-3)
     passed = jnp.floor(knots)
@@ -110,9 +108,7 @@ def command(
     return plan.controls[k] + plan.gain[k] @ dynamics.difference(expected, x)
 
 
-def moved(
-    robot: artix.Articulation, plan: Plan, x: Array, begin: Array, commands: int, feedback: bool
-) -> Array:
+def moved(robot: artix.Articulation, plan: Plan, x: Array, begin: Array, commands: int, feedback: bool) -> Array:
     """The states after each of some commands from a moment on, under a plan, [commands, nx]."""
     dynamics = optimal_control.discrete_dynamics(robot, COMMAND)
     limit = robot.max_joint_force
@@ -125,9 +121,7 @@ def moved(
     return jax.lax.scan(body, x, jnp.arange(commands))[1]
 
 
-def tick(
-    robot: artix.Articulation, plan: Plan, x: Array, moment: Array, lead: int, feedback: bool
-) -> Plan:
+def tick(robot: artix.Articulation, plan: Plan, x: Array, moment: Array, lead: int, feedback: bool) -> Plan:
     """The next plan, by one iteration from the previous one.
 
     Args:
@@ -144,7 +138,7 @@ def tick(
     passed = jnp.round((start - plan.start) / PERIOD).astype(int)
     knots = jnp.minimum(jnp.arange(KNOTS + 1) + passed, KNOTS)
     controls = plan.controls[jnp.minimum(knots[:-1], KNOTS - 1)]
-    found = optimal_control.solve(
+    solution = optimal_control.solve(
         problem(robot, x, start),
         controls,
         plan.states[knots],
@@ -152,7 +146,7 @@ def tick(
         step_lengths=4,
         multiple_shooting=True,
     )
-    return Plan(start, found.states, found.controls, found.gain)
+    return Plan(start, solution.states, solution.controls, solution.gain)
 
 
 def follow_target(
@@ -181,14 +175,10 @@ def follow_target(
     """
     dynamics, commands = optimal_control.discrete_dynamics(model, COMMAND), round(PERIOD / COMMAND)
     arrival = round(delay / COMMAND)
-    x = dynamics.pack(
-        artix.neutral_state(model).replace(joint_position=jnp.array(BENT, model.dtype))
-    )
+    x = dynamics.pack(artix.neutral_state(model).replace(joint_position=jnp.array(BENT, model.dtype)))
     plan = jax.jit(functools.partial(first_plan, model))(x)
     # All that a tick does is one compiled function, in which the model is known.
-    replan = jax.jit(
-        functools.partial(tick, model, lead=arrival if predict else 0, feedback=feedback)
-    )
+    replan = jax.jit(functools.partial(tick, model, lead=arrival if predict else 0, feedback=feedback))
     jax.block_until_ready(replan(plan, x, plan.start))
     move = jax.jit(functools.partial(moved, robot or model, commands=commands, feedback=feedback))
 
@@ -225,9 +215,7 @@ def comparison(delay: float = 0.015) -> dict[str, Run]:
     """
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     arm = artix.robots.load("arm7")
-    follow = functools.partial(
-        follow_target, arm, robot=arm.replace(link_mass=1.05 * arm.link_mass), delay=delay
-    )
+    follow = functools.partial(follow_target, arm, robot=arm.replace(link_mass=1.05 * arm.link_mass), delay=delay)
     return {
         "policy, predicted state": follow(),
         "torques, predicted state": follow(feedback=False),

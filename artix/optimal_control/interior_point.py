@@ -108,9 +108,7 @@ def solve_by_ipopt(
     nominal = nominal.at[0].set(problem.start)
     (count, nu), n = controls.shape, dynamics.num_deviations
     sizes = jax.eval_shape(constraints_along, problem, nominal, controls)
-    equal, unequal, last_equal, last_unequal = (
-        0 if each is None else each.shape[-1] for each in sizes
-    )
+    equal, unequal, last_equal, last_unequal = (0 if each is None else each.shape[-1] for each in sizes)
     stages = Stages(_knot, _end, count, n + nu, n)
     least, most = (np.full((count + 1, n + nu), sign * np.inf) for sign in (-1.0, 1.0))
     least[0, :n] = most[0, :n] = 0.0  # the start
@@ -130,7 +128,7 @@ def solve_by_ipopt(
     if dynamics.options is not None:
         settings["hessian_approximation"] = "limited-memory"
     size = stages.size
-    found = minimise(
+    minimum = minimise(
         stages,
         (problem, nominal),
         guess.ravel()[:size],
@@ -138,22 +136,19 @@ def solve_by_ipopt(
         np.concatenate([np.tile(of_knot, count), of_end]),
         settings | dict(options or {}),
     )
-    changes = jnp.append(found.unknowns, np.zeros(nu)).reshape(count + 1, n + nu)
+    changes = jnp.append(minimum.unknowns, np.zeros(nu)).reshape(count + 1, n + nu)
     states, controls = jax.vmap(dynamics.integrate)(nominal, changes[:, :n]), changes[:-1, n:]
-    along, last = np.split(found.multipliers, [count * len(of_knot)])
+    along, last = np.split(minimum.multipliers, [count * len(of_knot)])
     along = along.reshape(count, -1)[:, n:]
     parts = along[:, :equal], along[:, equal:], last[:last_equal], last[last_equal:]
     multipliers = Multipliers(
-        *(
-            None if size is None else jnp.asarray(part)
-            for size, part in zip(sizes, parts, strict=True)
-        )
+        *(None if size is None else jnp.asarray(part) for size, part in zip(sizes, parts, strict=True))
     )
     violation = _violation(problem, states, controls)
     feasible = violation <= feasibility_tolerance
     return InteriorPointSolution(
-        states, controls, jnp.asarray(found.cost), multipliers, violation, feasible,
-        feasible & (found.status == 0), found.status,
+        states, controls, jnp.asarray(minimum.cost), multipliers, violation, feasible,
+        feasible & (minimum.status == 0), minimum.status,
     )  # fmt: skip
 
 

@@ -152,9 +152,7 @@ def _moved(articulation: artix.Articulation, state: artix.State, acceleration: A
     return pack(articulation, artix.integrate(articulation, moved, dt * velocity))
 
 
-def _moved_evenly(
-    articulation: artix.Articulation, state: artix.State, acceleration: Array, length: Array
-) -> Array:
+def _moved_evenly(articulation: artix.Articulation, state: artix.State, acceleration: Array, length: Array) -> Array:
     """A motion of constant acceleration, whose mean velocity is that at its middle."""
     velocity = artix.generalized_velocity(articulation, state)
     moved = artix.with_generalized_velocity(articulation, state, velocity + length * acceleration)

@@ -13,14 +13,14 @@ from artix.examples import minimum_time
 def main() -> None:
     """Solves the problem, and draws torques and angles."""
     jax.config.update("jax_enable_x64", True)
-    found = minimum_time.solve(artix.robots.load("double_pendulum", dtype="float64"))
-    torques, lengths = np.split(np.asarray(found.controls), [2], axis=1)
+    solution = minimum_time.solve(artix.robots.load("double_pendulum", dtype="float64"))
+    torques, lengths = np.split(np.asarray(solution.controls), [2], axis=1)
     times = np.append(0.0, np.cumsum(lengths))
     figure = Figure(figsize=(8.4, 2.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     for k, (name, color) in enumerate((("shoulder", "#3949ab"), ("elbow", "#e07b39"))):
         left.stairs(torques[:, k], times, baseline=None, color=color, linewidth=1.6, label=name)
-        right.plot(times, found.states[:, k], color=color, linewidth=1.6, label=name)
+        right.plot(times, solution.states[:, k], color=color, linewidth=1.6, label=name)
     left.set(xlabel="time [s]", ylabel="torque [N m]", ylim=(-20, 24))
     right.set(xlabel="time [s]", ylabel="angle [rad]")
     left.legend(frameon=False, fontsize=8, loc="upper right", ncols=2)

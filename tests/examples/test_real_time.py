@@ -18,9 +18,7 @@ def test_the_predicted_state_makes_up_for_the_delay():
     """Where the model is exact, the plan from the predicted state is the one that was made without delay."""
     arm = artix.robots.load("arm7").astype(jnp.float32)
     options = {"feedback": False, "clock": lambda: 0.0}
-    (_, without), (run, predicted) = (
-        settled(arm, delay=delay, **options) for delay in (0.0, 0.015)
-    )
+    (_, without), (run, predicted) = (settled(arm, delay=delay, **options) for delay in (0.0, 0.015))
     assert not np.any(run.late)
     assert without < 2e-3
     np.testing.assert_allclose(predicted, without, rtol=1e-2)
