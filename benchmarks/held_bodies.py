@@ -2,7 +2,8 @@
 
 Each scene is described once and built for artix, MuJoCo and, if it is installed, Drake's SAP. After two seconds in
 steps of 5 ms the table says how far anything has moved, how fast it still creeps, and what a step takes. MuJoCo steps
-a batch by its ``rollout`` on all cores, artix by ``vmap``; Drake steps one world. Rows take turns. Take ratios.
+a batch by its ``rollout`` on all cores, artix by ``vmap``; Drake steps one world. Times are processor times of all
+threads, the best of several turns.
 
 MuJoCo runs with its defaults, and "stiff": elliptic cones, ``impratio`` 100, contacts with a time constant of twice the
 step, and ten iterations without slip. Drake's boxes are compliant hydroelastic bodies of 1e9 Pa.
@@ -360,9 +361,9 @@ def main() -> None:
             for peer, result in results.items():
                 for place, (run, worth) in enumerate(((result.single, 1), (result.batch, options.batch))):
                     if run is not None:
-                        begin = time.perf_counter()
+                        begin = time.process_time()
                         run()
-                        took = (time.perf_counter() - begin) / STEPS / worth
+                        took = (time.process_time() - begin) / STEPS / worth
                         times[peer][place] = min(times[peer][place], took)
         for peer, result in results.items():
             single, batch = (f"{1e6 * one:.1f}" if np.isfinite(one) else "" for one in times[peer])

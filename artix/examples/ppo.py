@@ -134,7 +134,7 @@ def optimizer_of(config: Config) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optax.scale_by_adam(eps=1e-5))
 
 
-def mirror_of(environment: Environment, config: Config) -> Mapping[str, Callable[[Array], Array]] | None:
+def mirror_of(environment: Environment, config: Any) -> Mapping[str, Callable[[Array], Array]] | None:
     """How the robot's mirror image acts and observes, :attr:`artix.envs.Environment.mirror`, if that is made use of."""
     return getattr(environment, "mirror", None) if config.mirror else None
 
@@ -142,12 +142,14 @@ def mirror_of(environment: Environment, config: Config) -> Mapping[str, Callable
 def symmetric_learner(mirror: Mapping[str, Callable[[Array], Array]], parameters: dict[str, Any]) -> dict[str, Any]:
     """The parameters of symmetric networks closest to these, or their gradient."""
     seen, known = (mirror[name] for name in (("state", "privileged_state") if "state" in mirror else ("obs", "obs")))
-    noise = parameters["log_noise"]
-    return {
+    symmetric = {
         "policy": symmetrized(parameters["policy"], seen, mirror["action"]),
         "critic": symmetrized(parameters["critic"], known, lambda value: value),
-        "log_noise": 0.5 * (noise + unsigned(mirror["action"], noise)),
     }
+    if "log_noise" in parameters:
+        noise = parameters["log_noise"]
+        symmetric["log_noise"] = 0.5 * (noise + unsigned(mirror["action"], noise))
+    return symmetric
 
 
 def symmetric_moments(mirror: Mapping[str, Callable[[Array], Array]], moments: tuple[Any, Any]) -> tuple[Any, Any]:

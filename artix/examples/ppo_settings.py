@@ -43,7 +43,7 @@ SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(Config(num_envs=512, unroll=32), 1_500_000, {}),
     "arm_reach": Settings(_ARM, 10_000_000, {}),
     "quadruped_velocity": Settings(
-        dataclasses.replace(_LEGGED, epochs=2), 10_000_000, {"tracking_sigma": 0.35, "pushes": disturbances.Pushes()}
+        dataclasses.replace(_LEGGED, epochs=2), 16_000_000, {"tracking_sigma": 0.35, "pushes": disturbances.Pushes()}
     ),
     "quadruped_rough": Settings(_LEGGED, 13_000_000, {"tracking_sigma": 0.5}),
     "quadruped_get_up": Settings(_LEGGED, 8_000_000, {}),

@@ -3,7 +3,7 @@
 PPO estimates this gradient from thousands of trials; here the derivatives of the step give it directly. Each iteration
 runs ``horizon`` control steps in a few environments. Reverse mode returns, for each action of each robot, how the
 robot's later rewards and the critic's value of its final state change with that action. The policy then moves its
-actions a small way along these gradients, as a regression over a few passes, half of them in the mirror.
+actions a small way along these gradients, as a regression over a few passes.
 
 A robot that is about to fall can have a gradient that is many orders of magnitude above that of the others. So each
 action's gradient is limited to a few times the median. Gradients of actions do not mix robots; in a sum over all of
@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import optax
 
 from artix.envs import Environment, EnvState, autoreset
-from artix.examples.policies import Network, Observed, Policy, half_in_the_mirror
-from artix.examples.ppo import Experience, advantages
+from artix.examples.policies import Network, Observed, Policy
+from artix.examples.ppo import Experience, advantages, mirror_of, symmetric_learner, symmetric_moments
 
 Array = jax.Array
 
@@ -47,7 +47,7 @@ class Config:
     minibatches: int = 4  # gradient steps per pass
     target_rate: float = 0.2  # how far the target critic moves towards the critic per iteration
     max_gradient_norm: float = 1.0
-    mirror: bool = True  # learn from mirror images too, of robots that are symmetric
+    mirror: bool = True  # policy and critic of symmetric robots are symmetric
     noise: float = 0.2  # standard deviation of actions, which range from -1 to 1
     policy_layers: tuple[int, ...] = (64, 64)
     critic_layers: tuple[int, ...] = (64, 64)
@@ -112,6 +112,8 @@ def start(environment: Environment, config: Config, num_devices: int = 1) -> Tra
     seen, known = observed.normalize(one)
     policy, critic = networks(config, environment)
     parameters = {"policy": policy.init(keys[2], seen), "critic": critic.init(keys[3], known)}
+    if (mirror := mirror_of(environment, config)) is not None:  # of half as many independent numbers: hence the factor
+        parameters = jax.tree.map(lambda x: 2**0.5 * x, symmetric_learner(mirror, parameters))
     optimizer = optimizer_of(config).init(parameters)
     returns, iteration = jnp.zeros(config.num_envs, jnp.float32), jnp.asarray(0, jnp.int32)
     return Training(parameters, parameters["critic"], optimizer, observed, env, returns, keys[4], iteration)
@@ -174,7 +176,7 @@ def make_play(environment: Environment, config: Config) -> Callable[..., Any]:
 
 def make_iteration(environment: Environment, config: Config) -> Callable[[Training], tuple[Training, dict[str, Array]]]:
     """Makes one iteration: a function that returns the next training state and a report, a dictionary of scalars."""
-    mirror = getattr(environment, "mirror", None) if config.mirror else None
+    mirror = mirror_of(environment, config)
     (policy, critic), optimizer = networks(config, environment), optimizer_of(config)
     play, shape = make_play(environment, config), (config.horizon, config.num_envs, environment.action_size)
 
@@ -200,9 +202,9 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Traini
         def descend(carry: tuple[dict[str, Any], optax.OptState], rows: Array):
             parameters, state = carry
             chosen, wanted = jax.tree.map(lambda x: x[rows], happened)
-            if mirror is not None:
-                chosen = half_in_the_mirror(mirror, chosen)
             gradient, error = jax.grad(loss, has_aux=True)(parameters, training.observed, chosen, wanted)
+            if mirror is not None:
+                gradient = symmetric_learner(mirror, gradient)
             with jax.numpy_dtype_promotion("standard"):  # Optax mixes the types of its counters and rates
                 update, state = optimizer.update(gradient, state)
             return (optax.apply_updates(parameters, update), state), error
@@ -212,7 +214,10 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Traini
         rows = rows.reshape(config.epochs * config.minibatches, -1)
         (parameters, optimizer_state), errors = jax.lax.scan(descend, (training.parameters, training.optimizer), rows)
         target = optax.incremental_update(parameters["critic"], training.target, config.target_rate)
-        observed = training.observed.after(training.observed.moments(happened[0].obs), happened[1].size)
+        moments = training.observed.moments(happened[0].obs)
+        if mirror is not None:
+            moments = symmetric_moments(mirror, moments)
+        observed = training.observed.after(moments, happened[1].size)
         sums = {name: jnp.sum(report.pop(name)) for name in ("episodes", "returns", "falls")}
         report = {**sums, **jax.tree.map(jnp.mean, report), "reward": jnp.mean(experience.reward)}
         report |= {"value_error": jnp.mean(errors), "gradient": median}

@@ -91,8 +91,8 @@ class Articulation:
       >>> state = artix.neutral_state(arm)
       >>> print(artix.potential_energy(heavier, state) / artix.potential_energy(arm, state))
       1.2
-      >>> damped = arm.replace(friction=arm.friction.replace(viscous=jnp.full(7, 0.1)))
-      >>> print("friction.viscous" in arm.absent, "friction.viscous" in damped.absent)
+      >>> servos = arm.replace(drive=arm.drive.replace(stiffness=jnp.full(7, 100.0)))
+      >>> print("drive.stiffness" in arm.absent, "drive.stiffness" in servos.absent)
       True False
     """
 
@@ -401,8 +401,7 @@ class State(struct.PyTreeNode):
 
         Examples:
           >>> arm = artix.robots.load("arm7")
-          >>> flipped = arm.topology.joint_names[:0:-1]
-          >>> joints = [name for name in flipped if name in arm.topology.dof_names]
+          >>> joints = arm.topology.dof_names[::-1]  # From the hand to the shoulder.
           >>> states = artix.State.of(arm, jnp.ones((5, 7)) * jnp.arange(7.0), joints=joints)
           >>> print(states.joint_position.shape, states.joint_position[0])
           (5, 7) [6. 5. 4. 3. 2. 1. 0.]

@@ -17,8 +17,8 @@ from artix.model.checks import check_vector
 from artix.simulation.common.contact_memory import ContactMemory, empty_memories, join_memories, part_memory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.solvers import solver_of
-from artix.simulation.implicit.contact_bounds import Touching
-from artix.simulation.implicit.touches import Touches
+from artix.simulation.implicit.contact_motions import Touches
+from artix.simulation.implicit.contact_rows import Touching
 
 
 def with_empty_memory(scene: Scene, states: Sequence[State], options: SolverOptions) -> tuple[State, ...]:

@@ -23,8 +23,8 @@ from artix.simulation.common.report import RolloutReport, SceneReport, StepRepor
 from artix.simulation.common.solvers import HOMES, solver_of
 from artix.simulation.contacts import touching_of, whole_memory, with_whole_memory
 from artix.simulation.continuous import rk4_step
+from artix.simulation.implicit.report import step_reports
 from artix.simulation.implicit.step import contact_memory, end_states, solve_step
-from artix.simulation.implicit.step_report import step_reports
 
 Array = jax.Array
 

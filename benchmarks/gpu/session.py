@@ -176,7 +176,7 @@ class Session:
         self, library: str, robot: str, functions: tuple[str, ...], batch: int, kernels: bool = True
     ) -> Iterator[Task]:
         for function in functions:
-            name = {"what": "time", "library": library, "robot": robot, "function": function}
+            name: dict[str, Any] = {"what": "time", "library": library, "robot": robot, "function": function}
             name |= {"kernels": kernels and library == "artix", "batch": batch}
             yield Task(name, functools.partial(self._time, library, robot, batch, function, kernels))
 

@@ -129,7 +129,7 @@ def test_terms_of_observations_starts_and_ends():
         "gait_frequency=2",
     )
     layout = {one.name: (one.start, one.size, one.scale, one.history) for one in task.layout}
-    assert (*layout,) == (*list(OBSERVATIONS)[1:], "contact", "clock")
+    assert (*layout,) == (*list(OBSERVATIONS)[1:], "clock", "contact")
     assert layout["gyro"] == (0, 3, 0.25, 3) and layout["gravity"] == (9, 3, 1.0, 1)
     assert task.observation_size["state"] == 48 - 3 + 6 + 4 + 2
     assert task.observation_size["privileged_state"] == 57 + 71 + 1

@@ -417,6 +417,20 @@ def test_parts_on_several_devices_have_kernels() -> None:
 
 
 @needs_target
+@pytest.mark.skipif(jax.device_count("cpu") < 2, reason="needs several devices")
+def test_shard_map_has_kernels() -> None:
+    """Each device's part has the kernel of its own number of robots."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:2]), ("batch",))
+    part = jax.sharding.PartitionSpec("batch")
+    function = bound(artix.inverse_dynamics, "arm7")
+    with artix.use_kernels(True, gpu=True):
+        split = jax.jit(jax.shard_map(function, mesh=mesh, in_specs=(part, part), out_specs=part))
+        text = split.trace(*states("arm7", 66)).lower(lowering_platforms=("cuda",)).as_text()
+    assert text.count("@__gpu$xla.gpu.ptx") == 1
+    assert "dense<33> : tensor<i32>" in text
+
+
+@needs_target
 def test_exports_have_no_kernels() -> None:
     state, extra = states("arm7", 5)
     with artix.use_kernels(True, gpu=True):

@@ -128,8 +128,8 @@ class HumanoidVelocity(LeggedVelocity):
 class HumanoidStand(HumanoidVelocity):
     """A humanoid stands still while it is pushed.
 
-    Like :class:`HumanoidVelocity`, but without a clock, with the command to stand still, pushes of up to 1 m/s every four seconds on
-    average, and episodes of 10 s.
+    Like :class:`HumanoidVelocity`, but without a clock, with the command to stand still, pushes of up to 1 m/s every
+    four seconds on average, and episodes of 10 s.
 
     Args:
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.

@@ -50,11 +50,11 @@ ROUGH_OBSERVATIONS: Terms = {
 class QuadrupedRough(QuadrupedVelocity):
     """A quadruped follows velocity commands over rough ground, slopes, stairs and obstacles.
 
-    Like :class:`QuadrupedVelocity`, but without a clock, and the policy also sees the height of the trunk above the terrain at 35 points
-    around it, ``height_scan``. An episode begins on a tile of the robot's level. A robot that walked further than
-    half a tile moves up one level for its next episode; one that covered less than half of the commanded distance moves
-    down (Rudin et al., *Learning to walk in minutes*, 2022). After the last level it gets a random one.
-    ``info["level"]`` is the level.
+    Like :class:`QuadrupedVelocity`, but without a clock, and the policy also sees the height of the trunk above the
+    terrain at 35 points around it, ``height_scan``. An episode begins on a tile of the robot's level. A robot that
+    walked further than half a tile moves up one level for its next episode; one that covered less than half of the
+    commanded distance moves down (Rudin et al., *Learning to walk in minutes*, 2022). After the last level it gets a
+    random one. ``info["level"]`` is the level.
 
     Args:
       tiles: the terrain; that of :func:`artix.envs.terrain.tiles` by default.

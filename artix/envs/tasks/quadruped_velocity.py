@@ -47,7 +47,7 @@ FEET = ("front_left_foot", "front_right_foot", "rear_left_foot", "rear_right_foo
 #: Height of the trunk's centre in the default pose [m]: two leg segments of 0.21 m at 0.9 rad, and the foot's radius.
 HEIGHT = 0.42 * float(np.cos(0.9)) + 0.02
 
-#: Walking takes three Newton steps, and the slowest of 16 robots five. One that tumbles can need many, for which all
+#: Walking takes two Newton steps, and the slowest of 16 robots three. One that tumbles can need many, for which all
 #: robots of its vector wait.
 SOLVER_OPTIONS = artix.SolverOptions(max_newton_steps=8)
 
@@ -90,8 +90,9 @@ class QuadrupedVelocity(LeggedVelocity):
     ) -> None:
         robot = quadruped(dtype) if robot is None else robot
         ground = artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype) if ground is None else ground
-        usual = {"solver_options": solver_options(robot, SOLVER_OPTIONS), "gait_frequency": GAIT_FREQUENCY}
-        super().__init__(name, robot, rewards=rewards, ground=ground, **usual | options)
+        usual: dict[str, Any] = {"gait_frequency": GAIT_FREQUENCY}
+        usual |= {"solver_options": solver_options(robot, SOLVER_OPTIONS), **options}
+        super().__init__(name, robot, rewards=rewards, ground=ground, **usual)
 
 
 def quadruped(dtype: Any = None) -> LeggedRobot:

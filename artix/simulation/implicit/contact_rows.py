@@ -17,20 +17,45 @@ Alart and Curnier, *A mixed formulation for frictional contact problems prone to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import matmul
+from artix.contact.ground_contacts import GroundContacts
+from artix.contact.selection import Choice
+from artix.kinematics.velocities import generalized_velocity
+from artix.math import spatial, struct
+from artix.math.arrays import joined, matmul, square_root, take
+from artix.model.articulation import Articulation, State
+from artix.simulation.common.contact_memory import ContactMemory
+from artix.simulation.common.options import SolverOptions
+from artix.simulation.implicit.contact_motions import Touches, contact_directions, contact_reaches
+from artix.simulation.implicit.system import Acting, Response, return_time
 
 Array = jax.Array
 
 
-def num_motions(num_contacts: int) -> int:
-    """How many motions of a link with so many contacts matter."""
-    return 3 if num_contacts == 1 else 6
+def inverses(blocks: Array) -> Array:
+    """The inverse of each block."""
+    return jnp.moveaxis(spatial.inverse(jnp.moveaxis(blocks, 0, -1)), -1, 0)
+
+
+def times(blocks: Array, vectors: Array) -> Array:
+    """Blocks times vectors, [K, 3]."""
+    return jnp.sum(blocks * vectors[:, None], axis=2)
+
+
+def times_transposed(blocks: Array, vectors: Array) -> Array:
+    """Transposed blocks times vectors, [K, 3]."""
+    return jnp.sum(blocks * vectors[:, :, None], axis=1)
+
+
+def product(blocks: Array, others: Array) -> Array:
+    """Blocks times others, [K, 3, S]."""
+    return jnp.sum(blocks[:, :, :, None] * others[:, None], axis=2)
 
 
 class ContactRow(NamedTuple):
@@ -106,3 +131,145 @@ def _within_disc(vector: Array, radius: Array) -> Array:
     outside = square > radius**2
     length = jnp.sqrt(jnp.where(outside, square, 1))
     return vector * jnp.where(outside, radius / length, 1)
+
+
+class Touching(struct.PyTreeNode):
+    """The contacts of a step."""
+
+    touches: Touches
+    choice: Choice
+    remembered: ContactMemory | None = None
+    """Initial impulses of the contacts, or ``None``."""
+
+
+def contact_rows(
+    articulations: Sequence[Articulation],
+    states: Sequence[State],
+    contacts: Touches,
+    response: Response,
+    acting: Sequence[Acting],
+    options: SolverOptions,
+) -> ContactRows:
+    """The rows of all contacts, for the responses of all articulations under their hard relations."""
+    motions, reach = contact_reaches(articulations, states, contacts)
+    effect, dt = response.effect(motions), acting[0].dt
+    coupling = matmul(response.reading(motions), effect.T)
+    block = jnp.sum(matmul(reach, coupling)[:, :, None] * reach[:, None], axis=3)
+    softness = _softness(contacts, dt)
+    velocity = joined([generalized_velocity(*member) for member in zip(articulations, states, strict=True)])
+    closing = matmul(reach[:, 2], matmul(motions, velocity))
+    tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
+    # The largest entry of a response is on its diagonal because the response is positive semidefinite.
+    least = _MIN_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(response.diagonal)
+    normal = jnp.maximum(block[:, 2, 2], least) + softness
+    each = ContactRow(
+        reach=reach,
+        approach=_approach(contacts, closing, _fall(articulations, contacts), dt, options),
+        softness=softness,
+        friction=contacts.friction,
+        tangential=jnp.maximum(tangential, least),
+        normal=normal,
+        smoothing=jnp.full_like(normal, options.contact_smoothing) if options.contact_smoothing else None,
+    )
+    return ContactRows(motions, each, _pattern(articulations, contacts))
+
+
+def _pattern(articulations: Sequence[Articulation], contacts: Touches) -> np.ndarray | None:
+    """Which velocities contacts can couple, [nv, nv], if that needs to be said.
+
+    A contact with the ground couples those that move its link, whichever link that is.
+    """
+    if contacts.between is not None or all(one is None or one.source is None for one in contacts.found):
+        return None
+    trees = [articulation.topology for articulation in articulations]
+    ends = np.cumsum([tree.nv for tree in trees])
+    pattern = np.zeros((ends[-1], ends[-1]), bool)
+    for tree, end in zip(trees, ends, strict=True):
+        pattern[end - tree.nv : end, end - tree.nv : end] = True  # The base moves all links.
+        joints = tree.dof_ancestors | tree.dof_ancestors.T
+        pattern[end - tree.num_dofs : end, end - tree.num_dofs : end] = joints
+    return pattern
+
+
+def contact_impulse(
+    articulations: Sequence[Articulation], states: Sequence[State], contacts: Touches, impulse: Array
+) -> Array:
+    """The generalised impulse [nv] of impulses [K, 3] on the contacts' rows."""
+    direction = contact_directions(articulations, states, contacts)
+    return matmul(impulse.reshape(-1), direction.reshape(-1, direction.shape[-1]))
+
+
+#: The share of the smallest gaps that closes in one step. Without it they would vanish only as 1 / steps.
+_LEAST_SHARE_CLOSED = 0.05
+
+#: A direction is locked if its remaining mobility is below this, in units of the rounding error.
+_MIN_MOBILITY = 100
+
+
+def _softness(contacts: Touches, dt: Array) -> Array:
+    """Velocity per impulse at which a compliant contact yields, ``1 / (k dt (dt + tau))``; Castro et al., SAP, 2022."""
+    return contacts.compliance / (dt * (dt + contacts.relaxation_time))
+
+
+def _fall(articulations: Sequence[Articulation], contacts: Touches) -> Array:
+    """The acceleration with which gravity closes the gaps, [K]. It is zero between links, which fall together."""
+    falls = [
+        -jnp.sum(ground.contacts.normal * articulation.gravity, axis=1) * _gravity_scale(articulation, ground)
+        for articulation, ground in zip(articulations, contacts.found, strict=True)
+        if ground is not None
+    ]
+    if contacts.between is not None:
+        falls.append(jnp.zeros_like(contacts.between.gap))
+    return joined(falls)
+
+
+def _gravity_scale(articulation: Articulation, ground: GroundContacts) -> Array:
+    """How much gravity pulls the link of each contact, [K]."""
+    every = ground.source or ground
+    scale = take(articulation.gravity_scale, articulation.topology.geometry_links(every.geometries))
+    return scale if ground.source is None else ground.looked_up(scale, scale.dtype)
+
+
+def _approach(contacts: Touches, closing: Array, fall: Array, dt: Array, options: SolverOptions) -> Array:
+    """The largest speed at which contacts may close; negative if they must separate.
+
+    Args:
+      contacts: the contacts.
+      closing: their normal velocities at the start of the step, [K].
+      fall: accelerations with which gravity closes them, [K].
+      dt: length of the step [s].
+      options: options of the solver, with the thresholds for restitution and separation.
+    """
+    gap = contacts.gap
+    excess = jnp.minimum(gap + options.allowed_penetration, 0)
+    inside = jnp.maximum(excess / return_time(dt), -options.separation_speed)
+    inside = jnp.where(contacts.compliance > 0, gap / (dt + contacts.relaxation_time), inside)
+    approach = jnp.where(gap > 0, _share_closed(contacts, options) * gap / dt, inside)
+    hits = (closing < -options.restitution_threshold) & (gap + dt * (closing - dt * fall) <= 0)
+    return jnp.where(hits, jnp.minimum(approach, -_rebound(contacts, closing, fall, dt)), approach)
+
+
+def _share_closed(contacts: Touches, options: SolverOptions) -> Array | int:
+    """The largest share of its gap that a contact may close in one step, [K]: all of it unless it is rigid and small.
+
+    Contacts at rest are open or closed by rounding errors of the root's height, 1e-7 m in float32. To close such gaps
+    at once asks for 2e-5 m/s now and then, a jolt of all joints. Small gaps therefore close slowly. Not at all would
+    leave nothing that keeps a robot's feet level: it would creep by 1e-6 m in a minute.
+    """
+    allowed = options.allowed_penetration
+    if not allowed:
+        return 1
+    return jnp.where(contacts.compliance > 0, 1, jnp.clip(contacts.gap / allowed, _LEAST_SHARE_CLOSED, 1))
+
+
+def _rebound(contacts: Touches, closing: Array, fall: Array, dt: Array) -> Array:
+    """The speed at which contacts that hit during a step separate at its end, [K].
+
+    Steps of a free fall lie on a parabola whose speed is that of the step plus ``dt fall / 2``. On it, the speed at
+    which the gap closes is known, and the step ends on the parabola that leaves the ground with the restitution times
+    that speed. So a ball rebounds to the right height although it hits within a step.
+    """
+    half, height = 0.5 * dt * fall, jnp.maximum(contacts.gap, 0)
+    impact = (closing - half) ** 2 + 2 * fall * height
+    square = contacts.restitution**2 * impact - 2 * fall * height
+    return jnp.maximum(square_root(square) - half, 0)

@@ -17,15 +17,10 @@ from artix.model.joints import JointFrictions
 from artix.simulation.common.control import room
 from artix.simulation.common.drives import DriveRow, within_envelope, within_limit
 from artix.simulation.common.sweep import Sweep
+from artix.simulation.implicit.relations import approach_speed
 from artix.simulation.implicit.system import Acting, Response, drive_impulses, return_time
 
 Array = jax.Array
-
-#: The largest speed [rad/s or m/s] at which a DOF returns into its limits. It keeps this speed, which is energy.
-_MAX_RETURN_SPEED = 1.0
-
-# A DOF is locked if hard relations leave less than this of its mobility, in units of the rounding error.
-LOCKED = 100
 
 
 class BoundRow(NamedTuple):
@@ -114,16 +109,6 @@ def _drive_row(articulation: Articulation, acting: Acting, response: Array, soft
         softened=softened,
         joint_force=acting.commands.joint_force,
     )
-
-
-def approach_speed(gap: Array, exists: Array, dt: Array, time_constant: Array) -> Array:
-    """The speed towards a bound at this distance that a step of length dt allows; infinite unless the bound ``exists``.
-
-    It is negative beyond the bound: what lies beyond it over ``time_constant``, both times in s.
-    """
-    distance = jnp.where(exists, gap, 0)
-    inside = jnp.maximum(distance / time_constant, -_MAX_RETURN_SPEED)
-    return jnp.where(exists, jnp.where(distance < 0, inside, distance / dt), jnp.inf)
 
 
 def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:

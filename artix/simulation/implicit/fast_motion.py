@@ -44,7 +44,9 @@ from artix.simulation.implicit.system import Acting, ImplicitSystem, joint_gains
 
 Array = jax.Array
 
-#: Angle [rad] by which links may turn in a slow step if a joint is not damped.
+#: Angle [rad] by which links may turn in a slow step if a joint is not damped. Up to 1.5 times this nothing bounds the
+#: energy, so it is bounded only to the order of the step. Measures are no better in every case: an arm that a motor's
+#: envelope drives at 1/240 s is 0.056 rad off its small steps after 100 steps, and 0.018 rad without them.
 _SLOW = 0.01
 
 #: The same if damping takes a larger share of the velocity of every joint than the square of this.

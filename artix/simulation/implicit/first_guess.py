@@ -22,7 +22,7 @@ import numpy as np
 
 from artix.math.arrays import compiled, matmul
 from artix.simulation.common.sweep import Sweep
-from artix.simulation.implicit.contact_rows import ContactRow
+from artix.simulation.implicit.contact_rows import ContactRow, ContactRows
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
 from artix.simulation.implicit.resolvents import resolve_friction, resolve_normal
 from artix.simulation.implicit.rows import Impulses, Rates, StepRows
@@ -30,8 +30,8 @@ from artix.simulation.implicit.system import Response
 
 Array = jax.Array
 
-#: The largest number of sweeps. More find few further changes of sets.
-_SWEEPS = 4
+#: Sweeps with contacts, and over the rows of DOFs alone. More find few further changes of sets.
+_SWEEPS, _DOF_SWEEPS = 4, 2
 
 
 class _Reach(NamedTuple):
@@ -46,7 +46,8 @@ class _Reach(NamedTuple):
     def of(cls, response: Response, direction: Array) -> _Reach:
         return cls(response.reading(direction), response.effect(direction))
 
-    def __getitem__(self, index) -> _Reach:
+    def part(self, index: Any) -> _Reach:
+        """Some of the rows."""
         return _Reach(self.reading[index], self.effect[index])
 
     def rate(self, start: Array, change: Array) -> Array:
@@ -62,7 +63,7 @@ def first_guess(
     rows: StepRows,
     response: Response,
     groups: Sequence[np.ndarray],
-    impulse: Array,
+    push: Array,
     rates: Rates,
     start: Impulses,
     budget: Array,
@@ -74,37 +75,32 @@ def first_guess(
       rows: the rows.
       response: the response to impulses.
       groups: the DOFs, in groups that hardly couple.
-      impulse: the impulse of forces, [nv].
+      push: the impulse of forces, [nv].
       rates: velocities of the rows at the start of the step.
       start: impulses from which to start.
       budget: the largest friction impulse of each DOF, [n].
       is_solved: whether no sweep is needed.
     """
-    assert rows.contacts is not None
     count = len(rows.places)
-    unit = jnp.zeros_like(impulse, shape=(count, len(impulse))).at[np.arange(count), rows.places].set(1)
+    unit = jnp.zeros_like(push, shape=(count, len(push))).at[np.arange(count), rows.places].set(1)
     dofs = _Reach.of(response, unit)
     parts = [_entries((rows.dofs, budget, rates.dofs), group) for group in groups]
-    each = rows.contacts.each
-    direction = matmul(each.reach.reshape(-1, each.reach.shape[2]), rows.contacts.motions)
-    contacts = _Reach.of(response, direction)
+    most = _DOF_SWEEPS if rows.contacts is None else _SWEEPS
 
     def sweep(state: tuple[Array, Impulses, Array]) -> tuple[Array, Impulses, Array]:
         change, (on_dofs, distances, on_contacts), done = state
-        for group, (row, most, rate) in zip(groups, parts, strict=True):
+        for group, (row, largest, rate) in zip(groups, parts, strict=True):
             old = BoundImpulses(*(part[group] for part in on_dofs))
-            new = _on_dofs(row, rows.sweep, old, dofs[group].rate(rate, change), most)
-            change = dofs[group].moved(change, new.total - old.total)
+            new = _on_dofs(row, rows.sweep, old, dofs.part(group).rate(rate, change), largest)
+            change = dofs.part(group).moved(change, new.total - old.total)
             on_dofs = BoundImpulses(*(part.at[group].set(one) for part, one in zip(on_dofs, new, strict=True)))
-        for k in range(len(on_contacts)):
-            arguments = _entries((each, rates.contacts, on_contacts), k)
-            change, new = _on_contact(contacts[3 * k : 3 * k + 3], *arguments, change)
-            on_contacts = on_contacts.at[k].set(new)
+        if rows.contacts is not None:
+            change, on_contacts = _on_contacts(response, rows.contacts, rates.contacts, on_contacts, change)
         return change, Impulses(on_dofs, distances, on_contacts), done + 1
 
-    begin = response.effect((impulse + rows.force(start))[None])[0]
-    none = jnp.where(is_solved, _SWEEPS, 0)
-    change, impulses, _ = jax.lax.while_loop(lambda state: state[2] < _SWEEPS, sweep, (begin, start, none))
+    begin = response.effect((push + rows.force(start))[None])[0]
+    done = jnp.where(is_solved, jnp.int32(most), jnp.int32(0))
+    change, impulses, _ = jax.lax.while_loop(lambda state: state[2] < most, sweep, (begin, start, done))
     return response.velocity(change), impulses
 
 
@@ -122,10 +118,23 @@ def _on_dofs(row: BoundRow, sweep: Sweep, old: BoundImpulses, rate: Array, budge
     return BoundImpulses(drive, friction, limit)
 
 
+def _on_contacts(
+    response: Response, rows: ContactRows, start: Array, impulses: Array, change: Array
+) -> tuple[Array, Array]:
+    """The coordinates and the impulses of contacts, one after the other."""
+    reach = rows.each.reach
+    axes = _Reach.of(response, matmul(reach.reshape(-1, reach.shape[2]), rows.motions))
+    for k in range(rows.num_contacts):
+        row = _entries(rows.each, k)
+        change, impulse = _on_contact(axes.part(slice(3 * k, 3 * k + 3)), row, start[k], impulses[k], change)
+        impulses = impulses.at[k].set(impulse)
+    return change, impulses
+
+
 @compiled
 def _on_contact(axes: _Reach, row: ContactRow, start: Array, old: Array, change: Array) -> tuple[Array, Array]:
     """The normal impulse of a contact, then its friction."""
-    normal = resolve_normal(row, old[2], axes[2].rate(start[2], change))
-    change = axes[2:].moved(change, (normal - old[2])[None])
-    friction = resolve_friction(row, old[:2], axes[:2].rate(start[:2], change), normal)
-    return axes[:2].moved(change, friction - old[:2]), jnp.append(friction, normal)
+    normal = resolve_normal(row, old[2], axes.part(2).rate(start[2], change))
+    change = axes.part(slice(2, 3)).moved(change, (normal - old[2])[None])
+    friction = resolve_friction(row, old[:2], axes.part(slice(2)).rate(start[:2], change), normal)
+    return axes.part(slice(2)).moved(change, friction - old[:2]), jnp.append(friction, normal)

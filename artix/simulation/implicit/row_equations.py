@@ -22,8 +22,14 @@ import numpy as np
 
 from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import lu_factorize, refined
-from artix.simulation.implicit.blocks import inverses, product, times, times_transposed
-from artix.simulation.implicit.contact_rows import contact_imbalance, law_derivatives
+from artix.simulation.implicit.contact_rows import (
+    contact_imbalance,
+    inverses,
+    law_derivatives,
+    product,
+    times,
+    times_transposed,
+)
 from artix.simulation.implicit.dof_rows import BoundImpulses, bound_imbalance
 from artix.simulation.implicit.rows import Impulses, Rates, Slopes, StepRows
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from artix.math.arrays import matmul
 from artix.simulation.common.sweep import Sweep
-from artix.simulation.implicit.blocks import times
-from artix.simulation.implicit.contact_rows import ContactRows
+from artix.simulation.implicit.contact_rows import ContactRows, times
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
 from artix.simulation.implicit.resolvents import (
     VelocityBounds,

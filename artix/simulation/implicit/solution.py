@@ -23,25 +23,32 @@ from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.sweep import implicit_sweep
-from artix.simulation.implicit.contact_bounds import Touching, contact_impulse, contact_rows
-from artix.simulation.implicit.distance_rows import distance_rows
-from artix.simulation.implicit.dof_rows import LOCKED, BoundImpulses, all_bound_rows
-from artix.simulation.implicit.members import (
-    dof_places,
-    elimination_order,
-    in_columns,
-    loose_groups,
-    parted,
-    side_by_side,
-)
+from artix.simulation.implicit.contact_motions import Touches
+from artix.simulation.implicit.contact_rows import Touching, contact_impulse, contact_rows
+from artix.simulation.implicit.dof_rows import BoundImpulses, all_bound_rows
+from artix.simulation.implicit.relations import distance_rows
 from artix.simulation.implicit.resolvents import VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, StepRows
 from artix.simulation.implicit.solver import StepSystem, solve_system
-from artix.simulation.implicit.system import Acting, Prepared, Response, missing_impulse
-from artix.simulation.implicit.touches import Touches
+from artix.simulation.implicit.system import (
+    Acting,
+    Prepared,
+    Response,
+    dof_places,
+    elimination_order,
+    in_columns,
+    loose_groups,
+    missing_impulse,
+    parted,
+    side_by_side,
+)
 
 Array = jax.Array
+
+
+#: A direction is locked if hard relations leave less than this of its mobility, in units of the rounding error.
+_LOCKED = 100
 
 
 class Bounded(NamedTuple):
@@ -149,7 +156,7 @@ def _solve(
     trees = [articulation.topology for articulation, _ in members]
     rows = _step_rows(options, responses, inputs)
     missing = [missing_impulse(*member, acting, None) for member, acting in zip(members, inputs.acting, strict=True)]
-    is_spread = inputs.touches is not None and inputs.touches.is_spread and rows.bounds is None
+    is_spread = rows.bounds is None and (inputs.touches is None or inputs.touches.is_spread)
     system = StepSystem(
         matrix=matrix,
         push=-joined(missing),
@@ -262,7 +269,7 @@ def _velocity_bounds(
             continue
         mobility = jnp.sum(one.direction * matmul(one.direction, free.matrix.T), axis=1)
         # What no impulse can move, such as rates out of a planar linkage's plane, needs no impulse.
-        least = LOCKED * jnp.finfo(mobility.dtype).eps * jnp.max(mobility)
+        least = _LOCKED * jnp.finfo(mobility.dtype).eps * jnp.max(mobility)
         moves = mobility > least
         direction = jnp.where(moves[:, None], one.direction, 0)
         response = jnp.where(moves, mobility, 1)
@@ -278,8 +285,7 @@ def _relations(part: Prepared, target: str) -> Relations | None:
         wanted = getattr(hard, target)
         parts.append(Relations(hard.direction, wanted, wanted))
     if loops is not None and len(loops.distances):
-        response = part.system.response.matrix
-        rows = distance_rows(part.articulation, loops, response, part.acting.dt)
+        rows = distance_rows(part.articulation, loops, part.acting.dt)
         parts.append(Relations(rows.direction, rows.lower_velocity, rows.upper_velocity))
     return joined(parts) if parts else None
 

@@ -12,7 +12,8 @@ two kinds of functions:
 
 * **Active sets.** What sticks, slides, pushes and is open remains so (a semismooth Newton method on
   Coulomb's law). One step suffices if the last impulses tell which is which, and two or three if little
-  changes. The method need not converge, so it ends as soon as it gets no nearer.
+  changes. The method need not converge, so it ends as soon as it gets no nearer. Sweeps guess the first
+  sets (:mod:`artix.simulation.implicit.first_guess`) where links have single contacts.
 * **Proximal points.** With De Saxce's correction ``s = mu |u_t|`` held constant, the equation is the
   gradient of a convex function, whose minimum Newton's method with a line search finds. The impulses at
   the minimum are the next centre and its velocities give the next s. Where laws leave impulses open, this
@@ -384,20 +385,15 @@ def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness,
         steady = matmul(system.matrix, convex.change) - system.push
         curvature = matmul(system.matrix, step)
 
-        def resolvents(length: Array) -> tuple[Impulses, Slopes]:
-            return rows.resolvent(center.impulses, _sum(rates, _times(length, moved)), lagged, share)
+        def at(length: Array) -> tuple[tuple[Impulses, Slopes], Array]:
+            """The resolvents and the derivative of the convex function along the step."""
+            resolved = rows.resolvent(center.impulses, _sum(rates, _times(length, moved)), lagged, share)
+            return resolved, jnp.sum(step * (steady + length * curvature)) - _work(resolved[0], moved)
 
-        def slope(length: Array) -> Array:
-            """The derivative of the convex function along the step."""
-            return jnp.sum(step * (steady + length * curvature)) - _work(resolvents(length)[0], moved)
-
-        first = jnp.sum(step * gradient)
-        last = slope(jnp.ones_like(first))
         is_small = _largest((step, moved)) <= 0.1 * exactness.loose
-        is_whole = (last <= -_FLATTER * first) | is_small
-        length = _line_search(slope, first, last, is_whole)
+        begin = convex.impulses, slopes
+        length, (resolved, slopes_there) = _line_search(at, jnp.sum(step * gradient), is_small, begin)
         moved = _times(length, moved)
-        resolved, slopes_there = rows.resolvent(center.impulses, _sum(rates, moved), lagged, share)
         # A minimum of the convex function need not be more exact than what it changes.
         linear = _sum(convex.impulses, slopes.changes(moved))
         mismatch = share * _distance(rows, resolved, linear)
@@ -450,37 +446,44 @@ def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness,
     )
 
 
-def _line_search(slope: Callable[[Array], Array], first: Array, last: Array, is_whole: Array) -> Array:
+def _line_search(
+    at: Callable[[Array], tuple[Any, Array]], first: Array, is_whole: Array, begin: Any
+) -> tuple[Array, Any]:
     """The length of a step, at most 1, where the slope along it vanishes: a safeguarded regula falsi.
 
     Args:
-      slope: the derivative of a convex function along the step, increasing.
+      at: what is wanted at a length, and the derivative of a convex function along the step, increasing.
       first: the slope at 0, negative.
-      last: the slope at 1.
       is_whole: whether to take the whole step.
+      begin: anything like what is wanted.
+
+    Returns:
+      The length, and what is wanted there.
     """
 
     def goes_on(search) -> Array:
-        _, slopes, _, count = search
-        return ~is_whole & (jnp.abs(slopes[2]) > -_FLATTER * first) & (count < _MAX_SEARCHES)
+        return ~search[-1]
 
     def body(search):
-        (low, high, _), (down, up, _), side, count = search
-        middle = low - down * (high - low) / (up - down)
-        there = slope(middle)
-        is_high = there > 0
+        (low, high, length), (down, up), side, count, _, _ = search
+        wanted, there = at(length)
+        is_first, is_high = count == 0, there > 0
+        is_found = jnp.where(is_first, is_whole | (there <= -_FLATTER * first), jnp.abs(there) <= -_FLATTER * first)
+        is_found = is_found | (count >= _MAX_SEARCHES)
         # The Illinois variant halves the slope at an end that stays twice.
         down = jnp.where(is_high & (side > 0), 0.5 * down, down)
         up = jnp.where(~is_high & (side < 0), 0.5 * up, up)
-        low, down = jnp.where(is_high, low, middle), jnp.where(is_high, down, there)
-        high, up = jnp.where(is_high, middle, high), jnp.where(is_high, there, up)
-        side = jnp.where(is_high, one, -one)
-        return (low, high, middle), (down, up, there), side, count + 1
+        low, down = jnp.where(is_high, low, length), jnp.where(is_high, down, there)
+        high, up = jnp.where(is_high, length, high), jnp.where(is_high, there, up)
+        side = jnp.where(is_first, 0, jnp.where(is_high, one, -one))
+        middle = low - down * (high - low) / jnp.where(is_found, 1, up - down)
+        length = jnp.where(is_found, length, middle)
+        return (low, high, length), (down, up), side, count + 1, wanted, is_found
 
     one = jnp.ones_like(first)
-    start = (0 * one, one, one), (first, last, last), 0 * one, jnp.zeros((), jnp.int32)
-    (_, _, length), _, _, _ = jax.lax.while_loop(goes_on, body, start)
-    return jnp.where(is_whole, 1, length)
+    start = (0 * one, one, one), (first, one), 0 * one, jnp.zeros((), jnp.int32), begin, jnp.zeros((), bool)
+    (_, _, length), _, _, _, wanted, _ = jax.lax.while_loop(goes_on, body, start)
+    return length, wanted
 
 
 def _cut_off(system: StepSystem, point: Point, end: _Loop) -> Point:

@@ -24,7 +24,7 @@ from artix.simulation.common.momentum_end import Momentum, mass_and_momentum, wi
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.springs import coupling_springs
 from artix.simulation.common.step_start import StepStart, evaluate_step_start, has_loop_joints, has_tendons, link_motion
-from artix.simulation.implicit.contact_bounds import Touching
+from artix.simulation.implicit.contact_rows import Touching
 from artix.simulation.implicit.dof_rows import is_unlimited
 from artix.simulation.implicit.fast_motion import with_bounded_energy, with_centered_forces
 from artix.simulation.implicit.solution import AllBounded, Bounded, solved_bounds

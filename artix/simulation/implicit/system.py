@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.dynamics.factorization import (
     MassProduct,
@@ -25,21 +26,22 @@ from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial, struct
 from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
 from artix.simulation.common.control import Commands, position_error
 from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.springs import Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, StepStart, inverse_with
-from artix.simulation.implicit.hard_rows import HardRows, hard_rows
-from artix.simulation.implicit.members import side_by_side
+from artix.simulation.implicit.relations import ERROR_REDUCTION, HardRows, hard_rows
 
 Array = jax.Array
-
-#: Fraction of a position error that hard mimic joints and loop joints correct per step (Baumgarte), as in PhysX.
-ERROR_REDUCTION = 0.8
 
 #: Time constant [s] with which a penetration, or what lies beyond a limit, is undone. The velocity stays, and with it
 #: energy: with PhysX's 0.8 of it in a step of 5 ms, jammed humanoids gained ten times as much in the mean, at most 5 J.
 _RETURN_TIME = 0.025
+
+
+#: DOFs in a group are as many apart on the way to the root.
+_LEVELS = 4
 
 
 class Acting(struct.PyTreeNode):
@@ -232,7 +234,7 @@ def implicit_system(
         else:
             inverse = inverse_with(at_start, diagonal)
         response = Response(None, inverse)
-        hard = hard_rows(articulation, state, at_start, loops, inverse, acting.dt, ERROR_REDUCTION)
+        hard = hard_rows(articulation, state, at_start, loops, inverse, acting.dt)
     start = response.effect(missing_impulse(articulation, state, acting, None)[None])[0]
     velocity = generalized_velocity(articulation, state) - response.velocity(start)
     return ImplicitSystem(velocity, start, response, hard, matrix + jnp.diag(diagonal), product)
@@ -263,3 +265,49 @@ def drive_inertia(articulation: Articulation, at_start: StepStart) -> Array:
     inverse = inverse_with(at_start, at_start.mass_product.added) if at_start.inverse is None else at_start.inverse
     felt = 1 / jnp.diagonal(inverse)[at_start.topology.num_base_dofs :]
     return jnp.where(articulation.drive.is_acceleration > 0, felt, 1)
+
+
+# --- several articulations that take a step together: only contacts couple them ---
+
+
+def in_columns(array: Array, sizes: Sequence[int], number: int) -> Array:
+    """Places the columns of one articulation, [..., its nv], among those of all, [..., nv]."""
+    if len(sizes) == 1:
+        return array
+    around = [(0, 0)] * (array.ndim - 1) + [(sum(sizes[:number]), sum(sizes[number + 1 :]))]
+    return jnp.pad(array, around)
+
+
+def side_by_side(parts: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """The rows of all articulations, [R, nv], from those of each, [its R, its nv]."""
+    return joined([in_columns(part, sizes, k) for k, part in enumerate(parts)])
+
+
+def parted(array: Array, sizes: Sequence[int]) -> list[Array]:
+    """Splits an array along its first axis into the articulations' parts."""
+    if len(sizes) == 1:
+        return [array]
+    ends = np.cumsum([0, *sizes])
+    return [array[ends[k] : ends[k + 1]] for k in range(len(sizes))]
+
+
+def dof_places(trees: Sequence[Topology]) -> np.ndarray:
+    """Indices of the DOFs of all articulations in their joint generalised velocity, [n]."""
+    first = np.cumsum([0, *(tree.nv for tree in trees)])
+    return np.concatenate([np.arange(last - tree.num_dofs, last) for tree, last in zip(trees, first[1:], strict=True)])
+
+
+def elimination_order(trees: Sequence[Topology]) -> np.ndarray:
+    """The entries of the velocity of all articulations, from the leaves to the root of each, [nv]."""
+    found, first = [], 0
+    for tree in trees:
+        base = tree.num_base_dofs
+        found.append(first + np.concatenate([np.arange(tree.nv - 1, base - 1, -1), np.arange(base)]))
+        first += tree.nv
+    return np.concatenate(found)
+
+
+def loose_groups(trees: Sequence[Topology]) -> list[np.ndarray]:
+    """The DOFs of all articulations in groups of which none follows another closely on the way to the root."""
+    depth = np.concatenate([np.sum(np.triu(tree.dof_ancestors), axis=0) for tree in trees])
+    return [group for k in range(_LEVELS) if len(group := np.flatnonzero(depth % _LEVELS == k))]
