@@ -2,7 +2,8 @@
 
 Usage: ``python -m benchmarks.differential_inverse_kinematics PEERS_PYTHON``, where PEERS_PYTHON is the Python of an
 environment with ``pip install "mink[daqp]" pin-pink daqp``. The tool follows a square of 0.2 m at 0.25 m/s, with
-the same tasks, costs, gains, damping and limits of position and speed in all three. mink and pink call DAQP.
+the same tasks, costs, gains, damping and limits of position and speed in all three: once with speeds that suffice, and
+once with speeds that do not. mink and pink call DAQP.
 """
 
 import itertools
@@ -17,7 +18,8 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 URDF = ROOT / "artix" / "robots" / "arm7.urdf"
 BENT = np.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0])
-DT, SIDE, SPEED, MAX_VELOCITY, DAMPING = 1e-3, 0.2, 0.25, 1.5, 1e-6
+DT, SIDE, SPEED, DAMPING = 1e-3, 0.2, 0.25, 1e-6
+SPEED_LIMITS = (1.5, 0.6)
 COSTS = {"position_cost": 1.0, "orientation_cost": 0.5}
 POSTURE_COST = 1e-3
 
@@ -30,7 +32,7 @@ def square() -> np.ndarray:
     return np.concatenate([a + share * (b - a) for a, b in itertools.pairwise(corners)] + [corners[-1:]])
 
 
-def ours(path: Path) -> None:
+def ours(path: Path, limit: float) -> None:
     """Writes the path of the tool, and prints the results of artix."""
     import jax
     import jax.numpy as jnp
@@ -53,7 +55,7 @@ def ours(path: Path) -> None:
             inverse_kinematics.FrameTask("tool", target, **COSTS),
             inverse_kinematics.PostureTask(start.joint_position, cost=POSTURE_COST),
         ]
-        options = {"max_velocity": MAX_VELOCITY, "damping": DAMPING}
+        options = {"max_velocity": limit, "damping": DAMPING}
         return inverse_kinematics.solve_velocity(articulation, state, tasks, DT, **options)
 
     one = jax.jit(lambda state, target: tick(arm, state, target).state)
@@ -75,10 +77,10 @@ def ours(path: Path) -> None:
     print(f"artix, 1,024 robots in one call: {min(times) / 1024 * 1e6:.2f} us a robot", flush=True)
 
 
-def theirs(name: str, path: Path) -> None:
+def theirs(name: str, path: Path, limit: float) -> None:
     """Prints the results of one of the peers."""
     given = np.load(path)
-    tick = {"mink": mink_tick, "pink": pink_tick}[name](given["start"])
+    tick = {"mink": mink_tick, "pink": pink_tick}[name](given["start"], limit)
     positions, times = [], []
     for target in given["targets"]:
         begin = time.perf_counter(), time.process_time()
@@ -87,7 +89,7 @@ def theirs(name: str, path: Path) -> None:
     show(name, positions, times, given["targets"])
 
 
-def mink_tick(start: np.ndarray):
+def mink_tick(start: np.ndarray, limit: float):
     """A function of the target that takes a tick with mink and returns the joint positions."""
     import mink
     import mujoco
@@ -98,7 +100,7 @@ def mink_tick(start: np.ndarray):
     configuration = mink.Configuration(model, start.copy())
     frame, posture = mink.FrameTask("tool", "body", **COSTS), mink.PostureTask(model, cost=POSTURE_COST)
     posture.set_target(start.copy())
-    speeds = {model.joint(k).name: MAX_VELOCITY for k in range(model.njnt)}
+    speeds = {model.joint(k).name: limit for k in range(model.njnt)}
     limits = [mink.ConfigurationLimit(model, gain=0.5), mink.VelocityLimit(model, speeds)]
 
     def tick(target: np.ndarray) -> np.ndarray:
@@ -111,13 +113,13 @@ def mink_tick(start: np.ndarray):
     return tick
 
 
-def pink_tick(start: np.ndarray):
+def pink_tick(start: np.ndarray, limit: float):
     """The same with pink."""
     import pink
     import pinocchio as pin
 
     model = pin.buildModelFromUrdf(str(URDF))
-    model.velocityLimit[:] = MAX_VELOCITY
+    model.velocityLimit[:] = limit
     configuration = pink.Configuration(model, model.createData(), start)
     frame, posture = pink.tasks.FrameTask("tool", **COSTS), pink.tasks.PostureTask(cost=POSTURE_COST)
     posture.set_target(start)
@@ -167,10 +169,12 @@ def tool_of(q: np.ndarray) -> np.ndarray:
 def main(python: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "path.npz"
-        ours(path)
-        for name in ("mink", "pink"):
-            subprocess.run([python, __file__, name, str(path)], check=True)
+        for limit in SPEED_LIMITS:
+            print(f"at most {limit} rad/s:")
+            ours(path, limit)
+            for name in ("mink", "pink"):
+                subprocess.run([python, __file__, name, str(path), str(limit)], check=True)
 
 
 if __name__ == "__main__":
-    theirs(sys.argv[1], Path(sys.argv[2])) if len(sys.argv) > 2 else main(sys.argv[1])
+    theirs(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])) if len(sys.argv) > 2 else main(sys.argv[1])
