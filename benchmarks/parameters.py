@@ -3,7 +3,7 @@
 Each row evaluates a batch of states of a robot that a compiled function closes over, of one that is its argument, and
 of as many robots as states, whose parameters all differ; the latter two with their zeros kept (``artix.keep_zeros``)
 and as they were loaded. Operations are those of ``artix.explain``, once for all robots and for each. Times are the
-shortest of interleaved calls, as multiples of the known robot's.
+least processor times of interleaved calls, as multiples of the known robot's.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def calls(
 
 
 def seconds(measured: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]], rounds: int) -> dict[str, float]:
-    """The shortest time of a call of each."""
+    """The least processor time of a call of each, which other processes disturb less than the clock."""
     shortest = dict.fromkeys(measured, float("inf"))
     for function, arguments in measured.values():
         jax.block_until_ready(function(*arguments))
     for _ in range(rounds):
         for name, (function, arguments) in measured.items():
-            start = time.perf_counter()
+            start = time.process_time()
             jax.block_until_ready(function(*arguments))
-            shortest[name] = min(shortest[name], time.perf_counter() - start)
+            shortest[name] = min(shortest[name], time.process_time() - start)
     return shortest
 
 
