@@ -144,6 +144,7 @@ class Articulation:
         mass = arrays["link_mass"]
         if not hasattr(mass, "dtype"):  # A tree of axes or of flags has none.
             return None
+        _refuse_derivative(self, name)
         shape = (*mass.shape[:-1], *shapes_of(self.topology)[name])
         return constant(shape, mass.dtype, OPTIONAL.get(name, 0.0), isinstance(mass, np.ndarray))
 
@@ -262,6 +263,27 @@ def _replaced(
     if missing := REQUIRED - every.keys():
         raise TypeError(f"Articulation: every robot has {', '.join(sorted(missing))}; found none")
     return {name: every[name] for name in sorted(every, key=_PLACES.__getitem__)}, changed
+
+
+def _refuse_derivative(articulation: Articulation, name: str) -> None:
+    """Raises ``ValueError`` for what can only be a derivative with respect to a robot, which lacks the array.
+
+    The constant that stands for it would look like a derivative that is zero. Numbers tell robots from derivatives:
+    quaternions of robots have the length 1.
+    """
+    memory, pose = articulation.__dict__, articulation.__dict__["_arrays"]["link_com_pose"]
+    if memory.get("_is_robot") or "link_com_pose" in memory["_known"] or isinstance(pose, jax.core.Tracer):
+        return
+    if isinstance(pose, jax.Array) and (pose.is_deleted() or not pose.is_fully_addressable):
+        return
+    length = np.linalg.norm(np.asarray(pose)[..., 3:], axis=-1)
+    if (abs(length - 1) > 0.1).any():
+        raise ValueError(
+            f"{name} of a derivative with respect to an articulation (its quaternions do not have the length 1): the "
+            f"robot lacks {name}, so nothing is differentiated with respect to it; give it to the robot before, as in "
+            f"robot.replace(**{{{name!r}: jnp.zeros(...)}})"
+        )
+    memory["_is_robot"] = True
 
 
 def _flatten(articulation: Articulation) -> tuple[list[Any], Any]:

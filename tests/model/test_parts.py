@@ -92,6 +92,17 @@ def test_constants_are_the_zeros_that_were_there(robot: str) -> None:
         np.testing.assert_array_equal(ours, jax.jit(lambda state: FUNCTIONS["forward_dynamics"](whole, state))(state))
 
 
+def test_a_derivative_does_not_pretend_to_know_what_the_robot_lacks(arm) -> None:
+    state = artix.neutral_state(arm)
+    slope = jax.grad(lambda robot: artix.step(robot, state, None, 0.01).joint_velocity.sum())(arm)
+    assert jnp.isfinite(slope.link_mass).all()
+    with pytest.raises(ValueError, match=r"the robot lacks friction.static, so nothing .* give it to the robot before"):
+        slope.friction  # noqa: B018
+    given = arm.replace(armature=jnp.zeros(2))
+    slope = jax.grad(lambda robot: artix.mass_matrix(robot, state).sum())(given)
+    np.testing.assert_array_equal(slope.armature, 1.0)
+
+
 def test_derivatives_by_a_part_that_was_given() -> None:
     """Of dampers that are zero, against differences."""
     arm = artix.robots.load("double_pendulum").astype("float64")

@@ -540,7 +540,7 @@ class LeggedVelocity(Environment):
         return mirrors | {"privileged_state": symmetry.SignedPermutation(*both)}
 
     def _reflected(self, entries: Sequence[Entry], robot: symmetry.Mirror) -> symmetry.SignedPermutation:
-        permutations, signs = [], []
+        permutations, signs = [np.zeros(0, int)], [np.zeros(0)]  # There may be no entries.
         for one in entries:
             permutation, sign = observation_terms.reflection(one.name, one.mirror, one.size, robot.joints, robot.feet)
             for past in range(one.history):
