@@ -186,7 +186,7 @@ PLAIN_STEP = {
         f"common.{name}"
         for name in ("control", "drives", "link_forces", "momentum_end", "options", "step_start", "sweep")
     ),
-    *(f"implicit.{name}" for name in ("dof_rows", "fast_motion", "members", "resolvents", "rows")),
+    *(f"implicit.{name}" for name in ("dof_rows", "fast_motion", "first_guess", "relations", "resolvents", "rows")),
     *(f"implicit.{name}" for name in ("solution", "solver", "step", "system")),
 }
 
