@@ -108,8 +108,9 @@ def main() -> None:
     """Makes a double pendulum with weak motors stand up within 2.5 s."""
     jax.config.update("jax_enable_x64", True)
     pendulum = artix.robots.load("double_pendulum", dtype="float64")
-    found = collocate(pendulum, np.zeros(4), np.array([np.pi, 0, 0, 0]), 2.5, np.array([10.0, 6.0]))
-    print(f"IPOPT returned {found.status}; effort {found.cost:.3f}, largest torques {np.abs(found.controls).max(0)}")
+    solution = collocate(pendulum, np.zeros(4), np.array([np.pi, 0, 0, 0]), 2.5, np.array([10.0, 6.0]))
+    largest = np.abs(solution.controls).max(0)
+    print(f"IPOPT returned {solution.status}; effort {solution.cost:.3f}, largest torques {largest}")
 
 
 if __name__ == "__main__":

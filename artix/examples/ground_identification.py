@@ -91,8 +91,8 @@ def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, w
         begin = jax.tree.map(lambda leaf: leaf[start], recorded.states)
         seen = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start + 1, window), recorded.states)
         asked = jax.lax.dynamic_slice_in_dim(recorded.targets, start, window)
-        found = predict(robot, unknowns, begin, asked)
-        return jax.vmap(lambda here, there: artix.difference(robot, here, there))(seen, found)
+        estimates = predict(robot, unknowns, begin, asked)
+        return jax.vmap(lambda here, there: artix.difference(robot, here, there))(seen, estimates)
 
     return jax.vmap(one)(starts).ravel()
 
@@ -143,9 +143,9 @@ def main() -> None:
     robot = walker()
     true, guess = example(robot)
     recorded = jax.jit(lambda unknowns: record(robot, unknowns, 300))(true)
-    found = jax.jit(lambda guess, recorded: identify(robot, guess, recorded))(guess, recorded)
+    estimates = jax.jit(lambda guess, recorded: identify(robot, guess, recorded))(guess, recorded)
     print(f"it went {float(recorded.states.root_pose[-1, 0]):.2f} m")
-    for name, value, values in zip(true._fields, true, found, strict=True):
+    for name, value, values in zip(true._fields, true, estimates, strict=True):
         print(f"{name}: {float(value):.4f}, found {values}")
 
 

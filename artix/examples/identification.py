@@ -145,11 +145,12 @@ def main() -> None:
     links = list(movable_links(arm))
     measured = jax.jit(lambda key: simulate_measurements(arm, key, 4000, noise))(jax.random.key(0))
     guess = disturbed(arm, jax.random.key(1), links, 0.3)
-    found = jax.jit(lambda guess, measured: identify(guess, gather_evidence(guess, measured), links))(guess, measured)
+    estimate = jax.jit(lambda guess, measured: identify(guess, gather_evidence(guess, measured), links))
+    identified = estimate(guess, measured)
     unseen = jax.jit(lambda key: simulate_measurements(arm, key, 1000, 0.0))(jax.random.key(2))
     print(f"noise of the measured torques [N m]           {noise}")
     print(f"error of predicted torques, guessed [N m]     {torque_error(guess, unseen)}")
-    print(f"error of predicted torques, identified [N m]  {torque_error(found, unseen)}")
+    print(f"error of predicted torques, identified [N m]  {torque_error(identified, unseen)}")
 
 
 def disturbed(robot: artix.Articulation, key: Array, links: list[str], size: float) -> artix.Articulation:

@@ -116,12 +116,12 @@ def main() -> None:
     begin = time.perf_counter()
     compiled = jax.jit(lambda: solve(robot)).lower().compile()
     middle = time.perf_counter()
-    found = jax.block_until_ready(compiled())
+    solution = jax.block_until_ready(compiled())
     print(f"compiled in {middle - begin:.0f} s, solved in {time.perf_counter() - middle:.1f} s")
-    lowest = jnp.min(foot_heights(robot, found.states), axis=1)
-    print(f"cost from {found.iterations.cost[0]:.1f} to {found.cost:.1f}")
-    print(f"trunk up to {jnp.max(found.states[:, 2]):.3f} m, all feet up to {jnp.max(lowest):.3f} m")
-    print(f"all feet in the air for {DT * jnp.sum(lowest > 0.005):.2f} s, at the end {found.states[-1, 2]:.3f} m")
+    lowest = jnp.min(foot_heights(robot, solution.states), axis=1)
+    print(f"cost from {solution.iterations.cost[0]:.1f} to {solution.cost:.1f}")
+    print(f"trunk up to {jnp.max(solution.states[:, 2]):.3f} m, all feet up to {jnp.max(lowest):.3f} m")
+    print(f"all feet in the air for {DT * jnp.sum(lowest > 0.005):.2f} s, at the end {solution.states[-1, 2]:.3f} m")
 
 
 if __name__ == "__main__":

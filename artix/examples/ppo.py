@@ -110,8 +110,8 @@ def advantages(experience: Experience, discount: float, gae_lambda: float) -> Ar
     """
     surprise = experience.reward + discount * (1 - experience.terminated) * experience.next_value - experience.value
 
-    def back(later: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
-        advantage = now[0] + discount * gae_lambda * (1 - now[1]) * later
+    def back(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+        advantage = step[0] + discount * gae_lambda * (1 - step[1]) * later
         return advantage, advantage
 
     return jax.lax.scan(back, jnp.zeros_like(surprise[0]), (surprise, experience.done), reverse=True)[1]

@@ -83,10 +83,10 @@ def solve(task: Reach, iterations: int = 15) -> Reached:
     problem = optimal_control.Problem(dynamics, dynamics.pack(start), task.running_residual, task.final_residual)
 
     @jax.jit
-    def found(controls: Array) -> Reached:
+    def reached(controls: Array) -> Reached:
         solution = optimal_control.solve(problem, controls, iterations=iterations)
         states = jax.vmap(dynamics.unpack)(solution.states[1:])
         first = optimal_control.total_cost(problem, optimal_control.rollout(problem, controls), controls)
         return Reached(states, solution.controls, jnp.concatenate([first[None], solution.iterations.cost]))
 
-    return found(jnp.tile(hold, (task.steps, 1)))
+    return reached(jnp.tile(hold, (task.steps, 1)))

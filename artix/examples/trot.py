@@ -88,25 +88,25 @@ def final(knot: optimal_control.Knot) -> Array:
 
 
 def problem(
-    robot: artix.Articulation, gait: Gait, now: float | Array, *, dt: float = 0.02, num_knots: int = 25
+    robot: artix.Articulation, gait: Gait, moment: float | Array, *, dt: float = 0.02, num_knots: int = 25
 ) -> optimal_control.Problem:
     """The planning problem of one horizon.
 
     Args:
       robot: the built-in quadruped, with any masses.
       gait: parameters of the trot.
-      now: time at the beginning of the horizon [s].
+      moment: time at the beginning of the horizon [s].
       dt: length of a knot [s].
       num_knots: number of knots.
 
     Returns:
       The problem, which starts from standing.
     """
-    times = {"period": gait.period, "dt": dt, "start": now}
+    times = {"period": gait.period, "dt": dt, "start": moment}
     pattern = optimal_control.gait(OFFSETS, num_knots=num_knots, duty=gait.duty, **times)
     schedule = optimal_control.ContactSchedule.of(robot, FEET, pattern, velocity_gain=1 / dt)
     dynamics = optimal_control.discrete_dynamics(robot, dt, contact_schedule=schedule)
-    moments = now + dt * jnp.arange(num_knots + 1, dtype=robot.dtype)
+    moments = moment + dt * jnp.arange(num_knots + 1, dtype=robot.dtype)
     phase = jnp.mod(moments[:, None] / gait.period + jnp.array(OFFSETS, robot.dtype), 1.0)
     part = jnp.clip((phase - gait.duty) / (1 - gait.duty), 0.0, 1.0)
     references = {
@@ -128,7 +128,7 @@ def first_plan(robot: artix.Articulation, gait: Gait, iterations: int = 10) -> P
     return _plan(optimal_control.solve(task, jnp.zeros((num_knots, 12), robot.dtype), states, iterations=iterations))
 
 
-def replan(robot: artix.Articulation, gait: Gait, plan: Plan, x: Array, now: Array) -> Plan:
+def replan(robot: artix.Articulation, gait: Gait, plan: Plan, x: Array, moment: Array) -> Plan:
     """Improves the previous plan, shifted by one knot, with one iteration.
 
     Args:
@@ -136,19 +136,19 @@ def replan(robot: artix.Articulation, gait: Gait, plan: Plan, x: Array, now: Arr
       gait: parameters of the trot.
       plan: the previous plan, one knot old.
       x: the measured state, flat.
-      now: the time [s].
+      moment: the time [s].
     """
     states = jnp.concatenate([plan.states[1:], plan.states[-1:]])
     controls = jnp.concatenate([plan.controls[1:], plan.controls[-1:]])
-    task = problem(robot, gait, now).replace(start=x)
-    found = optimal_control.solve(
+    task = problem(robot, gait, moment).replace(start=x)
+    solution = optimal_control.solve(
         task, controls, states, iterations=1, step_lengths=4, multiple_shooting=True, damping=1e-4
     )
-    return _plan(found)
+    return _plan(solution)
 
 
-def _plan(found: optimal_control.Solution) -> Plan:
-    return Plan(found.states, found.controls, found.gain)
+def _plan(solution: optimal_control.Solution) -> Plan:
+    return Plan(solution.states, solution.controls, solution.gain)
 
 
 class Push(NamedTuple):
@@ -187,10 +187,10 @@ def walk(
     dynamics = problem(robot, gait, 0.0).dynamics
     trunk = jnp.zeros((robot.topology.num_links, 6), robot.dtype).at[0, :2].set(1)
 
-    def simulate(state: artix.State, time: Array, plan: Plan) -> artix.State:
+    def simulate(state: artix.State, moment: Array, plan: Plan) -> artix.State:
         x = dynamics.pack(state)
         torque = plan.controls[0] + plan.gain[0] @ dynamics.difference(plan.states[0], x)
-        pushed = jnp.where((time >= push.begin) & (time < push.end), push.force, jnp.zeros_like(push.force))
+        pushed = jnp.where((moment >= push.begin) & (moment < push.end), push.force, jnp.zeros_like(push.force))
         external = trunk * jnp.pad(pushed, (0, 4))
         limit = robot.max_joint_force
         control = artix.Control(joint_force=jnp.clip(torque, -limit, limit), external_force=external)
@@ -198,10 +198,10 @@ def walk(
 
     def body(carry: Any, count: Array) -> tuple[Any, artix.State]:
         state, plan = carry
-        now = (count * dt).astype(robot.dtype)
-        plan = replan(robot, gait, plan, dynamics.pack(state), now)
+        moment = (count * dt).astype(robot.dtype)
+        plan = replan(robot, gait, plan, dynamics.pack(state), moment)
         for k in range(substeps):
-            state = simulate(state, now + k * step, plan)
+            state = simulate(state, moment + k * step, plan)
         return (state, plan), state
 
     start = artix.remember_contacts(scene, standing(robot)), plan

@@ -46,9 +46,9 @@ def start_from(policy: Policy, environment: Environment, config: ppo.Config, num
     """
     training = jax.jit(lambda: ppo.start(environment, config, num_devices))()
     new = ppo.policy_of(training, config)
-    found, wanted = (jax.tree.map(jnp.shape, each.parameters) for each in (policy, new))
-    if found != wanted:
-        raise ValueError(f"the policy does not fit {environment.name}: expected arrays {wanted}, found {found}")
+    shapes, expected = (jax.tree.map(jnp.shape, each.parameters) for each in (policy, new))
+    if shapes != expected:
+        raise ValueError(f"the policy does not fit {environment.name}: expected arrays {expected}, found {shapes}")
     fleet = autoreset(environment)
 
     def advance(state: EnvState, _: None) -> tuple[EnvState, None]:

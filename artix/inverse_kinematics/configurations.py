@@ -44,8 +44,8 @@ class Solution(NamedTuple):
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
       >>> task = inverse_kinematics.FrameTask("tool", artix.frame_pose(arm, state, "tool"))
-      >>> found = inverse_kinematics.solve(arm, [task], jax.tree.map(lambda leaf: leaf[None], state))
-      >>> found.state.joint_position.shape, bool(found.solved)
+      >>> solution = inverse_kinematics.solve(arm, [task], jax.tree.map(lambda leaf: leaf[None], state))
+      >>> solution.state.joint_position.shape, bool(solution.solved)
       ((7,), True)
     """
 
@@ -181,8 +181,8 @@ def follow(
       >>> bent = artix.neutral_state(arm).replace(joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0]))
       >>> line = artix.frame_pose(arm, bent, "tool") + jnp.linspace(0, 0.1, 50)[:, None] * jnp.eye(7)[2]
       >>> tasks = lambda target: [inverse_kinematics.FrameTask("tool", target)]
-      >>> found = inverse_kinematics.follow(arm, tasks, line, bent)
-      >>> print(found.state.joint_position.shape, found.solved.all())
+      >>> solution = inverse_kinematics.follow(arm, tasks, line, bent)
+      >>> print(solution.state.joint_position.shape, solution.solved.all())
       (50, 7) True
     """
     if not callable(tasks):
@@ -199,8 +199,8 @@ def follow(
 
     def body(state: State, point: Any) -> tuple[State, Solution]:
         seed = jax.tree.map(lambda leaf: leaf[None], state)
-        found = solve(articulation, tasks(point), seed, **options)
-        return found.state, found
+        solution = solve(articulation, tasks(point), seed, **options)
+        return solution.state, solution
 
     rest = start.replace(
         root_velocity=jnp.zeros_like(start.root_velocity),
@@ -256,7 +256,7 @@ def _best(
     rotation_tolerance: float,
 ) -> Solution:
     """The search from all seeds, and the choice of one end."""
-    given, wanted = articulation, goals
+    robot, wanted = articulation, goals
     articulation, goals, seeds, near = without_derivatives((articulation, goals, seeds, near))
     lower, upper = goals.limits(articulation)
 
@@ -286,7 +286,7 @@ def _best(
     order = jnp.where(jnp.any(solved), jnp.where(solved, away, jnp.inf), costs)
     best = jnp.argmin(jnp.where(jnp.isnan(order), jnp.inf, order))
     state = jax.tree.map(lambda leaf: leaf[best], states)
-    return Solution(_optimal(given, wanted, state), lengths[best], angles[best], rooms[best], solved[best])
+    return Solution(_optimal(robot, wanted, state), lengths[best], angles[best], rooms[best], solved[best])
 
 
 @artix.quantity

@@ -72,10 +72,10 @@ class Distances(struct.PyTreeNode):
         A row is ``n (J_a - J_b)`` at the nearest points, with the normal n from the second shape to
         the first.
         """
-        found = self._measured(articulation, state)
+        closest = self._measured(articulation, state)
         topology = articulation.topology
         names = [shape.name for shape in topology.geometries]
-        half = 0.5 * found.distance[:, None] * found.normal
+        half = 0.5 * closest.distance[:, None] * closest.normal
         rows = []
         for k, pair in enumerate(self.pairs):
             row = jnp.zeros(topology.nv, articulation.dtype)
@@ -83,11 +83,11 @@ class Distances(struct.PyTreeNode):
                 if name in names:
                     link = topology.geometries[names.index(name)].link
                     J = artix.frame_jacobian(articulation, state, link)
-                    arm = found.point[k] + sign * half[k] - artix.frame_pose(articulation, state, link)[:3]
-                    normal = sign * found.normal[k]
+                    arm = closest.point[k] + sign * half[k] - artix.frame_pose(articulation, state, link)[:3]
+                    normal = sign * closest.normal[k]
                     row = row + matmul(normal, J[:3]) + matmul(jnp.cross(arm, normal), J[3:])
             rows.append(row)
-        return found.distance - self.minimum, jnp.stack(rows)
+        return closest.distance - self.minimum, jnp.stack(rows)
 
     def _measured(self, articulation: Articulation, state: State) -> artix.contact.PairDistances:
         return artix.geometry_pair_distances(

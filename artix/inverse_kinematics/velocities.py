@@ -185,6 +185,6 @@ def _stoppable(room: Array, change: Array) -> Array:
     x / 2 + c / 8``.
     """
     is_finite = jnp.isfinite(room)
-    left = jnp.where(is_finite, jnp.maximum(room, 0), 0)
-    most = jnp.maximum(square_root(2 * change * left) - 0.5 * change, jnp.minimum(left, change))
+    distance = jnp.where(is_finite, jnp.maximum(room, 0), 0)
+    most = jnp.maximum(square_root(2 * change * distance) - 0.5 * change, jnp.minimum(distance, change))
     return jnp.where(is_finite, most, jnp.inf)

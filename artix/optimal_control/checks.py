@@ -37,17 +37,17 @@ def as_array(name: str, value: Any, shape: tuple[int | str, ...], dtype: Any, me
     wanted = f"[{', '.join(map(str, shape))}]"
     if not isinstance(value, jax.Array | np.ndarray):
         raise TypeError(f"{name}: expected an array of shape {wanted}, {meaning}; found {type(value).__name__}")
-    found = jnp.asarray(value)
-    sizes = zip(shape, found.shape, strict=False)
-    if found.ndim != len(shape) or any(size != other for size, other in sizes if not isinstance(size, str)):
-        hint = "; use jax.vmap over batches" if found.ndim > len(shape) else ""
-        raise ValueError(f"{name}: expected shape {wanted}, {meaning}; found {found.shape}{hint}")
-    if found.dtype != dtype:
+    array = jnp.asarray(value)
+    sizes = zip(shape, array.shape, strict=False)
+    if array.ndim != len(shape) or any(size != other for size, other in sizes if not isinstance(size, str)):
+        hint = "; use jax.vmap over batches" if array.ndim > len(shape) else ""
+        raise ValueError(f"{name}: expected shape {wanted}, {meaning}; found {array.shape}{hint}")
+    if array.dtype != dtype:
         raise TypeError(
-            f"{name}: expected dtype {dtype}, that of the articulation; found {found.dtype}. Convert the array, or the "
+            f"{name}: expected dtype {dtype}, that of the articulation; found {array.dtype}. Convert the array, or the "
             "articulation with articulation.astype(...)"
         )
-    return found
+    return array
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:

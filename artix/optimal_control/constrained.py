@@ -50,8 +50,8 @@ class Multipliers(NamedTuple):
       >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.3
       >>> rest = lambda knot: 0.1 * knot.state.joint_velocity
       >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, rest, final_equality=arrive)
-      >>> found = optimal_control.solve_constrained(problem, jnp.zeros((10, 2)), iterations=2, outer_iterations=2)
-      >>> found.multipliers.final_equality.shape, found.multipliers.inequality
+      >>> solution = optimal_control.solve_constrained(problem, jnp.zeros((10, 2)), iterations=2, outer_iterations=2)
+      >>> solution.multipliers.final_equality.shape, solution.multipliers.inequality
       ((2,), None)
     """
 
@@ -83,8 +83,8 @@ class ConstrainedSolution(NamedTuple):
       >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.3
       >>> rest = lambda knot: 0.1 * knot.state.joint_velocity
       >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, rest, final_equality=arrive)
-      >>> found = optimal_control.solve_constrained(problem, jnp.zeros((10, 2)))
-      >>> found.solution.states.shape, bool(found.feasible), bool(found.converged)
+      >>> solution = optimal_control.solve_constrained(problem, jnp.zeros((10, 2)))
+      >>> solution.solution.states.shape, bool(solution.feasible), bool(solution.converged)
       ((11, 4), True, True)
     """
 
@@ -174,8 +174,8 @@ def solve_constrained(
       >>> effort = lambda knot: 0.1 * knot.control
       >>> arrive = lambda knot: jnp.concatenate([knot.state.joint_position - 0.3, knot.state.joint_velocity])
       >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, final_equality=arrive)
-      >>> found = jax.jit(lambda u: optimal_control.solve_constrained(problem, u))(jnp.zeros((10, 2)))
-      >>> bool(found.converged), float(found.violation[-1]) < 1e-4
+      >>> solution = jax.jit(lambda u: optimal_control.solve_constrained(problem, u))(jnp.zeros((10, 2)))
+      >>> bool(solution.converged), float(solution.violation[-1]) < 1e-4
       (True, True)
     """
     is_double = problem.start.dtype == jnp.float64
@@ -313,11 +313,11 @@ def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array |
     Returns:
       A problem for :func:`solve`.
     """
-    given = Multipliers(None, None, None, None) if multipliers is None else multipliers
+    start = Multipliers(None, None, None, None) if multipliers is None else multipliers
     padded = [
-        each if each is None else jnp.concatenate([each, each[-1:]]) for each in (given.equality, given.inequality)
+        each if each is None else jnp.concatenate([each, each[-1:]]) for each in (start.equality, start.inequality)
     ]
-    final = given.final_equality, given.final_inequality
+    final = start.final_equality, start.final_inequality
     return problem.replace(
         running=_augmented(problem.running, problem.equality, problem.inequality, False),
         final=_augmented(problem.final, problem.final_equality, problem.final_inequality, True),

@@ -285,10 +285,10 @@ def _actuated(articulation: artix.Articulation, names: Sequence[str] | None) -> 
     check_names("actuated", names)
     if not len(names):
         raise ValueError("actuated: give the name of at least one joint, or None for all")
-    found: list[int] = []
+    numbers: list[int] = []
     for name in names:
         dofs = tree.dofs(name)
         if not len(range(tree.num_dofs)[dofs]):
             raise ValueError(f"joint {name!r} is fixed and cannot be actuated")
-        found += range(tree.num_dofs)[dofs]
-    return tuple(found)
+        numbers += range(tree.num_dofs)[dofs]
+    return tuple(numbers)

@@ -226,22 +226,22 @@ def vector(function: Residual, knot: Knot) -> Array:
       TypeError: it is not an array, or has another dtype than the articulation.
       ValueError: it is not a vector.
     """
-    found, name = function(knot), getattr(function, "__qualname__", repr(function))
-    if not isinstance(found, jax.Array | np.ndarray):
+    value, name = function(knot), getattr(function, "__qualname__", repr(function))
+    if not isinstance(value, jax.Array | np.ndarray):
         missing = "; at the end of the horizon knot.control and knot.contact_force are None"
         raise TypeError(
             f"residual {name}: expected a vector, as jnp.concatenate makes one of several; found "
-            f"{type(found).__name__}{missing if knot.control is None else ''}"
+            f"{type(value).__name__}{missing if knot.control is None else ''}"
         )
-    if found.ndim != 1:
-        raise ValueError(f"residual {name}: expected a vector; found shape {found.shape}")
+    if value.ndim != 1:
+        raise ValueError(f"residual {name}: expected a vector; found shape {value.shape}")
     dtype = knot.articulation.dtype
-    if found.dtype != dtype:
+    if value.dtype != dtype:
         raise TypeError(
-            f"residual {name}: expected dtype {dtype}, that of the articulation; found {found.dtype}. Weights, "
+            f"residual {name}: expected dtype {dtype}, that of the articulation; found {value.dtype}. Weights, "
             "references and parameters need the articulation's dtype, too"
         )
-    return jnp.asarray(found)
+    return jnp.asarray(value)
 
 
 def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Problem, Array, Array | None]:
