@@ -262,7 +262,8 @@ def equation_of_motion_change(kin: Kinematics, primals, tangents) -> Array | Non
     rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     change = force_change(True, primals, tangents, kin, rnea)
     d_articulation = tangents[0]
-    if not is_zero(d_articulation) and not is_zero(d_articulation.armature):
+    has_armature = not is_zero(d_articulation) and "armature" not in d_articulation.absent
+    if has_armature and not is_zero(d_articulation.armature):
         base = articulation.topology.num_base_dofs
         change = add(change, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
     return change

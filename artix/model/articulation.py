@@ -272,16 +272,18 @@ def _refuse_derivative(articulation: Articulation, name: str) -> None:
     quaternions of robots have the length 1.
     """
     memory, pose = articulation.__dict__, articulation.__dict__["_arrays"]["link_com_pose"]
-    if memory.get("_is_robot") or "link_com_pose" in memory["_known"] or isinstance(pose, jax.core.Tracer):
+    if memory.get("_is_robot") or "link_com_pose" in memory["_known"]:
+        return
+    if isinstance(pose, jax.core.Tracer) or not isinstance(pose, np.ndarray | jax.Array) or pose.ndim < 2:
         return
     if isinstance(pose, jax.Array) and (pose.is_deleted() or not pose.is_fully_addressable):
         return
     length = np.linalg.norm(np.asarray(pose)[..., 3:], axis=-1)
     if (abs(length - 1) > 0.1).any():
         raise ValueError(
-            f"{name} of a derivative with respect to an articulation (its quaternions do not have the length 1): the "
-            f"robot lacks {name}, so nothing is differentiated with respect to it; give it to the robot before, as in "
-            f"robot.replace(**{{{name!r}: jnp.zeros(...)}})"
+            f"{name}: the robot lacks it, and link_com_pose does not have quaternions of length 1, as in a derivative with "
+            f"respect to a robot, where nothing is differentiated with respect to {name}; give it to the robot before, "
+            f"as in robot.replace(**{{{name!r}: jnp.zeros(...)}})"
         )
     memory["_is_robot"] = True
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import jax
 import numpy as np
 
+import artix
 from artix.io.common.poses import compose, inverse, rotation_matrix
+from artix.model.articulation import with_equal_parts
 
 DATA = Path(__file__).parents[1] / "data" / "usd"
 
@@ -61,9 +63,11 @@ def robot(*prims: str, schemas: str = '"PhysicsArticulationRootAPI"', before: st
     return f'{header}{before}\ndef Xform "World"\n{{\n  def Xform "robot" {applied}\n  {{{inside}\n  }}\n}}\n'
 
 
-def numbers(articulation) -> dict[str, np.ndarray]:
-    """Every array of an articulation by its path, in float64."""
-    leaves = jax.tree_util.tree_leaves_with_path(articulation)
+def numbers(tree) -> dict[str, np.ndarray]:
+    """Every array of an articulation, or of a part of it, by its path, in float64; constants of what a robot lacks."""
+    if isinstance(tree, artix.Articulation):
+        (tree,) = with_equal_parts([tree], tree.absent)
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path)[1:]: np.asarray(leaf, float) for path, leaf in leaves}
 
 
