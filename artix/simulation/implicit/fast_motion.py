@@ -202,14 +202,22 @@ def _coriolis_change(
     middle = before - 0.5 * fall
     at_middle = coriolis(middle)
     effect = response.effect(at_middle[None])[0]
-    # A rotation changes a velocity by at most twice itself.
-    energy = response.energy(at_middle, effect)
-    is_large = energy > 4 * twice
-    limit = jnp.where(is_large, 2 * square_root(twice) / jnp.sqrt(jnp.where(is_large, energy, 1)), 1)
-    impulse, start = limit * at_middle - at_start, limit * effect - effect_at_start
+
+    def limit(impulse: Array, effect: Array) -> Array:
+        """The factor that makes a change of the velocity as large as rotations can be: twice the velocity."""
+        energy = response.energy(impulse, effect)
+        is_large = energy > 4 * twice
+        return jnp.where(is_large, 2 * square_root(twice) / jnp.sqrt(jnp.where(is_large, energy, 1)), 1)
+
+    factor = limit(at_middle, effect)
+    impulse, effect = factor * at_middle, factor * effect
     if base:
-        shift = matmul(mass_matrix[:, :6], _rigid_shift(mass_matrix, before, middle, at_middle, limit, dt))
-        impulse, start = impulse - shift, start - response.effect(shift[None])[0]
+        shift = matmul(mass_matrix[:, :6], _rigid_shift(mass_matrix, before, middle, at_middle, factor, dt))
+        impulse, effect = impulse - shift, effect - response.effect(shift[None])[0]
+        # Contacts act on this velocity: where links turn by radians, the shift must not add energy, either.
+        factor = limit(impulse, effect)
+        impulse, effect = factor * impulse, factor * effect
+    impulse, start = impulse - at_start, effect - effect_at_start
     return CoriolisChange(impulse, start, -response.velocity(start))
 
 
@@ -244,6 +252,10 @@ def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Arra
         error = spin + half * spatial.cross(omega, spin) - momentum
         slope = spatial.multiply(spatial.skew(omega), inertia) - spatial.skew(spin)
         omega = omega - spatial.apply(spatial.inverse(inertia + half * slope), error)
+    # The solution has at most the energy of the start. Newton's method need not have arrived if the whole turns far.
+    energy, most = jnp.sum(omega * spatial.apply(inertia, omega)), jnp.sum(start * momentum)
+    is_large = energy > most
+    omega = omega * jnp.where(is_large, square_root(most) / jnp.sqrt(jnp.where(is_large, energy, 1)), 1)
     # Coriolis forces change the angular velocity of the whole by the first of these, until the middle of the
     # step by half of it. The second is the part of gyroscopic forces, in whose place the rule is.
     change = -spatial.apply(inverse, about_center(impulse))
