@@ -45,7 +45,9 @@ class Articulation:
     **What a robot lacks is absent**: friction, drives, limits, damping and so on that it does not have are no leaves,
     and a robot that is an argument costs what it has. Reading them gives constants: zeros, infinite limits, a gravity
     scale of one. Replacing an array gives the robot this part, ``None`` takes it away; ``absent`` lists what is
-    missing. Derivatives with respect to a robot are those with respect to what it has: give it what else should vary.
+    missing. Derivatives with respect to a robot are those with respect to what it has, ``None`` for the rest: give it what
+    else should vary.
+
     Poses are position [m], then quaternion xyzw. Build an articulation with
     :class:`~artix.ArticulationBuilder` or load one with :func:`~artix.load_urdf`.
 
@@ -144,7 +146,8 @@ class Articulation:
         mass = arrays["link_mass"]
         if not hasattr(mass, "dtype"):  # A tree of axes or of flags has none.
             return None
-        _refuse_derivative(self, name)
+        if _is_derivative(self):
+            return None
         shape = (*mass.shape[:-1], *shapes_of(self.topology)[name])
         return constant(shape, mass.dtype, OPTIONAL.get(name, 0.0), isinstance(mass, np.ndarray))
 
@@ -265,27 +268,22 @@ def _replaced(
     return {name: every[name] for name in sorted(every, key=_PLACES.__getitem__)}, changed
 
 
-def _refuse_derivative(articulation: Articulation, name: str) -> None:
-    """Raises ``ValueError`` for what can only be a derivative with respect to a robot, which lacks the array.
+def _is_derivative(articulation: Articulation) -> bool:
+    """Whether this is a derivative with respect to a robot rather than a robot, as far as numbers tell.
 
-    The constant that stands for it would look like a derivative that is zero. Numbers tell robots from derivatives:
-    quaternions of robots have the length 1.
+    A constant in place of what the robot lacks would look like a derivative that is zero. Quaternions of robots have
+    the length 1.
     """
     memory, pose = articulation.__dict__, articulation.__dict__["_arrays"]["link_com_pose"]
     if memory.get("_is_robot") or "link_com_pose" in memory["_known"]:
-        return
+        return False
     if isinstance(pose, jax.core.Tracer) or not isinstance(pose, np.ndarray | jax.Array) or pose.ndim < 2:
-        return
+        return False
     if isinstance(pose, jax.Array) and (pose.is_deleted() or not pose.is_fully_addressable):
-        return
+        return False
     length = np.linalg.norm(np.asarray(pose)[..., 3:], axis=-1)
-    if (abs(length - 1) > 0.1).any():
-        raise ValueError(
-            f"{name}: the robot lacks it, and link_com_pose does not have quaternions of length 1, as in a derivative with "
-            f"respect to a robot, where nothing is differentiated with respect to {name}; give it to the robot before, "
-            f"as in robot.replace(**{{{name!r}: jnp.zeros(...)}})"
-        )
-    memory["_is_robot"] = True
+    memory["_is_robot"] = not (abs(length - 1) > 0.1).any()
+    return not memory["_is_robot"]
 
 
 def _flatten(articulation: Articulation) -> tuple[list[Any], Any]:

@@ -30,7 +30,7 @@ def test_names():
 @pytest.mark.parametrize("name", EXPECTED)
 def test_robots_load_without_a_remark(name):
     dofs, mass, fixed = EXPECTED[name]
-    assert check_urdf(robots.path(name)) == []
+    assert check_urdf(robots.path(name), fixed_base=fixed) == []
     articulation = robots.load(name)
     assert articulation.topology.name == name
     assert (articulation.topology.num_dofs, articulation.topology.fixed_base) == (dofs, fixed)

@@ -188,7 +188,8 @@ class LeggedVelocity(Environment):
         names: tuple[str, ...] = (*SIGNALS, *self.more_signals())
         if gait_frequency is not None:
             self.gait_frequency = as_number(f"{name}: gait_frequency [Hz]", gait_frequency, positive=True)
-            observations = observations if "clock" in observations else {**observations, "clock": 1.0}
+            if isinstance(observations, Mapping) and "clock" not in observations:
+                observations = {**observations, "clock": 1.0}
         self.observations = observation_terms.check_terms("observations", observations, names)
         self.privileged = observation_terms.check_terms("privileged", privileged, names)
         if past := [each for each, term in self.privileged.items() if term.history > 1]:
