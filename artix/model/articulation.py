@@ -45,8 +45,8 @@ class Articulation:
     **What a robot lacks is absent**: friction, drives, limits, damping and so on that it does not have are no leaves,
     and a robot that is an argument costs what it has. Reading them gives constants: zeros, infinite limits, a gravity
     scale of one. Replacing an array gives the robot this part, ``None`` takes it away; ``absent`` lists what is
-    missing. Derivatives with respect to a robot are those with respect to what it has, ``None`` for the rest: give it what
-    else should vary.
+    missing. Derivatives with respect to a robot are those with respect to what it has, ``None`` for the rest: give
+    it what else should vary.
 
     Poses are position [m], then quaternion xyzw. Build an articulation with
     :class:`~artix.ArticulationBuilder` or load one with :func:`~artix.load_urdf`.
