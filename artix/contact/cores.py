@@ -58,11 +58,11 @@ def cores_of(shapes: Shapes) -> list[Core]:
 
 def first_of_largest(values: Array) -> Array:
     """A mask [m] of the largest of values [m], the first of equal ones."""
-    largest, found, taken = values == jnp.max(values), [], jnp.zeros((), bool)
+    largest, minima, taken = values == jnp.max(values), [], jnp.zeros((), bool)
     for k in range(len(values)):
-        found.append(largest[k] & ~taken)
+        minima.append(largest[k] & ~taken)
         taken = taken | largest[k]
-    return jnp.stack(found)
+    return jnp.stack(minima)
 
 
 def nearest_of_segments(apart: Array, a: Array, b: Array) -> tuple[Array, Array]:

@@ -60,13 +60,13 @@ class Ground(struct.PyTreeNode):
 def check_ground(ground: Any) -> None:
     """Raises ``TypeError`` for what is no ground, and says how to make one of a bare surface."""
     if isinstance(ground, Plane | HeightField):
-        found = type(ground).__name__
-        raise TypeError(f"ground: expected artix.Ground, found {found}; make one of it with artix.Ground((surface,))")
+        kind = type(ground).__name__
+        raise TypeError(f"ground: expected artix.Ground, found {kind}; make one of it with artix.Ground((surface,))")
     check_type("ground", ground, Ground)
     if not isinstance(ground.surfaces, tuple | list):
-        found = type(ground.surfaces).__name__
-        raise TypeError(f"ground.surfaces: expected a tuple of surfaces, found {found}; write artix.Ground((surface,))")
+        kind = type(ground.surfaces).__name__
+        raise TypeError(f"ground.surfaces: expected a tuple of surfaces, found {kind}; write artix.Ground((surface,))")
     for k, surface in enumerate(ground.surfaces):
         if not isinstance(surface, Plane | HeightField):
-            found = type(surface).__name__
-            raise TypeError(f"ground.surfaces[{k}]: expected artix.Plane or artix.HeightField, found {found}")
+            kind = type(surface).__name__
+            raise TypeError(f"ground.surfaces[{k}]: expected artix.Plane or artix.HeightField, found {kind}")

@@ -172,42 +172,40 @@ def contacts_with_ground(
             "builder)"
         )
     shapes = shapes_of(articulation, kin, touching)
-    found = [
-        _contacts_with(articulation, kin, shapes, ground, surface, max_per_geometry) for surface in ground.surfaces
-    ]
-    if len(found) == 1:
-        return found[0]
-    every = joined([one.contacts.replace(links=()) for one in found])
+    each = [_contacts_with(articulation, kin, shapes, ground, surface, max_per_geometry) for surface in ground.surfaces]
+    if len(each) == 1:
+        return each[0]
+    every = joined([one.contacts.replace(links=()) for one in each])
     return GroundContacts(
-        every.replace(links=sum((one.contacts.links for one in found), ())),
-        sum((one.geometries for one in found), ()),
-        jnp.sum(jnp.stack([one.omitted for one in found]), dtype=jnp.int32),
-        Choice.joined([one.choice for one in found]),
+        every.replace(links=sum((one.contacts.links for one in each), ())),
+        sum((one.geometries for one in each), ()),
+        jnp.sum(jnp.stack([one.omitted for one in each]), dtype=jnp.int32),
+        Choice.joined([one.choice for one in each]),
     )
 
 
 def nearest_contacts(
-    articulation: Articulation, kin: Kinematics, found: GroundContacts, most: int | None
+    articulation: Articulation, kin: Kinematics, candidates: GroundContacts, most: int | None
 ) -> GroundContacts:
     """The nearest of an articulation's contacts with the ground, as data; the same ones if they are not more."""
-    contacts, count = found.contacts, len(found.geometries)
+    contacts, count = candidates.contacts, len(candidates.geometries)
     if most is None or count <= most:
-        return found
+        return candidates
     _say_budget(articulation.topology.name, most, count)
-    links = articulation.topology.geometry_links(found.geometries)
+    links = articulation.topology.geometry_links(candidates.geometries)
     material = ("friction", "restitution", "compliance", "relaxation_time")
     place = contact_points(articulation, kin, links, contacts.point)
     number = jnp.arange(count, dtype=contacts.gap.dtype)
     values = jnp.stack([*(getattr(contacts, name) for name in material), number])
     rows = lowest(jnp.concatenate([contacts.gap[None], place, contacts.normal.T, values]), most)
     kept = Contacts((), rows[1:4].T, rows[4:7].T, gap=rows[0], **dict(zip(material, rows[7:-1], strict=True)))
-    groups = found.choice.groups
-    firsts = np.cumsum([0, *(candidates for _, candidates in groups)])[:-1]
+    groups = candidates.choice.groups
+    firsts = np.cumsum([0, *(size for _, size in groups)])[:-1]
     offset = np.repeat(firsts, [chosen for chosen, _ in groups])
-    candidate = found.choice.candidate + jnp.asarray(offset, rows.dtype)
-    choice = Choice(looked_up(candidate, rows[-1], rows.dtype), ((most, found.choice.num_candidates),))
-    omitted = found.omitted + _count_touching(contacts.gap) - _count_touching(kept.gap)
-    return GroundContacts(kept, (), omitted, choice, found, rows[-1])
+    candidate = candidates.choice.candidate + jnp.asarray(offset, rows.dtype)
+    choice = Choice(looked_up(candidate, rows[-1], rows.dtype), ((most, candidates.choice.num_candidates),))
+    omitted = candidates.omitted + _count_touching(contacts.gap) - _count_touching(kept.gap)
+    return GroundContacts(kept, (), omitted, choice, candidates, rows[-1])
 
 
 @functools.cache

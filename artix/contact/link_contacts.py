@@ -107,8 +107,8 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
     if max_contacts is not None:
         check_count("max_contacts", max_contacts, hint="; a robot without pairs has none")
     kin = kinematics(articulation, state)
-    found = contacts_of_pairs([articulation], [kin], ShapePairs.of([topology]), max_contacts)
-    return found.replace(point=found.point + kin.reference)
+    contacts = contacts_of_pairs([articulation], [kin], ShapePairs.of([topology]), max_contacts)
+    return contacts.replace(point=contacts.point + kin.reference)
 
 
 def contacts_of_pairs(
@@ -131,24 +131,24 @@ def contacts_of_pairs(
         count = len(articulation.geometry.friction)
         used = np.unique(pairs.numbers[(pairs.numbers >= first) & (pairs.numbers < first + count)])
         if len(used):
-            own = cores_of(shapes_of(articulation, kin, (used - first).tolist()))
+            local = cores_of(shapes_of(articulation, kin, (used - first).tolist()))
             if kin is not kins[0]:
                 offset = kin.reference - kins[0].reference
-                own = [core._replace(center=core.center + offset) for core in own]
-            cores |= dict(zip(used.tolist(), own, strict=True))
+                local = [core._replace(center=core.center + offset) for core in local]
+            cores |= dict(zip(used.tolist(), local, strict=True))
         first += count
-    found = meetings_of([(cores[int(a)], cores[int(b)]) for a, b in pairs.numbers], pairs.kinds)
+    meetings = meetings_of([(cores[int(a)], cores[int(b)]) for a, b in pairs.numbers], pairs.kinds)
     owner = pairs.candidate_pairs
     material = {name: values[owner] for name, values in _materials(articulations, pairs.numbers).items()}
     count = len(owner)
-    candidate = jnp.arange(count, dtype=found.gap.dtype)
+    candidate = jnp.arange(count, dtype=meetings.gap.dtype)
     rows = jnp.concatenate(
-        [found.gap[None], found.point.T, found.normal.T, jnp.stack(list(material.values())), candidate[None]]
+        [meetings.gap[None], meetings.point.T, meetings.normal.T, jnp.stack(list(material.values())), candidate[None]]
     )
     if most is not None and most < count:
         _say_budget(most, count, len(pairs.numbers))
         rows = lowest(rows, most)
-    touching = jnp.sum(found.gap <= 0, dtype=jnp.int32) - jnp.sum(rows[0] <= 0, dtype=jnp.int32)
+    touching = jnp.sum(meetings.gap <= 0, dtype=jnp.int32) - jnp.sum(rows[0] <= 0, dtype=jnp.int32)
     pair = jnp.asarray(owner, jnp.int32) if rows.shape[1] == count else looked_up(owner, rows[-1], jnp.int32)
     return LinkContacts(
         pair=pair,

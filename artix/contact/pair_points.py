@@ -44,7 +44,7 @@ def num_points(a: GeometryType, b: GeometryType) -> int:
 
 def meetings_of(pairs: Sequence[tuple[Core, Core]], kinds: Sequence[tuple[GeometryType, GeometryType]]) -> Meeting:
     """The points of all pairs, pair by pair, C in all: gaps [C], normals and points [C, 3]."""
-    found: list[Meeting] = []
+    meetings: list[Meeting] = []
     places = np.zeros(0, int)
     counts = [num_points(*kind) for kind in kinds]
     first = np.cumsum([0, *counts])
@@ -53,9 +53,9 @@ def meetings_of(pairs: Sequence[tuple[Core, Core]], kinds: Sequence[tuple[Geomet
         numbers = [k for k, other in enumerate(kinds) if other == kind]
         cores = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pairs[k][side] for k in numbers)) for side in (0, 1)]
         meet = jax.vmap(lambda a, b, kind=kind: _meetings(a, b, *kind))
-        found.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), meet(*cores)))
+        meetings.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), meet(*cores)))
         places = np.concatenate([places, *(np.arange(first[k], first[k + 1]) for k in numbers)])
-    every, order = joined(found), np.argsort(places)
+    every, order = joined(meetings), np.argsort(places)
     return every if np.array_equal(order, np.arange(len(order))) else jax.tree.map(lambda x: x[order], every)
 
 
@@ -108,17 +108,17 @@ def _with_box(a: Core, box: Core) -> Meeting:
     high = jnp.min(jnp.where(face | ~moves, 1, jnp.maximum(ends[0], ends[1])), initial=1)
     shares = (low <= high) & ~jnp.any(beside & ~face)
     places = jnp.stack([jnp.where(shares, low, nearest), jnp.where(shares, high, nearest), nearest])
-    found = jax.vmap(lambda t: point_with_box(center + t * along, a.radius, box))(places)
-    return _two_of(found, jnp.sum(box.half) + a.half[2])
+    closest = jax.vmap(lambda t: point_with_box(center + t * along, a.radius, box))(places)
+    return _two_of(closest, jnp.sum(box.half) + a.half[2])
 
 
-def _two_of(found: Meeting, length: Array) -> Meeting:
+def _two_of(meeting: Meeting, length: Array) -> Meeting:
     """Selects two of three points. The last one only counts if it is nearer than both others."""
-    gap, tolerance = found.gap, _CLEARLY * jnp.finfo(length.dtype).eps * length
+    gap, tolerance = meeting.gap, _CLEARLY * jnp.finfo(length.dtype).eps * length
     nearer = gap[2] + tolerance < jnp.minimum(gap[0], gap[1])
     replaced = jnp.stack([nearer & (gap[0] > gap[1]), nearer & (gap[0] <= gap[1])])
 
     def chosen(x: Array) -> Array:
         return jnp.where(replaced.reshape(2, *(1,) * (x.ndim - 1)), x[2], x[:2])
 
-    return jax.tree.map(chosen, found)
+    return jax.tree.map(chosen, meeting)

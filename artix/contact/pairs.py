@@ -103,8 +103,8 @@ def geometry_pair_distances(
     for k, (name, shape) in enumerate(fixed.items()):
         cores[count + k] = _fixed_core(shape, poses[name], kin.reference)
     types = _types(topology, fixed)
-    found = [_nearest(cores[a], cores[b], types[a], types[b]) for a, b in pairs]
-    gap, normal, point = (jnp.stack(parts) for parts in zip(*found, strict=True))
+    nearest = [_nearest(cores[a], cores[b], types[a], types[b]) for a, b in pairs]
+    gap, normal, point = (jnp.stack(parts) for parts in zip(*nearest, strict=True))
     return PairDistances(gap, normal, point + kin.reference)
 
 
@@ -126,7 +126,7 @@ def _numbers(
     # The world has no body of its own where the root moves.
     world = 0 if topology.fixed_base else -1
     bodies = [int(topology.link_body[shape.link]) for shape in topology.geometries] + [world] * len(obstacles)
-    found = []
+    touching = []
     for pair in pairs:
         if isinstance(pair, str) or len(pair) != 2:
             raise ValueError(f"geometry_pairs: a pair is two names of shapes; found {pair!r}")
@@ -140,8 +140,8 @@ def _numbers(
                 f"{kinds[1].value}; it is for spheres, capsules, and one box with either: add a capsule to the link, "
                 "as a sensor if it must not touch the ground"
             )
-        found.append((a, b))
-    return found
+        touching.append((a, b))
+    return touching
 
 
 def _poses(

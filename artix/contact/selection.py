@@ -40,26 +40,26 @@ class Choice(struct.PyTreeNode):
 
     def recalled(self, remembered: Array) -> Array:
         """Looks up the contacts' values [K, 3] in those remembered for all candidates [C, 3]."""
-        found, first_contact, first = [], 0, 0
+        gathered, first_contact, first = [], 0, 0
         for contacts, candidates in self.groups:
             part = remembered[first : first + candidates]
             if contacts < candidates:
                 part = looked_up(part, self.candidate[first_contact : first_contact + contacts], part.dtype)
-            found.append(part)
+            gathered.append(part)
             first_contact, first = first_contact + contacts, first + candidates
-        return jnp.concatenate(found)
+        return jnp.concatenate(gathered)
 
     def recorded(self, values: Array) -> Array:
         """Puts the contacts' values [K, 3] in the places of their candidates [C, 3], with zeros elsewhere."""
-        found, first_contact = [], 0
+        scattered, first_contact = [], 0
         for contacts, candidates in self.groups:
             part = values[first_contact : first_contact + contacts]
             if contacts < candidates:
                 is_chosen = _is_at(self.candidate[first_contact : first_contact + contacts], candidates)
                 part = jnp.sum(jnp.where(is_chosen[:, :, None], part[:, None], 0), axis=0)
-            found.append(part)
+            scattered.append(part)
             first_contact += contacts
-        return jnp.concatenate(found)
+        return jnp.concatenate(scattered)
 
 
 def looked_up(table: Array | np.ndarray, index: Array, dtype: Any) -> Array:
@@ -85,10 +85,10 @@ def lowest(columns: Array, count: int) -> Array:
     Returns:
       [m, count].
     """
-    found = [columns[:, k] for k in range(columns.shape[1])]
+    each = [columns[:, k] for k in range(columns.shape[1])]
     for place in range(count):
-        for k in range(len(found) - 1, place, -1):
-            before, after = found[k - 1], found[k]
+        for k in range(len(each) - 1, place, -1):
+            before, after = each[k - 1], each[k]
             is_less = after[0] < before[0]
-            found[k - 1], found[k] = jnp.where(is_less, after, before), jnp.where(is_less, before, after)
-    return jnp.stack(found[:count], axis=1)
+            each[k - 1], each[k] = jnp.where(is_less, after, before), jnp.where(is_less, before, after)
+    return jnp.stack(each[:count], axis=1)

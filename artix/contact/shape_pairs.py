@@ -29,11 +29,11 @@ class ShapePairs:
     @classmethod
     def of(cls, topologies: Sequence[Topology], across: Sequence[tuple[int, int]] = ()) -> ShapePairs:
         """Each articulation's own pairs, then those ``across`` articulations, given by the indices of their shapes."""
-        found, first = [], 0
+        pairs, first = [], 0
         for tree in topologies:
-            found += [(first + tree.geometry_index(a), first + tree.geometry_index(b)) for a, b in tree.geometry_pairs]
+            pairs += [(first + tree.geometry_index(a), first + tree.geometry_index(b)) for a, b in tree.geometry_pairs]
             first += len(tree.geometries)
-        return cls(tuple(topologies), (*found, *across))
+        return cls(tuple(topologies), (*pairs, *across))
 
     def __len__(self) -> int:
         return len(self.shapes)
@@ -68,16 +68,16 @@ class ShapePairs:
         columns = np.cumsum([0, *(tree.nv for tree in self.topologies)])
         every = []
         for k, tree in enumerate(self.topologies):
-            own = moves_links(tree, np.arange(tree.num_links)).astype(int)
-            every.append(np.pad(own, ((0, 0), (columns[k], columns[-1] - columns[k + 1]))))
+            moving = moves_links(tree, np.arange(tree.num_links)).astype(int)
+            every.append(np.pad(moving, ((0, 0), (columns[k], columns[-1] - columns[k + 1]))))
         moved = np.concatenate(every)
         first, second = self.links[self.candidate_pairs].T
         return moved[first] - moved[second]
 
     @cached_property
     def _shape_links(self) -> np.ndarray:
-        found, first = [], 0
+        links, first = [], 0
         for tree in self.topologies:
-            found += [first + shape.link for shape in tree.geometries]
+            links += [first + shape.link for shape in tree.geometries]
             first += tree.num_links
-        return np.array(found, int)
+        return np.array(links, int)

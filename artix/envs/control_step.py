@@ -76,12 +76,14 @@ class Given(NamedTuple):
     drawn: Any
 
 
-def transition_of(environment: Any, given: Given) -> Transition:
+def transition_of(environment: Any, inputs: Given) -> Transition:
     """The transition that a task sees, with the randomised leaves inserted into the robot and the ground."""
-    moved = given.moved
-    articulation, ground = environment.model(given.ground, given.randomized)
+    moved = inputs.moved
+    articulation, ground = environment.model(inputs.ground, inputs.randomized)
     impulse = None if moved.contacts is None else moved.contacts.impulse
-    return Transition(articulation, ground, moved.before, moved.state, impulse, moved.memory, given.action, given.drawn)
+    return Transition(
+        articulation, ground, moved.before, moved.state, impulse, moved.memory, inputs.action, inputs.drawn
+    )
 
 
 @artix.quantity
@@ -122,12 +124,12 @@ def renewed(
 
 
 @artix.quantity
-def evaluated(task: Task, given: Given, start: artix.State, action_is_finite: Array, steps: Array) -> End:
+def evaluated(task: Task, inputs: Given, start: artix.State, action_is_finite: Array, steps: Array) -> End:
     """The end of a control step that began at ``start``. If a value is not finite, the robot stays at ``start``."""
-    environment, dtype, moved = task.environment, given.action.dtype, given.moved
+    environment, dtype, moved = task.environment, inputs.action.dtype, inputs.moved
     physics_is_finite = _are_finite((moved.before, moved.state, moved.contacts))
     before, state = chosen(physics_is_finite, (moved.before, moved.state), (start, start))
-    transition = transition_of(environment, given._replace(moved=moved._replace(before=before, state=state)))
+    transition = transition_of(environment, inputs._replace(moved=moved._replace(before=before, state=state)))
     # A task may return Python numbers, such as ``False``.
     reward, terminated, memory, metrics = jax.tree.map(jnp.asarray, environment.outcome(transition))
     memory = memory | environment.remember(transition.replace(memory=memory), is_first=False)

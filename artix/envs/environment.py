@@ -175,8 +175,8 @@ class Environment:
             raise TypeError(f"{self.name}: reset takes a JAX random key, such as jax.random.key(0); found {key!r}")
         start, key = self._started(key, None)
         zero = jnp.zeros((), self.articulation.dtype)
-        given = start.given(self.ground, jnp.zeros(self.action_size, zero.dtype))
-        outcome = jax.eval_shape(lambda: self.outcome(transition_of(self, given)))
+        inputs = start.given(self.ground, jnp.zeros(self.action_size, zero.dtype))
+        outcome = jax.eval_shape(lambda: self.outcome(transition_of(self, inputs)))
         self._check_outcome(outcome, jax.eval_shape(lambda: start.memory))
         metrics = dict.fromkeys((*outcome.metrics, "nan"), zero)
         info = {"truncation": zero, "steps": jnp.zeros((), jnp.int32), "key": key, "randomized": start.randomized}
@@ -200,12 +200,12 @@ class Environment:
         start, key = self._started(key, state)
         info, contacts = state.info, state.info["contact_memory"]
         ended = Start(state.articulation_state, contacts, self._memory(info), info["randomized"], ())
-        given = start, ended, state.obs, info["steps"]
-        chosen, obs, steps = renewed(self._static, self.ground, state.done, *given)
+        arguments = start, ended, state.obs, info["steps"]
+        chosen, obs, steps = renewed(self._static, self.ground, state.done, *arguments)
         key = jnp.where(state.done > 0, key, info["key"])
-        own = {"truncation": info["truncation"], "steps": steps, "key": key, "randomized": chosen.randomized}
-        own["contact_memory"] = chosen.contact_memory
-        return state.replace(articulation_state=chosen.state, obs=obs, info=own | chosen.memory)
+        entries = {"truncation": info["truncation"], "steps": steps, "key": key, "randomized": chosen.randomized}
+        entries["contact_memory"] = chosen.contact_memory
+        return state.replace(articulation_state=chosen.state, obs=obs, info=entries | chosen.memory)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         """Advances by one control period.
@@ -250,11 +250,11 @@ class Environment:
         if not self.randomization:
             return self.articulation, ground
         parts = list(zip(self.randomization, randomized, strict=True))
-        found: list[Any] = []
+        shapes: list[Any] = []
         for tree, is_ground in ((self.articulation, False), (ground, True)):
             mine = [(_of_tree(change), numbers) for change, numbers in parts if _is_of_ground(change) == is_ground]
-            found.append(with_drawn(tree, *zip(*mine, strict=True)) if mine else tree)
-        return found[0], found[1]
+            shapes.append(with_drawn(tree, *zip(*mine, strict=True)) if mine else tree)
+        return shapes[0], shapes[1]
 
     @functools.cached_property
     def observation_size(self) -> int | dict[str, int]:
@@ -275,8 +275,8 @@ class Environment:
 
     def _check_outcome(self, outcome: Outcome, memory: dict[str, Any]) -> None:
         """Refuses an outcome that does not fit the environment's state. All leaves are shapes."""
-        for part, names, own in (("memory", memory, _OWN), ("metric", outcome.metrics, ("nan",))):
-            if taken := sorted({*names} & {*own}):
+        for part, names, reserved in (("memory", memory, _OWN), ("metric", outcome.metrics, ("nan",))):
+            if taken := sorted({*names} & {*reserved}):
                 raise ValueError(f"{self.name}: the {part} {taken[0]!r} is the environment's own; give it another name")
         scalars = [("reward", outcome.reward), ("terminated", outcome.terminated), *outcome.metrics.items()]
         for name, value in scalars:
@@ -319,26 +319,26 @@ class Environment:
         if all(isinstance(change.when, str) for change in self.randomization):
             return before
         draw_key, *keys = random_numbers.split(key, 1 + len(self.randomization))
-        found = []
+        problems = []
         for change, old, new, part in zip(self.randomization, before, self._drawn(draw_key), keys, strict=True):
             chance = 0.0 if isinstance(change.when, str) else -math.expm1(-self.dt / change.when)
-            found.append(jnp.where(random_numbers.uniform(part, 1, old.dtype)[0] < chance, new, old))
-        return tuple(found)
+            problems.append(jnp.where(random_numbers.uniform(part, 1, old.dtype)[0] < chance, new, old))
+        return tuple(problems)
 
     def _advance(self, start: Moved, randomized: tuple[Array, ...], action: Array) -> Moved:
         """The physics of a control step."""
         articulation, _ = self.model(self.ground, randomized)
 
-        def step(now: Moved) -> Moved:
-            control, memory = self.actuate(articulation, now.state, now.memory, action)
+        def step(moved: Moved) -> Moved:
+            control, memory = self.actuate(articulation, moved.state, moved.memory, action)
             if self.randomization:
-                state, contacts = stepped(self._static, self.ground, randomized, now.state, now.contacts, control)
+                state, contacts = stepped(self._static, self.ground, randomized, moved.state, moved.contacts, control)
             else:
-                state, contacts = self._step(self.articulation, self.ground, now.state, now.contacts, control)
-            return Moved(now.state, state, contacts, memory)
+                state, contacts = self._step(self.articulation, self.ground, moved.state, moved.contacts, control)
+            return Moved(moved.state, state, contacts, memory)
 
         num_steps = round(self.dt / self.physics_dt)
-        return jax.lax.fori_loop(0, num_steps, lambda _, now: step(now), start) if num_steps > 1 else step(start)
+        return jax.lax.fori_loop(0, num_steps, lambda _, moved: step(moved), start) if num_steps > 1 else step(start)
 
     def _step(
         self,

@@ -223,13 +223,13 @@ def by_joint(articulation: artix.Articulation, values: Mapping[str, float]) -> A
       [1.0, 2.0]
     """
     topology: Any = articulation.topology
-    found = []
+    rows = []
     for name in topology.dof_names:
         matches = [value for end, value in values.items() if name.endswith(end)]
         if not matches:
             raise ValueError(f"no value for the joint {name!r}; '' stands for all that no other end matches")
-        found.append(matches[0])
-    return device_array(found, articulation.dtype)
+        rows.append(matches[0])
+    return device_array(rows, articulation.dtype)
 
 
 def per_joint(articulation: artix.Articulation, what: str, values: PerJoint) -> np.ndarray:
@@ -269,8 +269,8 @@ def _check(articulation: artix.Articulation) -> None:
         raise ValueError(f"{topology.name}: drives must be of the force type; set drive.is_acceleration to zero")
 
 
-def _source(given: Any, otherwise: str) -> str:
-    return otherwise if given is None else "given"
+def _source(value: Any, otherwise: str) -> str:
+    return otherwise if value is None else "given"
 
 
 def _described(shape: artix.Geometry) -> str:
@@ -360,9 +360,9 @@ def _drives(
         force, forces, remark = per_joint(articulation, "max_force", max_force), "given", ""
     share = force / max(float(np.median(force[sorted({dof for leg in legs for dof in leg.dofs})])), 1e-9)
 
-    def chosen(name: str, given: PerJoint | None, file: Any, derived: np.ndarray) -> tuple[np.ndarray, str]:
-        if given is not None:
-            return per_joint(articulation, name, given), "given"
+    def chosen(name: str, override: PerJoint | None, file: Any, derived: np.ndarray) -> tuple[np.ndarray, str]:
+        if override is not None:
+            return per_joint(articulation, name, override), "given"
         has_any = bool(np.any(np.asarray(file) > 0))
         return (np.asarray(file, float), "file") if has_any else (derived, "derived")
 

@@ -81,8 +81,8 @@ def find_feet(articulation: artix.Articulation) -> tuple[str, ...]:
         shapes = [(lowest[k], shape.link) for k, shape in enumerate(topology.geometries) if shape.link in links]
         feet[body] = min(shapes) if shapes else min((round(poses[link, 2], 4), -link) for link in links)
     depth = min((height for height, _ in feet.values()), default=0.0)
-    found = [abs(link) for height, link in feet.values() if depth < 0 and height <= _DEEP_ENOUGH * depth]
-    names = tuple(topology.link_names[link] for link in sorted(found))
+    low_links = [abs(link) for height, link in feet.values() if depth < 0 and height <= _DEEP_ENOUGH * depth]
+    names = tuple(topology.link_names[link] for link in sorted(low_links))
     if len(names) < 2:
         ends = ", ".join(topology.link_names[abs(link)] for _, link in feet.values()) or "none"
         raise ValueError(
@@ -179,8 +179,8 @@ def _sole(points: np.ndarray, pose: np.ndarray, radius: float) -> artix.Geometry
     low = world[:, 2].min()
     sole = world[world[:, 2] <= low + max(_SOLE * np.ptp(world[:, 2]), 1e-6)]
     if len(sole) > 4:
-        (left, back), (right, front) = sole[:, :2].min(axis=0), sole[:, :2].max(axis=0)
-        sole = np.array([(x, y, low) for x in (left, right) for y in (back, front)])
+        (low_x, back), (right, front) = sole[:, :2].min(axis=0), sole[:, :2].max(axis=0)
+        sole = np.array([(x, y, low) for x in (low_x, right) for y in (back, front)])
     return artix.Geometry.hull(sole @ turn, radius=radius)
 
 
@@ -266,13 +266,13 @@ def standing_pose(
             rotation_tolerance=0.02,
         )
 
-    found = jax.vmap(reached)(jnp.asarray(np.stack(seeds), fixed.dtype))
-    poses = np.round(np.asarray(found.state.joint_position, float), 4)
-    ways = [k for k in ((0, 1) if knees != "backward" else (1, 0)) if found.solved[k]]
+    reach = jax.vmap(reached)(jnp.asarray(np.stack(seeds), fixed.dtype))
+    poses = np.round(np.asarray(reach.state.joint_position, float), 4)
+    ways = [k for k in ((0, 1) if knees != "backward" else (1, 0)) if reach.solved[k]]
     if not ways:
         raise ValueError(
             f"{topology.name}: no pose has the feet {', '.join(leg.foot for leg in legs)} under the hips at "
-            f"{100 * extension:.0f} % of the length of the legs (missed by {float(found.position_error.min()):.3g} m); "
+            f"{100 * extension:.0f} % of the length of the legs (missed by {float(reach.position_error.min()):.3g} m); "
             "give default_position=, or another leg_extension="
         )
     pose = poses[ways[0]].copy()

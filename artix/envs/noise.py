@@ -50,8 +50,8 @@ def draw_noise(key: Array, scales: Mapping[str, float], sizes: Mapping[str, int]
       True
     """
     uniform = 2 * random_numbers.uniform(key, sum(sizes.values()), dtype) - 1
-    found, start = {}, 0
+    parts, start = {}, 0
     for name, size in sizes.items():
-        found[name] = scales.get(name, 0.0) * uniform[start : start + size]
+        parts[name] = scales.get(name, 0.0) * uniform[start : start + size]
         start += size
-    return found
+    return parts

@@ -82,8 +82,10 @@ def accelerometer(
     Returns:
       (0, 0, 9.81) at rest and upright.
     """
-    now, earlier = (artix.frame_velocity(articulation, each, frame, axes="world_aligned") for each in (state, before))
-    acceleration = (now - earlier)[:3] / dt - articulation.gravity
+    current, earlier = (
+        artix.frame_velocity(articulation, each, frame, axes="world_aligned") for each in (state, before)
+    )
+    acceleration = (current - earlier)[:3] / dt - articulation.gravity
     return rotation(articulation, state, frame).T @ acceleration
 
 
@@ -150,5 +152,5 @@ def height_scan(ground: artix.Ground, state: artix.State, points: Array) -> Arra
     cos, sin = forward * jax.lax.rsqrt(jnp.maximum(forward @ forward, 1e-12))
     turned = points @ jnp.array([[cos, sin], [-sin, cos]])
     above = jnp.concatenate([turned, jnp.zeros_like(turned[:, :1])], axis=1).T
-    found = [surface.heights_below(state.root_pose[:3], above) for surface in ground.surfaces]
-    return jnp.min(jnp.stack(found), axis=0)
+    heights = [surface.heights_below(state.root_pose[:3], above) for surface in ground.surfaces]
+    return jnp.min(jnp.stack(heights), axis=0)

@@ -28,14 +28,14 @@ def threefry(key: Array, count: Array) -> Array:
     """
     words = key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA)
     half = count.shape[0] // 2
-    left, right = count[:half] + words[0], count[half:] + words[1]
+    a, b = count[:half] + words[0], count[half:] + words[1]
     for turn in range(5):
         for rotation in _ROTATIONS[turn % 2]:
-            left = left + right
-            right = left ^ ((right << rotation) | (right >> (32 - rotation)))
-        left = left + words[(turn + 1) % 3]
-        right = right + words[(turn + 2) % 3] + jnp.uint32(turn + 1)
-    return jnp.concatenate([left, right])
+            a = a + b
+            b = a ^ ((b << rotation) | (b >> (32 - rotation)))
+        a = a + words[(turn + 1) % 3]
+        b = b + words[(turn + 2) % 3] + jnp.uint32(turn + 1)
+    return jnp.concatenate([a, b])
 
 
 def uniform(key: Array, count: int, dtype) -> Array:

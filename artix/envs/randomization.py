@@ -237,11 +237,11 @@ def leaf_names(tree: Any) -> tuple[str, ...]:
     """The names of all floating-point arrays in a robot, with those that it lacks, or in a ground."""
     if isinstance(tree, Articulation):
         return (*tree.arrays, *tree.absent)
-    found = []
+    names = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         if jnp.issubdtype(leaf.dtype, jnp.floating):
-            found.append(".".join(str(getattr(part, "name", getattr(part, "idx", part))) for part in path))
-    return tuple(found)
+            names.append(".".join(str(getattr(part, "name", getattr(part, "idx", part))) for part in path))
+    return tuple(names)
 
 
 def _replaced(tree: Any, path: list[str], value: Array) -> Any:

@@ -279,15 +279,15 @@ def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Ar
       {'action_rate': -0.3, 'warmth': 2.0}
     """
     check_weights(weights, signals)
-    found = {}
+    terms = {}
     for name, each in weights.items():
         if each is None:
             continue
         weight, term = _weight_and_term(weights, name)
-        found[name] = weight * call(term, signals)
-        if jnp.shape(found[name]):
-            raise ValueError(f"reward {name!r} must be a scalar; found the shape {jnp.shape(found[name])}")
-    return found
+        terms[name] = weight * call(term, signals)
+        if jnp.shape(terms[name]):
+            raise ValueError(f"reward {name!r} must be a scalar; found the shape {jnp.shape(terms[name])}")
+    return terms
 
 
 def check_weights(weights: Weights, signals: Iterable[str]) -> None:

@@ -296,8 +296,8 @@ def _unsolved(problem: Problem, states: Array, controls: Array, iterations: int)
 
 def _check_multipliers(multipliers: Multipliers, wanted: Multipliers) -> None:
     """Raises unless multipliers fit the constraints."""
-    for name, found, needed in zip(wanted._fields, multipliers, wanted, strict=True):
-        shapes = [None if each is None else jnp.shape(each) for each in (needed, found)]
+    for name, value, needed in zip(wanted._fields, multipliers, wanted, strict=True):
+        shapes = [None if each is None else jnp.shape(each) for each in (needed, value)]
         if shapes[0] != shapes[1]:
             raise ValueError(f"multipliers.{name}: expected shape {shapes[0]}; found {shapes[1]}")
 

@@ -90,8 +90,8 @@ def wrap_for_training(
       ValueError: an argument has another value.
     """
     if episode_length != environment.environment.episode_length:
-        own = environment.environment.episode_length
-        raise ValueError(f"episode_length must be the environment's, {own}; found {episode_length}")
+        length = environment.environment.episode_length
+        raise ValueError(f"episode_length must be the environment's, {length}; found {episode_length}")
     if action_repeat != 1 or randomization_fn is not None:
         raise ValueError("action_repeat and randomization_fn must be left out: the environment defines both")
     return _BraxFleet(environment)
@@ -112,8 +112,8 @@ class _BraxFleet(BraxEnvironment):
     def step(self, state: Any, action: Array) -> Any:
         after = jax.vmap(super().step)(state, action)
         goes_on = 1 - state.info["episode_done"]  # restart the sums of episodes that ended in the last step
-        own = {name: after.metrics[name] for name in state.info["episode_metrics"] if name in after.metrics}
-        gained = {**own, "sum_reward": after.reward, "length": jnp.ones_like(after.done)}
+        episode_sums = {name: after.metrics[name] for name in state.info["episode_metrics"] if name in after.metrics}
+        gained = {**episode_sums, "sum_reward": after.reward, "length": jnp.ones_like(after.done)}
         sums = {name: goes_on * old + gained[name] for name, old in state.info["episode_metrics"].items()}
         counted = {"steps": sums["length"], "episode_done": after.done, "episode_metrics": sums}
         return after.replace(info=after.info | counted)

@@ -55,8 +55,8 @@ class RslRlVecEnv:
 
     @episode_length_buf.setter
     def episode_length_buf(self, steps: Any) -> None:
-        given = jnp.array(jax.dlpack.from_dlpack(steps.contiguous().to(self._torch.int32)))
-        self._state = self._state.replace(info={**self._state.info, "steps": given})
+        counts = jnp.array(jax.dlpack.from_dlpack(steps.contiguous().to(self._torch.int32)))
+        self._state = self._state.replace(info={**self._state.info, "steps": counts})
 
     def reset(self) -> tuple[Any, dict[str, Any]]:
         """Begins episodes in all environments. Returns observations and an empty dictionary."""
@@ -76,8 +76,8 @@ class RslRlVecEnv:
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
         """Takes a step. Returns observations, rewards [num_envs], dones [num_envs] and ``{"time_outs", "log"}``."""
-        given = jax.dlpack.from_dlpack(actions.detach().contiguous())
-        self._state = state = self._step(self._state, given)
+        array = jax.dlpack.from_dlpack(actions.detach().contiguous())
+        self._state = state = self._step(self._state, array)
         log = {f"/{name}": float(jnp.mean(x)) for name, x in state.metrics.items()}
         reward, done = self._tensor(jnp.copy(state.reward)), self._tensor(state.done.astype(jnp.int32)).long()
         extras = {"time_outs": self._tensor(jnp.copy(state.info["truncation"])), "log": log}

@@ -113,7 +113,7 @@ class HumanoidVelocity(LeggedVelocity):
         robot = humanoid(dtype) if robot is None else robot
         ground = artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype) if ground is None else ground
         slow = commands.VelocityCommands(largest=(1.0, 0.4, 0.8))
-        given: dict[str, Any] = {
+        usual: dict[str, Any] = {
             "solver_options": solver_options(robot, SOLVER_OPTIONS),
             "velocity_commands": slow,
             "lowest_up": 0.5,
@@ -121,8 +121,8 @@ class HumanoidVelocity(LeggedVelocity):
             "action_scale": scale,
             "gait_frequency": GAIT_FREQUENCY,
         }
-        given |= options
-        super().__init__(name, robot, rewards=rewards, ground=ground, **given)
+        usual |= options
+        super().__init__(name, robot, rewards=rewards, ground=ground, **usual)
 
 
 class HumanoidStand(HumanoidVelocity):
@@ -153,9 +153,9 @@ class HumanoidStand(HumanoidVelocity):
         **options: Any,
     ) -> None:
         still = commands.VelocityCommands(largest=(0.0, 0.0, 0.0))
-        given: dict[str, Any] = {"name": "humanoid_stand", "velocity_commands": still, "episode_length": 500}
-        given |= {"action_scale": 0.5, "gait_frequency": None, "least_reward": -math.inf, **options}
-        super().__init__(rewards=rewards, pushes=pushes, **given)
+        usual: dict[str, Any] = {"name": "humanoid_stand", "velocity_commands": still, "episode_length": 500}
+        usual |= {"action_scale": 0.5, "gait_frequency": None, "least_reward": -math.inf, **options}
+        super().__init__(rewards=rewards, pushes=pushes, **usual)
 
 
 def humanoid(dtype: Any = None) -> LeggedRobot:

@@ -75,9 +75,9 @@ class QuadrupedRough(QuadrupedVelocity):
     def __init__(self, *, tiles: terrain.Terrain | None = None, dtype: Any = None, **options: Any) -> None:
         self.tiles = terrain.tiles(dtype=dtype) if tiles is None else tiles
         ground = artix.Ground((self.tiles.field,))
-        given: dict[str, Any] = {"name": "quadruped_rough", "ground": ground, "observations": ROUGH_OBSERVATIONS}
-        given |= {"rewards": ROUGH_REWARDS, "gait_frequency": None}
-        super().__init__(**given | {"dtype": dtype} | options)
+        usual: dict[str, Any] = {"name": "quadruped_rough", "ground": ground, "observations": ROUGH_OBSERVATIONS}
+        usual |= {"rewards": ROUGH_REWARDS, "gait_frequency": None}
+        super().__init__(**usual | {"dtype": dtype} | options)
 
     def more_signals(self) -> tuple[str, ...]:
         """The terrain besides."""
@@ -103,10 +103,10 @@ class QuadrupedRough(QuadrupedVelocity):
 
     def outcome(self, transition: Transition) -> Outcome:
         """As on level ground, plus the distance that the commands asked for."""
-        found, memory = super().outcome(transition), transition.memory
+        result, memory = super().outcome(transition), transition.memory
         speed = jnp.sqrt(jnp.sum(memory["command"][:2] ** 2) + 1e-12)
-        metrics = found.metrics | {"level": memory["level"].astype(speed.dtype)}
-        return found._replace(memory=found.memory | {"asked": memory["asked"] + self.dt * speed}, metrics=metrics)
+        metrics = result.metrics | {"level": memory["level"].astype(speed.dtype)}
+        return result._replace(memory=result.memory | {"asked": memory["asked"] + self.dt * speed}, metrics=metrics)
 
     def signals(self, transition: Transition, gait: Gait, first_contact: Array) -> dict[str, Any]:
         """As on level ground, and the terrain around the robot."""

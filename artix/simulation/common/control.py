@@ -127,14 +127,14 @@ def position_error(topology: Topology, position: Array, target: Array, turn: Arr
     error = target - position
     if not topology.has_spherical:
         return error
-    wanted, now = (spatial.quaternion_exp(by_body(topology, x)) for x in (target, position))
+    wanted, rotation = (spatial.quaternion_exp(by_body(topology, x)) for x in (target, position))
     if turn is not None:
-        now = spatial.quaternion_product(turn, now)
-    product = spatial.quaternion_product(spatial.conjugate(wanted), now)
+        rotation = spatial.quaternion_product(turn, rotation)
+    product = spatial.quaternion_product(spatial.conjugate(wanted), rotation)
     product = jnp.where(product[3] < 0, -product, product)
     several, spherical = jnp.asarray(topology.dof_is_one_of_several), jnp.asarray(topology.dof_is_spherical)
-    left = jnp.where(spherical, error - 2 * jnp.pi * jnp.round(error / (2 * jnp.pi)), error)
-    return jnp.where(several, where_spherical(topology, -2 * product[:3], error), left)
+    remainder = jnp.where(spherical, error - 2 * jnp.pi * jnp.round(error / (2 * jnp.pi)), error)
+    return jnp.where(several, where_spherical(topology, -2 * product[:3], error), remainder)
 
 
 def room(limit: Array, position: Array, sign: int) -> Array:

@@ -39,13 +39,13 @@ def incoming_joint_forces(
       Force [N], then torque [N m] at the origin and in the axes of the child joint frame, shape [L, 6]; zero for the
       root.
     """
-    everything, own = tendon_wrench
+    everything, transmitted = tendon_wrench
     needed = inertial_wrenches(at_start, motion, acceleration) - wrench - everything
     moment = needed[:, 3:] + jnp.cross(at_start.center, needed[:, :3])
     below = jnp.asarray(at_start.topology.link_ancestors, needed.dtype)
     sums = matmul(below, jnp.concatenate([needed[:, :3], moment], axis=1))
-    force = sums[:, :3] + own[:, :3]
-    torque = sums[:, 3:] - jnp.cross(at_start.center, sums[:, :3]) + own[:, 3:]
+    force = sums[:, :3] + transmitted[:, :3]
+    torque = sums[:, 3:] - jnp.cross(at_start.center, sums[:, :3]) + transmitted[:, 3:]
     joint = Transforms.from_poses(articulation.joint_child_pose)
     arm = joint.position - articulation.link_com_pose[:, :3].T
     axes = spatial.quaternion_product(end_frame.rotation, joint.rotation)

@@ -21,7 +21,7 @@ def gravity_and_loads(articulation: Articulation, load: Array | None) -> Array:
 
 
 def link_resistance(
-    articulation: Articulation, at_start: StepStart, motion: Array, given: Array, dt: Array
+    articulation: Articulation, at_start: StepStart, motion: Array, wrench: Array, dt: Array
 ) -> tuple[Array, Array]:
     """Wrenches at the links' centres of mass, [L, 6] each: what damping takes away from the given ones, and brakes.
 
@@ -42,5 +42,5 @@ def link_resistance(
         excess = jnp.where(fast, 1 - jnp.where(fast, limit, 1) / speed, 0)
         rate = jnp.where(damping > 0, jnp.minimum(damping, 1 / dt), 0)
         brakes.append(-momentum * (rate + excess / dt)[None])
-        taken.append(given[:, k : k + 3].T * (rate * dt)[None])
+        taken.append(wrench[:, k : k + 3].T * (rate * dt)[None])
     return jnp.concatenate(taken).T, jnp.concatenate(brakes).T

@@ -61,12 +61,12 @@ def with_momentum(
     root = root_motion(articulation.topology, end.root_velocity)
     (mass, first, second), carrying = mass_and_momentum(articulation, end)
     middle = first / mass
-    now = about(middle, carrying)
+    present = about(middle, carrying)
     spread = second - first[:, None] * middle[None]
     locked = spatial.trace(spread)[None, None] * spatial.identity_like(first) - spread
-    turn = turn_to_momentum(locked, now[3:], target.angular[:, None], magnitude_only=magnitude_only)
+    turn = turn_to_momentum(locked, present[3:], target.angular[:, None], magnitude_only=magnitude_only)
     # Rotating about the centre of mass does not change the linear momentum.
-    push = (target.linear[:, None] - now[:3]) / mass
+    push = (target.linear[:, None] - present[:3]) / mass
     corrected = jnp.concatenate([root.linear - spatial.cross(turn, middle) + push, root.angular + turn])[:, 0]
     shift = (center + dt * carried[:, None] / mass - middle)[:, 0] - travelled
     # Two evaluations of the same centre differ by rounding; a robot at rest would creep by it, step after step. The
@@ -93,9 +93,9 @@ def turn_to_momentum(inertia: Array, angular: Array, target: Array, *, magnitude
 
 def _with_magnitude(vector: Array, other: Array) -> Array:
     """A vector scaled to the length of another."""
-    now, wanted = jnp.sum(vector**2), jnp.sum(other**2)
-    both = (now > 0) & (wanted > 0)
-    return vector * jnp.where(both, jnp.sqrt(jnp.where(both, wanted, 1) / jnp.where(both, now, 1)), 0)
+    square, wanted = jnp.sum(vector**2), jnp.sum(other**2)
+    both = (square > 0) & (wanted > 0)
+    return vector * jnp.where(both, jnp.sqrt(jnp.where(both, wanted, 1) / jnp.where(both, square, 1)), 0)
 
 
 def mass_and_momentum(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
@@ -125,11 +125,11 @@ def _mass_and_momentum_jvp(primals, tangents):
     inertias, motions = reference_inertias(articulation, kin), dof_motions(tree, kin)
     root, qd = root_motion(tree, state.root_velocity), state.joint_velocity
     velocity = body_velocities(tree, motions, root, qd)
-    found = _summed(inertias, velocity)
+    momentum = _summed(inertias, velocity)
     by_parameters = directional_derivative(lambda a: _mass_and_momentum(a, state), articulation, d_articulation)
-    moments, d_momentum = jax.tree.map(jnp.zeros_like, found) if by_parameters is None else by_parameters
+    moments, d_momentum = jax.tree.map(jnp.zeros_like, momentum) if by_parameters is None else by_parameters
     d_velocity = directional_derivative(
-        lambda now: body_velocities(tree, motions, root_motion(tree, now[0]), now[1]),
+        lambda carry: body_velocities(tree, motions, root_motion(tree, carry[0]), carry[1]),
         (state.root_velocity, qd),
         (d_state.root_velocity, d_state.joint_velocity),
     )
@@ -141,7 +141,7 @@ def _mass_and_momentum_jvp(primals, tangents):
         d_inertias, by_configuration = _displaced(tree, inertias, motions, velocity, qd, moved)
         moments = Inertias(*(x + _total(dx) for x, dx in zip(moments, d_inertias, strict=True)))
         d_momentum = d_momentum + by_configuration
-    return found, (moments, d_momentum)
+    return momentum, (moments, d_momentum)
 
 
 def _displaced(

@@ -86,11 +86,11 @@ def path_gradients(articulation: Articulation, at_start: StepStart) -> Array:
     paths = tendon_paths(at_start.topology.spatial_tendons)
     points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
-    above, own = (
+    above, below = (
         onto_links(at_start, link, point_row(at_start, link, point, to_parent))
         for link, point in ((paths.link[paths.parent], points[paths.parent]), (paths.link, points))
     )
-    segments = articulation.spatial_tendons.coefficient[:, None, None] * (above - own)
+    segments = articulation.spatial_tendons.coefficient[:, None, None] * (above - below)
     return jnp.einsum("sa,alk->slk", jnp.asarray(paths.on_path, points.dtype), segments, precision=HIGHEST)
 
 

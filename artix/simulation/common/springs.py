@@ -48,14 +48,14 @@ def coupling_springs(
 ) -> list[Springs]:
     """Collects all springs that couple DOFs."""
     topology, virtual_work = at_start.topology, tendon_law == "virtual_work"
-    found = []
+    springs = []
     if len(topology.mimic_dofs):
-        found.append(mimic_springs(articulation, at_start, joint_position))
+        springs.append(mimic_springs(articulation, at_start, joint_position))
     if topology.fixed_tendons:
-        found.append(fixed_tendon_springs(articulation, at_start, joint_position, virtual_work=virtual_work))
+        springs.append(fixed_tendon_springs(articulation, at_start, joint_position, virtual_work=virtual_work))
     if topology.spatial_tendons:
-        found.append(spatial_tendon_springs(articulation, at_start, virtual_work=virtual_work))
-    return found
+        springs.append(spatial_tendon_springs(articulation, at_start, virtual_work=virtual_work))
+    return springs
 
 
 def spring_efforts(springs: Springs, velocity: Array, dt: Array) -> Array:

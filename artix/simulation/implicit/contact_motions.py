@@ -135,8 +135,10 @@ def contact_directions(articulations: Sequence[Articulation], states: Sequence[S
             parts.append(in_columns(_along(contact_frames(ground.contacts.normal), linear), sizes, k))
         elif ground is not None:
             links, contacts = articulations[k].topology.geometry_links(ground.geometries), ground.contacts
-            own = contact_jacobian(articulations[k], kins[k], links, contacts.point, contact_frames(contacts.normal))
-            parts.append(in_columns(own, sizes, k))
+            jacobian = contact_jacobian(
+                articulations[k], kins[k], links, contacts.point, contact_frames(contacts.normal)
+            )
+            parts.append(in_columns(jacobian, sizes, k))
     if touches.between is not None:
         between, frames = touches.between, contact_frames(touches.between.normal)
         linear = _moved_by(articulations, kins, _relative(touches.pairs, between), between.point.T)[:3]
@@ -193,11 +195,11 @@ def _between_links(
 def _moved_by(articulations: Sequence[Articulation], kins: Sequence[Kinematics], moves: Any, point: Array) -> Array:
     """:func:`motions_by` of all articulations, for points relative to the first one's reference point, [6, K, nv]."""
     columns = np.cumsum([0, *(one.topology.nv for one in articulations)])
-    found = []
+    points = []
     for k, (articulation, kin) in enumerate(zip(articulations, kins, strict=True)):
         own = point if k == 0 else point + (kins[0].reference - kin.reference)[:, None]
-        found.append(motions_by(articulation, kin, moves[:, columns[k] : columns[k + 1]], own))
-    return found[0] if len(found) == 1 else jnp.concatenate(found, axis=2)
+        points.append(motions_by(articulation, kin, moves[:, columns[k] : columns[k + 1]], own))
+    return points[0] if len(points) == 1 else jnp.concatenate(points, axis=2)
 
 
 def _relative(pairs: ShapePairs, between: LinkContacts) -> Array | np.ndarray:
@@ -239,6 +241,6 @@ def _grouped(
                 jnp.concatenate([frame, spatial.cross(lever[:, None], frame.T).T], axis=1)
                 for frame, lever in zip(frames[which], levers, strict=True)
             ]
-        for contact, own in zip(which, local, strict=True):
-            reach[contact] = jnp.pad(own, ((0, 0), (sum(sizes[:k]), sum(sizes[k + 1 :]))))
+        for contact, numbers in zip(which, local, strict=True):
+            reach[contact] = jnp.pad(numbers, ((0, 0), (sum(sizes[:k]), sum(sizes[k + 1 :]))))
     return jnp.concatenate(direction), jnp.stack(reach)

@@ -101,11 +101,11 @@ def contact_rates(row: ContactRow, impulse: Array, motions: Array) -> Array:
     return rate.at[..., 2].add(row.approach + row.softness * impulse[..., 2])
 
 
-def contact_imbalance(row: ContactRow, found: Array, rate: Array) -> Array:
+def contact_imbalance(row: ContactRow, impulse: Array, rate: Array) -> Array:
     """The residual [3] of the contact laws, as an impulse, at an impulse [3] and its velocity [3]."""
-    normal = _normal(row, found[2], rate[2])
-    tangents = _within_disc(found[:2] - rate[:2] / row.tangential, row.friction * normal)
-    return jnp.concatenate([tangents, normal[None]]) - found
+    normal = _normal(row, impulse[2], rate[2])
+    tangents = _within_disc(impulse[:2] - rate[:2] / row.tangential, row.friction * normal)
+    return jnp.concatenate([tangents, normal[None]]) - impulse
 
 
 def law_derivatives(rows: ContactRow, impulse: Array, rate: Array) -> tuple[Array, Array]:

@@ -111,7 +111,7 @@ def _drive_row(articulation: Articulation, acting: Acting, response: Array, soft
     )
 
 
-def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
+def bound_imbalance(row: BoundRow, impulses: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
     """The residual of a DOF's laws with its active bounds, as an impulse; zero at a solution.
 
     The laws are one equation for the DOF's velocity and total impulse, which together determine how both change. If a
@@ -124,13 +124,13 @@ def bound_imbalance(row: BoundRow, found: BoundImpulses, velocity: Array, sweep:
       velocity: its velocity with these impulses.
       sweep: the sweep.
     """
-    budget, friction = row.friction.dynamic * sweep.dt, found.friction
-    sticks = _sticks(row, found, velocity, sweep)
+    budget, friction = row.friction.dynamic * sweep.dt, impulses.friction
+    sticks = _sticks(row, impulses, velocity, sweep)
     slides = jnp.where(sticks, 0, jnp.sign(friction)) * budget
-    held = sticks | (found.limit != 0)
+    held = sticks | (impulses.limit != 0)
     # If friction and a limit hold it, the limit counts.
-    bound = active_bound(found.limit, row.lower_velocity, row.upper_velocity)
-    drive = found.drive + friction - slides
+    bound = active_bound(impulses.limit, row.lower_velocity, row.upper_velocity)
+    drive = impulses.drive + friction - slides
     wanted = drive_impulse(row, velocity - row.response * drive, sweep)
     return jnp.where(held, (bound - velocity) / row.response, wanted - drive)
 
@@ -141,14 +141,14 @@ def drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
     unlimited = row.push - row.gain * velocity
     wanted = unlimited / (1 + (row.gain - inside) * row.response)
     there = velocity + (1 - row.in_matrix) * row.response * wanted
-    given = within_envelope(row.drive, within_limit(row.drive, wanted, sweep), wanted, there, sweep)
+    force = within_envelope(row.drive, within_limit(row.drive, wanted, sweep), wanted, there, sweep)
     # A drive in the matrix responds to the change of velocity, so less than the whole impulse is lost.
-    return (given - row.in_matrix * unlimited) / (1 - inside * row.response)
+    return (force - row.in_matrix * unlimited) / (1 - inside * row.response)
 
 
-def _sticks(row: BoundRow, found: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
+def _sticks(row: BoundRow, impulses: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
     """Whether dry friction holds a DOF."""
-    stops = jnp.abs(found.friction - velocity / row.response) <= row.friction.static * sweep.dt
+    stops = jnp.abs(impulses.friction - velocity / row.response) <= row.friction.static * sweep.dt
     return stops & ((row.friction.static > 0) | (row.friction.dynamic > 0))
 
 

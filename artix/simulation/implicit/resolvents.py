@@ -83,8 +83,8 @@ def resolve_dofs(
 
     def pull(rate: Array) -> Array:
         free = response / (1 - row.in_matrix * row.gain * response)
-        own = row._replace(response=response, drive=row.drive._replace(response=free))
-        return drive_impulse(own, rate - response * center.drive, sweep)
+        free_row = row._replace(response=response, drive=row.drive._replace(response=free))
+        return drive_impulse(free_row, rate - response * center.drive, sweep)
 
     drive, rise = jax.jvp(pull, (rate,), (jnp.ones_like(rate),))
     stopping = center.friction - rate * inverse

@@ -233,8 +233,8 @@ def row_equations(matrix: Array, rows: StepRows, impulses: Impulses, velocity: A
     if rows.contacts is not None:
         with_softness = _law_rates(rows, impulses, rates)
         by_impulse, by_rate = law_derivatives(rows.contacts.each, impulses.contacts, with_softness)
-    own = 1 - slope * rows.dofs.response
-    return RowEquations(matrix, rows, slope, own, slope_bounds, 1 - held, by_impulse, by_rate)
+    rest = 1 - slope * rows.dofs.response
+    return RowEquations(matrix, rows, slope, rest, slope_bounds, 1 - held, by_impulse, by_rate)
 
 
 def _is_held(rows: StepRows, impulses: Impulses) -> Array:

@@ -232,7 +232,7 @@ class StepRows(NamedTuple):
     def velocities(self, impulses: Impulses) -> Array:
         """Impulses as the velocities that they give to their own rows, [R]."""
         dofs, bounds, contacts = impulses
-        parts = [own * self.dofs.response for own in dofs]
+        parts = [impulse * self.dofs.response for impulse in dofs]
         if self.bounds is not None:
             parts.append(bounds * self.bounds.response)
         if self.contacts is not None:
@@ -270,7 +270,7 @@ class StepRows(NamedTuple):
         if self.contacts is not None:
             each = self.contacts.each
             apart = jnp.maximum(-each.approach, 0)
-            given = impulses.contacts[:, 2] * apart
-            rigid = jnp.minimum(given, 0.5 * apart**2 / each.normal)
-            energy = energy + jnp.sum(jnp.where(each.softness > 0, given, rigid))
+            returned = impulses.contacts[:, 2] * apart
+            rigid = jnp.minimum(returned, 0.5 * apart**2 / each.normal)
+            energy = energy + jnp.sum(jnp.where(each.softness > 0, returned, rigid))
         return energy

@@ -197,8 +197,8 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
             part = missing_impulse(articulation, state, inputs.acting[k], change)
             relations = inputs.relations[k]
             if relations is not None:
-                own = impulses.distances[ends[k] : ends[k + 1]]
-                part = part - matmul(own, relations.direction)
+                part_impulses = impulses.distances[ends[k] : ends[k + 1]]
+                part = part - matmul(part_impulses, relations.direction)
             missing.append(part)
         total = joined(missing)
         if inputs.touches is not None:

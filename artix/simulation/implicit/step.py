@@ -75,9 +75,9 @@ def _prepared(
         springs = coupling_springs(articulation, at_start, state.joint_position, options.tendon_law)
     velocity = generalized_velocity(articulation, state)
     motion = link_motion(at_start, velocity)
-    given = gravity_and_loads(articulation, control.external_force)
-    taken, brake = link_resistance(articulation, at_start, motion, given, dt)
-    load = jnp.zeros_like(given) if control.external_force is None else control.external_force
+    loads = gravity_and_loads(articulation, control.external_force)
+    taken, brake = link_resistance(articulation, at_start, motion, loads, dt)
+    load = jnp.zeros_like(loads) if control.external_force is None else control.external_force
     acting = Acting(
         commands=commands_of(articulation, control),
         wrench=load - taken + brake,
@@ -92,7 +92,7 @@ def _prepared(
     loops = loop_closures(articulation, state) if has_loop_joints(tree) else None
     system = implicit_system(articulation, state, at_start, acting, loops)
     acting, system = with_centered_forces(articulation, state, motion, acting, system, at_start.mass_matrix)
-    return Prepared(articulation, state, at_start, motion, given - taken + brake, acting, loops, system)
+    return Prepared(articulation, state, at_start, motion, loads - taken + brake, acting, loops, system)
 
 
 def end_states(solved: Solved) -> list[State]:

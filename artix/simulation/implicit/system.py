@@ -299,12 +299,12 @@ def dof_places(trees: Sequence[Topology]) -> np.ndarray:
 
 def elimination_order(trees: Sequence[Topology]) -> np.ndarray:
     """The entries of the velocity of all articulations, from the leaves to the root of each, [nv]."""
-    found, first = [], 0
+    groups, first = [], 0
     for tree in trees:
         base = tree.num_base_dofs
-        found.append(first + np.concatenate([np.arange(tree.nv - 1, base - 1, -1), np.arange(base)]))
+        groups.append(first + np.concatenate([np.arange(tree.nv - 1, base - 1, -1), np.arange(base)]))
         first += tree.nv
-    return np.concatenate(found)
+    return np.concatenate(groups)
 
 
 def loose_groups(trees: Sequence[Topology]) -> list[np.ndarray]:
