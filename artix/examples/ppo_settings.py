@@ -48,7 +48,7 @@ SETTINGS: dict[str, Settings] = {
     "quadruped_rough": Settings(_LEGGED, 13_000_000, {"tracking_sigma": 0.5}),
     "quadruped_get_up": Settings(_LEGGED, 8_000_000, {}),
     "humanoid_stand": Settings(_LEGGED, 11_000_000, {}),
-    "humanoid_velocity": Settings(_HUMANOID, 25_000_000, {"tracking_sigma": 0.5, "curricula": {"commands": 0.3}}),
+    "humanoid_velocity": Settings(_HUMANOID, 40_000_000, {"tracking_sigma": 0.35, "curricula": {"commands": 0.3}}),
 }
 
 

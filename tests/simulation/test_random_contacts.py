@@ -20,3 +20,12 @@ def test_falls_from_random_states() -> None:
     assert found["unsolved"].mean() < 0.02 * 50
     assert found["hidden"][is_slow].max() < 5e-3
     assert np.min(found["gain"]) < -0.1  # They hit the ground.
+
+
+@pytest.mark.slow
+def test_a_fast_turn_on_the_ground_adds_hardly_any_energy() -> None:
+    """Quadrupeds that turn by radians in a step; one of these states gained 9,500 times its energy in its first step."""
+    found = measured(scenes()["quadruped"].astype("float32"), count=1000, steps=2, seed=0, chunk=1000)
+    assert found["finite"].all()
+    assert (found["angle"] > 1).sum() > 150
+    assert found["gain"].max() < 0.02

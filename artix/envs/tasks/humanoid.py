@@ -13,14 +13,14 @@ from artix.envs.tasks.legged import LeggedRobot, LeggedVelocity, by_joint, solve
 #: The terms of the reward for walking and their weights: Playground's G1 joystick, with more weight on tracking. Its
 #: feet follow a clock, which is what makes a humanoid step instead of hop.
 VELOCITY_REWARDS: dict[str, float] = {
-    "tracking_lin_vel": 1.5,
+    "tracking_lin_vel": 4.0,
     "tracking_ang_vel": 1.0,
     "lin_vel_z": -0.25,
     "ang_vel_xy": -0.1,
     "orientation": -2.0,
     "base_height": -5.0,
     "alive": 0.25,
-    "pose": 0.5,
+    "pose": 0.25,
     "dof_pos_limits": -1.0,
     "termination": -100.0,
     "stand_still": -0.1,
