@@ -47,7 +47,7 @@ class ObservationTerm(NamedTuple):
       ...     return joint_position[8:]
       >>> seen = {"gyro": 0.25, "joint_position": ObservationTerm(history=3), "knees": ObservationTerm(function=knees)}
       >>> envs.make("quadruped_velocity", observations=seen).observation_size["state"]
-      43
+      45
     """
 
     scale: float = 1.0
