@@ -266,8 +266,8 @@ def test_a_history_begins_with_the_first_observation():
     state, step = jax.jit(environment.reset)(jax.random.key(0)), jax.jit(environment.step)
     parts = []
     for _ in range(4):
-        obs = np.asarray(state.obs["state"])
-        parts.append((obs[:9].reshape(3, 3), obs[9:].reshape(2, 12)))
+        obs = np.asarray(state.obs["state"])  # The clock is last.
+        parts.append((obs[:9].reshape(3, 3), obs[9:33].reshape(2, 12)))
         state = step(state, jnp.zeros(12, "float32"))
     for past in parts[0] + parts[3]:  # After the end of the first episode, a new one.
         np.testing.assert_array_equal(past, np.broadcast_to(past[0], past.shape))
