@@ -205,9 +205,7 @@ def _coriolis_change(
 
     def limit(impulse: Array, effect: Array) -> Array:
         """The factor that makes a change of the velocity as large as rotations can be: twice the velocity."""
-        energy = response.energy(impulse, effect)
-        is_large = energy > 4 * twice
-        return jnp.where(is_large, 2 * square_root(twice) / jnp.sqrt(jnp.where(is_large, energy, 1)), 1)
+        return _at_most(response.energy(impulse, effect), 4 * twice)
 
     factor = limit(at_middle, effect)
     impulse, effect = factor * at_middle, factor * effect
@@ -253,9 +251,7 @@ def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Arra
         slope = spatial.multiply(spatial.skew(omega), inertia) - spatial.skew(spin)
         omega = omega - spatial.apply(spatial.inverse(inertia + half * slope), error)
     # The solution has at most the energy of the start. Newton's method need not have arrived if the whole turns far.
-    energy, most = jnp.sum(omega * spatial.apply(inertia, omega)), jnp.sum(start * momentum)
-    is_large = energy > most
-    omega = omega * jnp.where(is_large, square_root(most) / jnp.sqrt(jnp.where(is_large, energy, 1)), 1)
+    omega = omega * _at_most(jnp.sum(omega * spatial.apply(inertia, omega)), jnp.sum(start * momentum))
     # Coriolis forces change the angular velocity of the whole by the first of these, until the middle of the
     # step by half of it. The second is the part of gyroscopic forces, in whose place the rule is.
     change = -spatial.apply(inverse, about_center(impulse))
@@ -264,6 +260,12 @@ def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Arra
     gyroscopic = dt * spatial.apply(inverse, torque)
     shift = omega - start - 0.5 * limit * (change + gyroscopic)
     return jnp.concatenate([spatial.cross(center, shift), shift])[:, 0]
+
+
+def _at_most(energy: Array, most: Array) -> Array:
+    """The factor of a velocity with this energy that leaves it at most another one."""
+    is_large = energy > most
+    return jnp.where(is_large, square_root(most) / jnp.sqrt(jnp.where(is_large, energy, 1)), 1)
 
 
 def _tangent_ratio(square: Array) -> Array:
