@@ -25,7 +25,6 @@ from artix.cli.training_files import (
     config_of,
     header_of,
     load_header,
-    load_policy,
     load_rows,
     load_training,
     recent,
@@ -35,7 +34,6 @@ from artix.cli.training_files import (
 from artix.cli.training_tasks import TrainingTask, task_named, task_of
 from artix.examples import policies, ppo
 from artix.examples.learners import METHODS, method_of
-from artix.examples.warm_start import start_from
 
 _Item = TypeVar("_Item")
 
@@ -121,8 +119,6 @@ def run_train(
     except OSError as error:
         raise CommandFailure(f"the folder {str(files.folder)!r} cannot be created: {error.strerror}") from error
     events = EventFiles(files.folder) if tensorboard else None
-    if training is None and chosen.begins_with is not None:
-        training = _started(chosen.begins_with, chosen.environment, config)
     return _train(chosen, config, steps or chosen.steps, training, rows, files, events)
 
 
@@ -131,13 +127,6 @@ def _of_checkpoint(header: dict[str, Any], folder: Path) -> TrainingTask:
         return task_of(header, folder, for_training=True)
     except CommandFailure as failure:
         raise CommandFailure(f"{str(folder)!r} cannot be used: {failure}") from failure
-
-
-def _started(begins_with: str, environment: envs.Environment, config: ppo.Config) -> ppo.Training:
-    """A training run that starts from a built-in policy."""
-    print(f"starting from the built-in policy for {begins_with} ...")
-    policy = load_policy(begins_with, envs.make(begins_with))
-    return start_from(policy, environment, config, jax.device_count())
 
 
 def _train(

@@ -32,7 +32,6 @@ class TrainingTask(NamedTuple):
     config: Any
     """Settings of the method that learns it, :class:`artix.examples.ppo.Config` or that of another."""
     steps: int
-    begins_with: str | None
     header: dict[str, Any]
     """What checkpoints say of the task: ``"task"``, ``"set"`` and, where they apply, ``"robot"`` and ``"file"``."""
     folder: str
@@ -152,7 +151,7 @@ def _made(
     for_training: bool = True,
 ) -> TrainingTask:
     """A task of artix, with its settings."""
-    config, steps, options, begins_with, always = _refused(functools.partial(settings, name, kept["method"]), {})
+    config, steps, options, always = _refused(functools.partial(settings, name, kept["method"]), {})
     of_method, of_robot, of_task = split(parse_assignments(assignments))
     if robot is None and of_robot:
         raise CommandFailure(f"--set {of_robot[0].text}: only a robot from --robot has such options")
@@ -166,7 +165,6 @@ def _made(
         environment,
         changed_config(config, of_method),
         steps,
-        begins_with if robot is None else None,
         {"task": name, "set": assignments, **kept},
         folder,
         None if robot is None else robot.articulation,
@@ -199,7 +197,7 @@ def _from_file(path: Path, assignments: list[str], method: str | None = None) ->
     steps = getattr(module, "steps", usual.steps)
     header = {"task": environment.name, "set": assignments, "method": its, "file": str(path.resolve())}
     config = changed_config(config, of_method)
-    return TrainingTask(environment.name, environment, config, steps, None, header, path.stem)
+    return TrainingTask(environment.name, environment, config, steps, header, path.stem)
 
 
 def _module(path: Path) -> Any:

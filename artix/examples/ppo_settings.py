@@ -20,8 +20,6 @@ class Settings(NamedTuple):
     """Environment steps."""
     options: dict[str, Any]
     """Options of the task during training, for :func:`artix.envs.make`."""
-    begins_with: str | None = None
-    """Training starts from the built-in policy of this task (:mod:`artix.examples.warm_start`)."""
     always: Mapping[str, Any] = MappingProxyType({})
     """Options of the task whenever the policy acts, because they change what it sees."""
 
