@@ -39,8 +39,11 @@ def start_from(policy: Policy, environment: Environment, config: ppo.Config, num
 
     Example::
 
-        config = ppo.Config(policy_layers=standing.layers)
-        training = start_from(standing, envs.make("humanoid_velocity"), config)
+        standing = policies.load("humanoid_stand")
+        slow = commands.VelocityCommands(largest=(0.5, 0.2, 0.4))
+        environment = envs.make("humanoid_stand", velocity_commands=slow)
+        config = ppo.Config(policy_layers=standing.layers, mirror=False)  # The policy is not symmetric.
+        training = start_from(standing, environment, config)
         for training, report in ppo.train(environment, config, steps=10_000_000, training=training):
             print(report["steps"], report["return"])
     """
