@@ -91,7 +91,9 @@ def linearize_by(primitive: Any, rule: Callable[..., Any]) -> None:
     def linearize(_: bool, __: Sequence[bool], *operands: Any, **parameters: Any) -> Any:
         results, tangents_of = rule(*operands, **parameters)
         are_floats = [jax.numpy.issubdtype(result.dtype, jax.numpy.floating) for result in results]
-        return results, are_floats, (), lambda _, *tangents: tangents_of(tangents)
+        if jax.__version_info__ < (0, 11, 1):
+            return results, are_floats, (), lambda _, *tangents: tangents_of(tangents)
+        return results, are_floats, (), None, lambda _, __, *tangents: tangents_of(tangents)
 
     _ad.primitive_linearizations[primitive] = linearize
 
