@@ -30,6 +30,8 @@ FUNCTIONS = (
     "forward dynamics derivatives",
 )
 STEP = 1 / 120
+#: Stiffness and damping of the joints' drives, or of their springs.
+GAINS = 30.0, 1.0
 #: After a second, robots that were put on the ground stand or lie there, and steps begin from the contacts before.
 STEPS_TO_REST = 120
 
@@ -60,7 +62,8 @@ def cases(library: str, robot: str, batch: int) -> dict[str, Case]:
 def _artix(robot: str, batch: int) -> dict[str, Case]:
     body = artix.robots.load(robot)
     count = body.topology.num_dofs
-    gains = {"stiffness": jnp.full(count, 30.0, jnp.float32), "damping": jnp.full(count, 1.0, jnp.float32)}
+    stiffness, damping = (jnp.full(count, gain, jnp.float32) for gain in GAINS)
+    gains = {"stiffness": stiffness, "damping": damping}
     driven = body.replace(drive=body.drive.replace(**gains))
 
     def make(key: jax.Array) -> tuple[Any, ...]:
@@ -155,7 +158,7 @@ def _frax(robot: str, batch: int) -> dict[str, Case]:
 
 
 def _mujoco(robot: str, has_ground: bool = False) -> Any:
-    """MuJoCo's model of the robot, without contacts and constraints or with contacts between it and the ground."""
+    """MuJoCo's model of the robot: without contacts and constraints, or with springs in its joints, on the ground."""
     import mujoco
 
     spec = mujoco.MjSpec.from_file(str(artix.robots.path(robot)))
@@ -171,6 +174,9 @@ def _mujoco(robot: str, has_ground: bool = False) -> Any:
     if not has_ground:
         off = mujoco.mjtDisableBit
         model.opt.disableflags = int(off.mjDSBL_CONTACT) | int(off.mjDSBL_CONSTRAINT)
+    else:
+        is_driven = model.jnt_type != mujoco.mjtJoint.mjJNT_FREE
+        model.jnt_stiffness[is_driven], model.dof_damping[model.jnt_dofadr[is_driven]] = GAINS
     model.opt.timestep = STEP
     return model
 
