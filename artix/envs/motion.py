@@ -74,7 +74,9 @@ class Motion(struct.PyTreeNode):
         rate = as_number("rate [Hz]", rate, positive=True)
         root, joints = np.array(root_pose, np.float64), np.asarray(joint_position, np.float64)
         if joints.ndim != 2 or joints.shape[1] != len(names) or len(joints) < 3:
-            raise ValueError(f"joint_position needs the shape [T, {len(names)}] with T >= 3; its shape is {joints.shape}")
+            raise ValueError(
+                f"joint_position needs the shape [T, {len(names)}] with T >= 3; its shape is {joints.shape}"
+            )
         if root.shape != (len(joints), 7):
             raise ValueError(f"root_pose needs the shape [{len(joints)}, 7]; its shape is {root.shape}")
         for name, array in (("root_pose", root), ("joint_position", joints)):
@@ -88,8 +90,15 @@ class Motion(struct.PyTreeNode):
         root[:, 3:] /= lengths[:, None]
         dtype = articulation.dtype
         root_velocity, joint_velocity = _velocities(articulation, rate, root, joints, loops)
-        arrays = (jnp.asarray(array, dtype) for array in (root, joints, root_velocity, joint_velocity))
-        return cls(*arrays, joint_names=names, rate=rate, loops=loops)
+        return cls(
+            root_pose=jnp.asarray(root, dtype),
+            joint_position=jnp.asarray(joints, dtype),
+            root_velocity=root_velocity,
+            joint_velocity=joint_velocity,
+            joint_names=names,
+            rate=rate,
+            loops=loops,
+        )
 
     @classmethod
     def load(
@@ -103,8 +112,9 @@ class Motion(struct.PyTreeNode):
     ) -> Motion:
         """Reads a motion from a ``.npz`` file that :meth:`save` wrote, or from a ``.csv`` file.
 
-        A row of a CSV file is a frame: position [m] and quaternion xyzw of the root, then joint positions [rad or m]. If
-        its first row holds names, they name the joints. Unitree's retargeted motions have this form, without names.
+        A row of a CSV file is a frame: position [m] and quaternion xyzw of the root, then joint positions [rad or m].
+        The first row may hold names, of which those after the seventh name the joints. Unitree's retargeted motions
+        have this form, without names.
 
         Args:
           path: the file.
@@ -164,11 +174,13 @@ class Motion(struct.PyTreeNode):
 
         Args:
           articulation: its robot.
-          rate: frames a second [Hz]; of a motion that loops, the nearest rate with a whole number of frames.
+          rate: frames a second [Hz]. A motion that loops is stretched to a whole number of frames.
         """
-        count = round(self.length * rate) + (not self.loops)
-        time = np.arange(count) * (self.length / (count - (not self.loops)))
-        place = time * self.rate
+        if self.loops:
+            count = round(self.length * rate)
+            place = np.arange(count) * (self.num_frames / count)
+        else:
+            place = np.arange(int(self.length * rate + 1e-6) + 1) * (self.rate / rate)
         before = np.minimum(place.astype(int), self.num_frames - 1)
         after = (before + 1) % self.num_frames if self.loops else np.minimum(before + 1, self.num_frames - 1)
         share = (place - before)[:, None]
@@ -215,8 +227,8 @@ def _velocities(
     change = jax.jit(jax.vmap(lambda one, other: artix.difference(articulation, one, other)))(at(before), at(after))
     if loops and (gap := float(np.abs(np.asarray(change)[[0, -1]]).max())) > GAP:
         raise ValueError(
-            f"a motion that loops must end near its start; around its end it moves by {gap:.3g} (m or rad) in two frames: "
-            "use loops=False, or blend the end into the start"
+            f"a motion that loops must end near its start; around its end it moves by {gap:.3g} (m or rad) in two "
+            "frames: use loops=False, or blend the end into the start"
         )
     seconds = (2.0 if loops else (after - before)[:, None]) / rate
     velocity = change / jnp.asarray(seconds, dtype)

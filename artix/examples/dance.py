@@ -81,7 +81,7 @@ def choreography(time: Array) -> dict[str, Array]:
 
 def make() -> Motion:
     """The dance, as joint positions and poses of the root."""
-    legged = humanoid(jnp.float64 if jax.config.jax_enable_x64 else jnp.float32)
+    legged = humanoid()
     robot, dtype = legged.articulation, legged.articulation.dtype
     start = artix.neutral_state(robot).replace(joint_position=legged.default_position)
     start = start.replace(root_pose=start.root_pose.at[2].set(legged.height))

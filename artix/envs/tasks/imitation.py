@@ -99,7 +99,8 @@ class Imitation(Environment):
     motion that loops goes on until time runs out. The observation [17 + 5 n] has the IMU's linear velocity, its
     gyro and the direction of gravity; joint positions relative to the default pose, joint velocities and the last
     action; joint positions (relative to the default pose) and velocities of the motion's next frame; the errors of the
-    root's position [m] and orientation [rad] in the robot's axes, and the time within the motion as a cosine and a sine.
+    root's position [m] and orientation [rad] in the robot's axes; and the time within the motion as a cosine and a
+    sine. Velocities of joints are scaled by 0.1.
 
     Peng et al., *DeepMimic* (arXiv 1804.02717); Liao et al., *BeyondMimic* (arXiv 2508.08241).
 
@@ -147,7 +148,9 @@ class Imitation(Environment):
     ) -> None:
         articulation = robot.articulation
         if motion.joint_names != tuple(articulation.topology.dof_names):
-            raise ValueError(f"{name}: the motion's joints are not the robot's; Motion.load(path, articulation) sorts them")
+            raise ValueError(
+                f"{name}: the motion's joints are not the robot's; Motion.load(path, articulation) sorts them"
+            )
         usual = options_for(robot, artix.SolverOptions()) if solver_options is None else solver_options
         super().__init__(
             name,
@@ -190,7 +193,11 @@ class Imitation(Environment):
             share = random_numbers.uniform(frame_key, 1, dtype)[0]
             frame = jnp.minimum((share * self.motion.num_frames).astype(jnp.int32), self.motion.num_frames - 1)
         start = starts.varied(self.articulation, start_key, self.motion.state(frame), self.resets, self.ground)
-        return start, {"frame": frame, "target": start.joint_position, "last_action": jnp.zeros(self.action_size, dtype)}
+        return start, {
+            "frame": frame,
+            "target": start.joint_position,
+            "last_action": jnp.zeros(self.action_size, dtype),
+        }
 
     def draw(self, key: Array) -> dict[str, Any]:
         """Pushes."""
@@ -218,11 +225,9 @@ class Imitation(Environment):
         memory, signals = transition.memory, self.signals(transition)
         terms = rewards.weighted_terms(self.rewards, signals)
         total = sum(terms.values(), jnp.zeros((), self.articulation.dtype))
-        errors = {
-            "root": square_root(jnp.sum(signals["root_error"] ** 2)),
-            "turn": square_root(jnp.sum(signals["turn_error"] ** 2)),
-            "points": jnp.mean(square_root(jnp.sum(signals["point_error"] ** 2, axis=1))) if self.points else 0.0,
-        }
+        errors = {name: square_root(jnp.sum(signals[f"{name}_error"] ** 2)) for name in ("root", "turn")}
+        apart = square_root(jnp.sum(signals["point_error"] ** 2, axis=1))
+        errors["points"] = jnp.sum(apart) / max(len(self.points), 1)
         too_far = [errors[name] > largest for name, largest in self.largest_errors.items()]
         terminated = functools.reduce(jnp.logical_or, too_far, jnp.array(False))
         metrics = {f"reward/{name}": term for name, term in terms.items()}
