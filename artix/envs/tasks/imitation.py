@@ -109,7 +109,7 @@ class Imitation(Environment):
       motion: the motion, of the same robot; it is resampled to the control rate.
       name: name of the task.
       points: links or frames whose positions count besides the joints.
-      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
+      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`; those of DeepMimic if ``None``.
       largest_errors: where an episode ends, as :data:`LARGEST_ERRORS`.
       resets: how starts vary, see :func:`artix.envs.starts.varied`; ``{}`` for the motion itself.
       pushes: how the robot is pushed; ``None`` for no pushes.
@@ -125,6 +125,14 @@ class Imitation(Environment):
     Raises:
       ValueError: the motion has other joints than the robot, or an option does not exist or is out of range.
       KeyError: there is no frame of a name.
+
+    Examples:
+      >>> from artix import envs
+      >>> dance = envs.make("humanoid_dance")
+      >>> slowly = dance.motion.replace(rate=25.0).resampled(dance.articulation, 50.0)
+      >>> task = envs.Imitation(dance.robot, slowly, points=("left_hand", "right_hand"))
+      >>> print(task.motion.length)
+      16.0
     """
 
     def __init__(
@@ -134,7 +142,7 @@ class Imitation(Environment):
         *,
         name: str = "imitation",
         points: Sequence[str] = (),
-        rewards: rewards.Weights = REWARDS,
+        rewards: rewards.Weights | None = None,
         largest_errors: Mapping[str, float] = LARGEST_ERRORS,
         resets: starts.Resets = RESETS,
         pushes: disturbances.Pushes | None = None,
@@ -163,6 +171,7 @@ class Imitation(Environment):
             solver_options=usual,
             randomization=randomization,
         )
+        rewards = REWARDS if rewards is None else rewards
         check_weights(rewards, SIGNALS)
         for key in largest_errors:
             check_known("largest_errors", key, LARGEST_ERRORS, "nothing else")
