@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 import threading
 from typing import Any
@@ -24,6 +25,7 @@ from artix.compiler.kernels import KernelError
 from artix.compiler.kernels.gpu import NAME, GpuKernel, build_for_gpu
 from artix.compiler.kernels.gpu_layout import THREADS, Mapped
 from artix.compiler.kernels.nvptx import available, target_key
+from artix.compiler.lanes import in_lanes
 from artix.compiler.partitioning import KernelCall
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
@@ -38,6 +40,9 @@ OLDEST_JAX = (0, 10)
 _MAX_OPERATIONS, MAX_SECONDS = 300_000, 120.0
 #: What takes the assembler longer is announced [s].
 _LONG = 10.0
+
+#: Whether the legs of a robot may be spread over threads; measurements turn it off.
+USES_LANES = os.environ.get("ARTIX_GPU_LANES", "1") != "0"
 
 _log = logging.getLogger("artix")
 _lock = threading.Lock()
@@ -64,13 +69,13 @@ def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> KernelCal
         return None
     rows, items = kernel.sizes(*(*sizes, 1, 1)[:2])
     name = re.sub(r"\W", "_", f"artix_{program.name}")  # as profilers show it
-    attributes = _attributes(kernel.ptx.replace(NAME, name), name, rows)
+    attributes = _attributes(kernel.ptx.replace(NAME, name), name, kernel.threads(rows))
     return KernelCall("__gpu$xla.gpu.ptx", attributes, (rows, items))
 
 
-def _attributes(ptx: str, name: str, rows: int) -> dict[str, Any]:
+def _attributes(ptx: str, name: str, threads: int) -> dict[str, Any]:
     one = np.int32(1)
-    grid = {"grid_x": np.int32(-(-rows // THREADS)), "grid_y": one, "grid_z": one}
+    grid = {"grid_x": np.int32(-(-threads // THREADS)), "grid_y": one, "grid_z": one}
     block = {"block_x": np.int32(THREADS), "block_y": one, "block_z": one}
     kernel = {"name": name, "kernel_type": "ptx", "kernel_data": ptx, "shared_mem_bytes": np.int32(0)}
     return {**kernel, **grid, **block}
@@ -91,7 +96,7 @@ def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...
 
 
 def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
-    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MAX_SECONDS, target_key())).encode())
+    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MAX_SECONDS, USES_LANES, target_key())).encode())
     name = f"artix_gpu_{content.hexdigest()[:40]}"
     code = files.read(name)
     if code is None:
@@ -108,7 +113,10 @@ def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapp
 
 
 def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
-    scalars = fewest_live(scalars_of(program, levels, max_operations=_MAX_OPERATIONS))
+    scalars, lanes = scalars_of(program, levels, max_operations=_MAX_OPERATIONS), 1
+    if USES_LANES and not has_items:
+        scalars, lanes = in_lanes(scalars)
+    scalars = fewest_live(scalars)
     alive = live(scalars)
     seconds = assembly_seconds(scalars.size, alive)
     if seconds > MAX_SECONDS:
@@ -123,7 +131,7 @@ def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...]
             program.name,
             seconds,
         )
-    return build_for_gpu(scalars, mapped, has_items)
+    return build_for_gpu(scalars, mapped, has_items, lanes)
 
 
 def assembly_seconds(operations: int, alive: int) -> float:

@@ -108,6 +108,12 @@ class Op(enum.IntEnum):
     """``a`` converted to the scalar's own kind; floats to integers towards zero."""
     LOAD = 43
     """Entry ``a``, an integer, of an array; see :func:`array_operand`. Indices out of bounds mean the last entry."""
+    LANE = 44
+    """The number of the thread among those of its robot, an integer; see :mod:`artix.compiler.lanes`."""
+    SHUFFLE = 45
+    """``a`` of the thread whose number differs in the bits of ``-2 - b``."""
+    OF_LANE = 46
+    """``a`` of the thread with the number ``-2 - b``."""
 
 
 def array_operand(number: int) -> int:

@@ -50,7 +50,8 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
       program: the program.
     """
     is_leaf = program.operations <= Op.CONSTANT
-    numbers = -np.sort(-np.where(is_leaf[:, None], -1, program.operands >> 1), axis=1)
+    references = np.where(is_leaf[:, None], -1, np.maximum(program.operands, -1))  # Arrays are no operands.
+    numbers = -np.sort(-(references >> 1), axis=1)
     columns = [column.tolist() for column in numbers.T]
     roots = _roots(program, columns, is_leaf)
     orders = (np.array(_before_use(roots, each), np.int64) for each in (columns, columns[::-1]))

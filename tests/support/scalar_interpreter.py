@@ -72,6 +72,7 @@ def check_program(program: ScalarProgram) -> None:
     for number in np.flatnonzero(operations == Op.LOAD):
         assert program.kinds[used[number, 0]] == Kind.INT32
         highest[number] = max(highest[number], arrays[array_operand(operands[number, 1])])
+    highest[operations == Op.LANE] = 1
     assert (is_leaf | (program.levels == highest)).all()
     assert not program.constants[~is_constant].any()
     assert not (np.signbit(program.constants) & (program.kinds >= Kind.FLOAT32)).any()
@@ -103,8 +104,8 @@ def check_program(program: ScalarProgram) -> None:
     assert live.all()
 
 
-def interpret(program: ScalarProgram, arguments: Sequence[Any]) -> list[np.ndarray]:
-    """The results [batch, ...] of a program for arguments [batch, ...]."""
+def interpret(program: ScalarProgram, arguments: Sequence[Any], lanes: int = 1) -> list[np.ndarray]:
+    """The results [batch, ...] of a program for arguments [batch, ...]; the lanes of a robot are neighbouring rows."""
     flat = [np.asarray(x).reshape(len(x), -1) for x in arguments]
     assert [x.dtype for x in flat] == [dtype for _, dtype, _ in program.arguments]
     batch = len(flat[0]) if flat else 1
@@ -128,6 +129,12 @@ def interpret(program: ScalarProgram, arguments: Sequence[Any]) -> list[np.ndarr
             tables = program.tables[array - len(flat)][None] if array >= len(flat) else flat[array]
             index = read(operands[0]).astype(np.uint32)
             value = tables[np.arange(batch) % len(tables), np.minimum(index, tables.shape[1] - 1)]
+        elif operation == Op.LANE:
+            value = np.arange(batch, dtype=dtype) % lanes
+        elif operation in (Op.SHUFFLE, Op.OF_LANE):
+            rows, lane = np.arange(batch), np.arange(batch) % lanes
+            other = lane ^ (-2 - operands[1]) if operation == Op.SHUFFLE else -2 - operands[1]
+            value = read(operands[0])[rows - lane + other]
         else:
             operands = [read(x) for x in operands if x >= 0]
             value = operands[0].astype(dtype) if operation == Op.CONVERT else _EVALUATED[operation](*operands)

@@ -32,26 +32,35 @@ class GpuKernel(NamedTuple):
 
     ptx: str
     has_thread_for_item: bool
-    """Whether each item of each robot has a thread; else each robot has one."""
+    """Whether each item of each robot has a thread; else each robot has one, or several lanes."""
+    lanes: int = 1
+    """How many neighbouring threads share a robot."""
+
+    def threads(self, rows: int) -> int:
+        """The number of threads for so many rows."""
+        return rows * self.lanes
 
     def sizes(self, robots: int, items: int) -> tuple[int, int]:
-        """The numbers of threads and of items for a batch, which are the kernel's first argument."""
+        """The numbers of rows and of items for a batch, which are the kernel's first argument."""
         return robots * items if self.has_thread_for_item else robots, items
 
 
-def build_for_gpu(program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool) -> GpuKernel:
+def build_for_gpu(
+    program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool, lanes: int = 1
+) -> GpuKernel:
     """A kernel of a program for NVIDIA GPUs.
 
     Args:
-      program: the program of one robot, in order of computation.
+      program: the program of one robot or of one of its lanes, in order of computation.
       mapped: for each argument, which of the batches it has rows for.
       has_items: whether each robot has a batch of items.
+      lanes: how many threads share a robot.
 
     Raises:
       KernelError: this LLVM has no GPU target, or there are no kernels for arrays of such types.
     """
-    layout = Layout(program, mapped, has_items)
-    return GpuKernel(compile_to_ptx(GpuModule(layout).text()), has_items and not layout.loops_over_items)
+    layout = Layout(program, mapped, has_items, lanes)
+    return GpuKernel(compile_to_ptx(GpuModule(layout).text()), has_items and not layout.loops_over_items, lanes)
 
 
 class GpuModule:
@@ -116,7 +125,8 @@ class GpuModule:
 
     def _rows_of_block(self, code: Code) -> Value:
         remaining = self._rows(code) - code.value("%first", "i64")
-        return (remaining < THREADS).where(remaining, THREADS)
+        rows = self._layout.rows_of_block
+        return (remaining < rows).where(remaining, rows)
 
     def _row(self, code: Code, mapped: Mapped, row: Value) -> Value:
         """The row of an array that the thread or block with the given number reads."""
@@ -164,7 +174,8 @@ class GpuModule:
         code = self._phase(f"artix_compute_{level}")
         rows, thread = self._rows_of_block(code), code.value("%thread", "i64")
         # Threads past the end repeat the last row.
-        row = (thread < rows).where(thread, rows - 1)
+        row = thread if self._layout.lanes == 1 else code.emit(f"udiv i64 {thread.name}, {self._layout.lanes}", "i64")
+        row = (row < rows).where(row, rows - 1)
         Thread(self._layout, level, self._rows_of_thread(code, row), code, self._functions).compute()
         return code.text()
 
@@ -202,7 +213,7 @@ class GpuModule:
         kept = "null"
         if self._layout.kept_size:
             kept = code.emit(f"alloca [{self._layout.kept_size} x i8], align 8", "ptr").name
-        operands = [thread, block * THREADS, code.integer(0), code.value(shared, "ptr"), code.value(kept, "ptr")]
+        operands = [thread, block * self._layout.rows_of_block, code.integer(0), code.value(shared, "ptr"), code.value(kept, "ptr")]
         operands += [code.value(array, "ptr") for array in arrays]
         self._run(code, operands)
         text = code.text().replace(" #0 {", " #1 {")

@@ -49,8 +49,10 @@ class Layout:
       program: the program, in order of computation.
       mapped: for each argument, which of the batches it has rows for.
       has_items: whether each robot has a batch of items.
+      lanes: how many neighbouring threads share a robot, see :mod:`artix.compiler.lanes`.
 
     Attributes:
+      rows_of_block: how many rows a block computes.
       loops_over_items: whether one thread computes all items of a robot; otherwise each item has a thread, which also
         computes the scalars that the items share.
       staged_arguments, staged_results: arrays in shared memory, by number.
@@ -58,8 +60,9 @@ class Layout:
       kept_size, shared_size: bytes of a thread's own memory and of shared memory.
     """
 
-    def __init__(self, program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool) -> None:
+    def __init__(self, program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool, lanes: int = 1) -> None:
         self.program, self.mapped, self.has_items = program, tuple(mapped), has_items
+        self.lanes, self.rows_of_block = lanes, THREADS // lanes
         self.lists = ProgramLists(program)
         self.argument_kinds = [kind_of(dtype) for _, dtype, _ in program.arguments]
         self.result_kinds = result_kinds(program)
@@ -83,6 +86,10 @@ class Layout:
         for number in np.flatnonzero(self.program.operations == Op.INPUT).tolist():
             argument, entry, _ = self.lists.operands[number]
             used.setdefault(argument, set()).add(entry)
+        if self.lanes > 1:  # Each lane loads the entries of its leg.
+            for argument in self.lists.arrays_loaded:
+                if argument < len(self.program.arguments):
+                    used[argument] = set(range(self.entries(argument)))
         for argument, entries in used.items():
             count = self.entries(argument)
             if self._has_own_rows(argument) and 4 * len(entries) >= count:
@@ -92,7 +99,7 @@ class Layout:
         staged, offset = {False: self.staged_arguments, True: self.staged_results}, 0
         for size, is_result, number, columns in sorted(candidates, key=lambda row: row[0] * (max(row[3], default=0))):
             stride = (max(columns, default=0) + 1) | 1
-            end = offset + -(-THREADS * stride * size // 16) * 16
+            end = offset + -(-self.rows_of_block * stride * size // 16) * 16
             if size == 1 or len(columns) <= 1 or end > MAX_SHARED:
                 continue
             staged[is_result][number] = Staged(offset, stride, columns)

@@ -36,7 +36,9 @@ class Thread:
         self._layout, self._lists, self._level = layout, layout.lists, level
         self._arguments, self._results = rows
         self._code = code
-        self._instructions = Instructions(code, layout.lists, 1, functions, self._fetch, self._address)
+        self._instructions = Instructions(
+            code, layout.lists, 1, functions, self._fetch, self._address, self._exchange
+        )
         self._targets: dict[int, list[str]] = {}
         self._after: dict[tuple[int, int], str] = {}
         """Names of what loops carry, after them, by loop and entry."""
@@ -81,17 +83,26 @@ class Thread:
         loop = self._layout.program.loops[number]
         before, body, last, end = (f"{name}_{number}" for name in ("before", "body", "last", "end"))
         starts = [instructions.operand(reference) for reference in loop.starts.tolist()]
-        begin = f"i1 {starts[0]}, label %{body}, label %{end}" if loop.has_condition else f"label %{body}"
+        stays_together = loop.has_condition and self._layout.lanes > 1
+        if stays_together:
+            starts[0] = self._while_around(number, starts[0])
+            begin = f"i1 {self._any(starts[0])}, label %{body}, label %{end}"
+        else:
+            begin = f"i1 {starts[0]}, label %{body}, label %{end}" if loop.has_condition else f"label %{body}"
         code.lines += [f"  br label %{before}", f"{before}:", f"  br {begin}", f"{body}:"]
         first_line = len(code.lines)
+        kinds = [SCALARS[Kind(self._lists.kinds[x >> 1])] for x in loop.starts.tolist()]
         with instructions.scope():
             yield
             ends = [instructions.operand(reference) for reference in loop.ends.tolist()]
+            if stays_together:
+                ends = self._kept_where_done(number, kinds, ends)
         code.lines += [f"  br label %{last}", f"{last}:"]
-        kinds = [SCALARS[Kind(self._lists.kinds[x >> 1])] for x in loop.starts.tolist()]
         rows = list(zip(kinds, starts, ends, strict=True))
         carried = [(_carried(number, entry), *row) for entry, row in enumerate(rows)]
-        if loop.has_condition:
+        if stays_together:
+            continues = self._any(ends[0])
+        elif loop.has_condition:
             continues = ends[0]
         else:
             count = code.instruction(f"add i32 %count_{number}, 1")
@@ -104,6 +115,34 @@ class Thread:
             if loop.has_condition:
                 self._after[number, entry] = after = f"%after_{number}_{entry}"
                 code.lines.append(_chosen(after, kind, start, following, before, last))
+
+    # Threads that exchange scalars stay together: all robots of a warp go on until the last one is done, and those that
+    # are done keep what they carry. Where only the lanes of a robot waited for each other, the assembler would write
+    # twenty instructions for every exchange.
+
+    def _while_around(self, number: int, start: str) -> str:
+        """Whether a loop begins, if the one around it goes on."""
+        program = self._layout.program
+        parent = program.loops[number].parent
+        if parent < 0 or not program.loops[parent].has_condition:
+            return start
+        return self._code.instruction(f"and i1 {start}, {_carried(parent, 0)}")
+
+    def _any(self, condition: str) -> str:
+        """Whether something holds for any robot of the warp."""
+        name = "llvm.nvvm.vote.any.sync"
+        self._code.calls[name] = f"declare i1 @{name}(i32, i1)"
+        return self._code.instruction(f"call i1 @{name}(i32 -1, i1 {condition})")
+
+    def _kept_where_done(self, number: int, kinds: Sequence[str], ends: Sequence[str]) -> list[str]:
+        """What an iteration carries on: of robots that are done, what they carry already."""
+        going, code = _carried(number, 0), self._code
+        rest = [
+            code.instruction(f"select i1 {going}, {kind} {each}, {kind} {_carried(number, entry)}")
+            for entry, (kind, each) in enumerate(zip(kinds, ends, strict=True))
+            if entry
+        ]
+        return [code.instruction(f"and i1 {going}, {ends[0]}"), *rest]
 
     def _find_targets(self) -> None:
         """Finds where each scalar or its negative is written, as operands of getelementptr."""
@@ -131,6 +170,34 @@ class Thread:
         """The address of an array to load from."""
         count = len(self._arguments)
         return (self._arguments[array] if array < count else table_name(array - count)), "ptr"
+
+    def _exchange(self, op: Op, operands: list[int], kind: Kind) -> str:
+        """The number of a lane, or the scalar of another lane of the same robot, which is at the same instruction."""
+        code, lanes = self._code, self._layout.lanes
+        if op is Op.LANE:
+            thread = code.instruction("trunc i64 %thread to i32")
+            return code.instruction(f"and i32 {thread}, {lanes - 1}")
+        name, place = self._instructions.operand(operands[0]), -2 - operands[1]
+        if kind == Kind.BOOL:
+            moved = self._moved(code.instruction(f"zext i1 {name} to i32"), "i32", op, place)
+            return code.instruction(f"icmp ne i32 {moved}, 0")
+        if kind != Kind.FLOAT64:
+            return self._moved(name, SCALARS[kind], op, place)
+        halves = code.instruction(f"bitcast double {name} to <2 x i32>")
+        for half in (0, 1):
+            word = code.instruction(f"extractelement <2 x i32> {halves}, i32 {half}")
+            word = self._moved(word, "i32", op, place)
+            halves = code.instruction(f"insertelement <2 x i32> {halves}, i32 {word}, i32 {half}")
+        return code.instruction(f"bitcast <2 x i32> {halves} to double")
+
+    def _moved(self, name: str, scalar: str, op: Op, place: int) -> str:
+        """A word of another lane."""
+        code, lanes = self._code, self._layout.lanes
+        mode, suffix = ("bfly" if op is Op.SHUFFLE else "idx"), ("f32" if scalar == "float" else "i32")
+        function = f"llvm.nvvm.shfl.sync.{mode}.{suffix}"
+        code.calls[function] = f"declare {scalar} @{function}(i32, {scalar}, i32, i32)"
+        segment = (32 - lanes) << 8 | 31
+        return code.instruction(f"call {scalar} @{function}(i32 -1, {scalar} {name}, i32 {place}, i32 {segment})")
 
     def _fetch(self, code: Code, number: int) -> str:
         """Loads an input or a scalar that all items share, or names what a loop carries."""

@@ -57,6 +57,9 @@ class Module:
 #: What appends the instructions that load a scalar computed elsewhere, by its number, and returns its name.
 Load: TypeAlias = Callable[[Code, int], str]
 
+#: The same for what threads of a robot exchange: an operation and its operands.
+Exchange: TypeAlias = Callable[[Op, list[int], Kind], str]
+
 #: The same for the address of an array (one pointer, or one per lane), which returns its name and type.
 Address: TypeAlias = Callable[[Code, int], tuple[str, str]]
 
@@ -71,6 +74,7 @@ class Instructions:
       functions: the elementary functions of the module.
       load: loads a scalar that the function does not compute; called once for each.
       address: gives the address of an array from which entries are loaded.
+      exchange: appends what threads of a robot exchange, where several share its work.
     """
 
     def __init__(
@@ -81,8 +85,10 @@ class Instructions:
         functions: ElementaryFunctions,
         load: Load,
         address: Address,
+        exchange: Exchange | None = None,
     ) -> None:
         self.code = code
+        self._exchange = exchange
         self._lists, self._width, self._functions = lists, width, functions
         self._load, self._address = load, address
         self._append = code.instruction
@@ -160,6 +166,8 @@ class Instructions:
             return self._conversion(a, number)
         if op is Op.LOAD:
             return self._entry(a, array_operand(b), number)
+        if op >= Op.LANE and self._exchange is not None:
+            return self._exchange(op, operands, Kind(kind))
         return self._unary(op, a)
 
     def _arithmetic(self, op: Op, a: int, b: int, type_: str, floating: bool) -> str:

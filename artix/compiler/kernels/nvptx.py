@@ -13,7 +13,7 @@ TRIPLE = "nvptx64-nvidia-cuda"
 PROCESSOR, PTX_FEATURES = "sm_80", "+ptx80"
 
 #: Part of :func:`target_key`; increase it with every change to the generated code.
-FORMAT = 4
+FORMAT = 5
 
 _OPTIMISATION = 2
 
