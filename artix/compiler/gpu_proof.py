@@ -5,7 +5,7 @@ kernel can crash a process or leave its device unusable. It prints a line of JSO
 whoever started it knows how far it came; :mod:`artix.compiler.gpu_verdict` reads them.
 
 The programs cover what generated code depends on: values, derivatives and transposes; loops with a known and with an
-unknown number of passes; loops over the items of a robot, and threads for them; tables, integers and booleans; single
+unknown number of passes; threads that share a robot; loops over the items of a robot, and threads for them; tables, integers and booleans; single
 and double precision; batches around the 32 threads of a warp, and large ones; rows that fit into shared memory, fill it
 and exceed it; results that alias arguments.
 """
@@ -132,6 +132,52 @@ def _swapped(x: Array, y: Array) -> tuple[Array, Array, Array]:
     return y, x + y, x
 
 
+def _feet(joints: Array, trunk: Array) -> list[Array]:
+    """Places of four feet, each at the end of a leg of three joints; right legs mirror left ones."""
+    feet = []
+    for leg in range(4):
+        front, left = (1 if leg < 2 else -1), (1 if leg % 2 else -1)
+        roll, pitch, knee = joints[leg]
+        thigh, shank = pitch, pitch + knee
+        along = 0.4 * jnp.sin(thigh) + 0.3 * jnp.sin(shank)
+        down = 0.4 * jnp.cos(thigh) + 0.3 * jnp.cos(shank)
+        side = left * 0.1
+        across = jnp.cos(roll) * side + jnp.sin(roll) * down
+        below = jnp.sin(roll) * side - jnp.cos(roll) * down
+        feet.append(jnp.stack([front * 0.3 + along, left * 0.2 + across, below]) + trunk * trunk[0])
+    return feet
+
+
+@quantity
+def _legs(joints: Array, trunk: Array) -> tuple[Array, Array]:
+    """Equal parts of a robot, which several threads share: sums over them, and what each makes of the sum."""
+    feet = _feet(joints, trunk)
+    middle = (feet[0] + feet[1] + feet[2] + feet[3]) / 4
+    lowest = jnp.minimum(jnp.minimum(feet[0][2], feet[1][2]), jnp.minimum(feet[2][2], feet[3][2]))
+    return middle, jnp.stack([(foot - middle) * (foot[2] - lowest) for foot in feet])
+
+
+@quantity
+def _standing(joints: Array, trunk: Array) -> tuple[Array, Array]:
+    """The height at which four springs below the feet carry a weight, by Newton's method until it holds."""
+    feet = _feet(joints, trunk)
+
+    def force(height: Array) -> tuple[Array, Array]:
+        pressed = [jnp.exp(-8 * (foot[2] + height)) for foot in feet]
+        total = (pressed[0] + pressed[1]) + (pressed[2] + pressed[3])
+        return jnp.log(total / 3), -8 * total / total
+
+    def is_off(state: tuple[Array, Array]) -> Array:
+        return (jnp.abs(force(state[0])[0]) > 1e-5) & (state[1] < 40)
+
+    def improve(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        value, slope = force(state[0])
+        return state[0] - (0.6 + 0.4 * trunk[1]) * value / slope, state[1] + 1
+
+    height, count = jax.lax.while_loop(is_off, improve, (trunk[2], jnp.zeros((), trunk.dtype)))
+    return height, count
+
+
 _batched_pose = jax.vmap(_pose)
 
 
@@ -161,6 +207,8 @@ CASES = (
     Case("derivative", _pose_change, ((7,), (3,), (7,)), dtypes=BOTH),
     Case("transpose", _pose_gradient, ((7,), (3,)), BATCHES, BOTH),
     Case("loop until a condition holds", jax.vmap(_root), ((3,),), BATCHES, BOTH),
+    Case("threads of one robot", jax.vmap(_legs), ((4, 3), (3,)), BATCHES, BOTH),
+    Case("a loop of threads of one robot", jax.vmap(_standing), ((4, 3), (3,)), BATCHES, BOTH),
     Case("long loop", jax.vmap(_repeated), ((3,),), dtypes=BOTH),
     Case("loop over items", _pose_jacobian, ((7,), (3,)), BATCHES),
     Case("threads for items", _pose_of_items, ((7,), (5, 3))),

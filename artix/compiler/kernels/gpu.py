@@ -176,7 +176,9 @@ class GpuModule:
         # Threads past the end repeat the last row.
         row = thread if self._layout.lanes == 1 else code.emit(f"udiv i64 {thread.name}, {self._layout.lanes}", "i64")
         row = (row < rows).where(row, rows - 1)
-        Thread(self._layout, level, self._rows_of_thread(code, row), code, self._functions).compute()
+        Thread(
+            self._layout, level, self._rows_of_thread(code, row), code, self._functions, self._is_host
+        ).compute()
         return code.text()
 
     def _rows_of_thread(self, code: Code, row: Value) -> tuple[list[str], list[str]]:

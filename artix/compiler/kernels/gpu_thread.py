@@ -23,6 +23,7 @@ class Thread:
       rows: addresses of the thread's row of each argument and of each result.
       code: the function to which instructions are appended.
       functions: the elementary functions of the module.
+      is_host: whether the code is for a CPU, where tests exchange what threads say.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class Thread:
         rows: tuple[list[str], list[str]],
         code: Code,
         functions: ElementaryFunctions,
+        is_host: bool,
     ) -> None:
+        self._is_host = is_host
         self._layout, self._lists, self._level = layout, layout.lists, level
         self._arguments, self._results = rows
         self._code = code
@@ -130,6 +133,9 @@ class Thread:
 
     def _any(self, condition: str) -> str:
         """Whether something holds for any robot of the warp."""
+        if self._is_host:
+            word = self._asked(self._code.instruction(f"zext i1 {condition} to i32"), "2, i32 0")
+            return self._code.instruction(f"icmp ne i32 {word}, 0")
         name = "llvm.nvvm.vote.any.sync"
         self._code.calls[name] = f"declare i1 @{name}(i32, i1)"
         return self._code.instruction(f"call i1 @{name}(i32 -1, i1 {condition})")
@@ -193,11 +199,20 @@ class Thread:
     def _moved(self, name: str, scalar: str, op: Op, place: int) -> str:
         """A word of another lane."""
         code, lanes = self._code, self._layout.lanes
+        if self._is_host:
+            word = name if scalar == "i32" else code.instruction(f"bitcast float {name} to i32")
+            word = self._asked(word, f"{int(op is Op.SHUFFLE)}, i32 {place}")
+            return word if scalar == "i32" else code.instruction(f"bitcast i32 {word} to float")
         mode, suffix = ("bfly" if op is Op.SHUFFLE else "idx"), ("f32" if scalar == "float" else "i32")
         function = f"llvm.nvvm.shfl.sync.{mode}.{suffix}"
         code.calls[function] = f"declare {scalar} @{function}(i32, {scalar}, i32, i32)"
         segment = (32 - lanes) << 8 | 31
         return code.instruction(f"call {scalar} @{function}(i32 -1, {scalar} {name}, i32 {place}, i32 {segment})")
+
+    def _asked(self, word: str, question: str) -> str:
+        """What the test's threads answer: of the lane with a number (0), across bits (1), or whether any is set (2)."""
+        self._code.calls["artix_exchange"] = "declare i32 @artix_exchange(i64, i32, i32, i32)"
+        return self._code.instruction(f"call i32 @artix_exchange(i64 %thread, i32 {word}, i32 {question})")
 
     def _fetch(self, code: Code, number: int) -> str:
         """Loads an input or a scalar that all items share, or names what a loop carries."""
