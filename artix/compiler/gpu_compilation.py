@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import threading
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 
 from artix.compiler.batch_axes import Axes
 from artix.compiler.compilation import REFUSAL, files, key_of, refuse, scalars_of
-from artix.compiler.gpu_verdict import kernels_are_proved
+from artix.compiler.gpu_verdict import kernels_are_proved, lanes_are_refuted
 from artix.compiler.kernels import KernelError
 from artix.compiler.kernels.gpu import NAME, GpuKernel, build_for_gpu
 from artix.compiler.kernels.gpu_layout import THREADS, Mapped
@@ -30,7 +29,7 @@ from artix.compiler.partitioning import KernelCall
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
 from artix.compiler.scalar_order import live
-from artix.compiler.scalar_program import UnsupportedOperation
+from artix.compiler.scalar_program import ScalarProgram, UnsupportedOperation
 from artix.compiler.scalar_schedule import fewest_live
 
 #: The oldest version of JAX whose XLA is known to accept these kernels.
@@ -40,9 +39,6 @@ OLDEST_JAX = (0, 10)
 _MAX_OPERATIONS, MAX_SECONDS = 300_000, 120.0
 #: What takes the assembler longer is announced [s].
 _LONG = 10.0
-
-#: Whether the legs of a robot may be spread over threads; measurements turn it off.
-USES_LANES = os.environ.get("ARTIX_GPU_LANES", "1") != "0"
 
 _log = logging.getLogger("artix")
 _lock = threading.Lock()
@@ -96,7 +92,9 @@ def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...
 
 
 def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
-    content = hashlib.sha256(key_of(program) + repr((levels, mapped, has_items, MAX_SECONDS, USES_LANES, target_key())).encode())
+    content = hashlib.sha256(
+        key_of(program) + repr((levels, mapped, has_items, MAX_SECONDS, lanes_are_refuted(), target_key())).encode()
+    )
     name = f"artix_gpu_{content.hexdigest()[:40]}"
     code = files.read(name)
     if code is None:
@@ -113,10 +111,8 @@ def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapp
 
 
 def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
-    scalars, lanes = scalars_of(program, levels, max_operations=_MAX_OPERATIONS), 1
-    if USES_LANES and not has_items:
-        scalars, lanes = in_lanes(scalars)
-    scalars = fewest_live(scalars)
+    whole = scalars_of(program, levels, max_operations=_MAX_OPERATIONS)
+    scalars, lanes = of_thread(whole, not has_items and not lanes_are_refuted())
     alive = live(scalars)
     seconds = assembly_seconds(scalars.size, alive)
     if seconds > MAX_SECONDS:
@@ -132,6 +128,17 @@ def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...]
             seconds,
         )
     return build_for_gpu(scalars, mapped, has_items, lanes)
+
+
+def of_thread(program: ScalarProgram, may_share: bool) -> tuple[ScalarProgram, int]:
+    """What a thread computes of a program, in order, and how many threads share a robot.
+
+    Args:
+      program: the program of one robot, or of one item of a robot.
+      may_share: whether several threads may.
+    """
+    scalars, lanes = in_lanes(program) if may_share else (program, 1)
+    return fewest_live(scalars), lanes
 
 
 def assembly_seconds(operations: int, alive: int) -> float:

@@ -39,6 +39,9 @@ TIME_LIMIT = 60.0
 #: a missing barrier or a lost row is far above.
 MAX_ULPS = 512
 
+#: How the names of programs begin whose threads share a robot.
+LANES = "threads of one robot"
+
 ON = "on"
 OFF = "off"
 #: Nothing is known yet; the next process tries again.
@@ -91,6 +94,8 @@ class Verdict(NamedTuple):
     times: tuple[dict[str, Any], ...] = ()
     unfinished: str = ""
     """The program during which time ran out."""
+    lanes: bool = True
+    """Whether threads may share a robot, see :mod:`artix.compiler.lanes`."""
 
     def to_text(self) -> str:
         """The content of its file."""
@@ -222,10 +227,16 @@ def judge(gpu: Gpu, outcome: Outcome, seconds: float, before: Verdict | None = N
     def verdict(state: str, reason: str, unfinished: str = "") -> Verdict:
         return Verdict(state, reason, gpu, round(seconds, 1), checks, times, unfinished)
 
+    def without_lanes(fault: str) -> Verdict:
+        right = sum(not check["name"].startswith(LANES) for check in checks)
+        reason = f"{right} comparisons agree with the CPU; threads do not share a robot, because {fault}"
+        return verdict(ON, reason)._replace(lanes=False)
+
     wrong = next((check for check in checks if not Check(**check).is_right), None)
     if wrong is not None:
         where = f"{wrong['name']}, {wrong['dtype']}, batch {wrong['batch']}"
-        return verdict(OFF, f"its results are not those of the CPU: {where}, error {wrong['ulps']:.3g} ulps")
+        fault = f"its results are not those of the CPU: {where}, error {wrong['ulps']:.3g} ulps"
+        return without_lanes(fault) if wrong["name"].startswith(LANES) else verdict(OFF, fault)
     if outcome.code is None:
         if before is not None and before.unfinished:
             return verdict(OFF, f"time ran out twice, the last time during: {program or 'the start'}", program)
@@ -243,7 +254,8 @@ def judge(gpu: Gpu, outcome: Outcome, seconds: float, before: Verdict | None = N
     if not program:
         return verdict(UNDECIDED, f"the check did not start: {last or f'exit code {outcome.code}'}")
     ended = f"signal {-outcome.code}" if outcome.code < 0 else last or f"exit code {outcome.code}"
-    return verdict(OFF, f"it failed during {program}: {ended}")
+    fault = f"it failed during {program}: {ended}"
+    return without_lanes(fault) if program.startswith(LANES) else verdict(OFF, fault)
 
 
 #: What errors say that has nothing to do with kernels, and what it means.
@@ -365,3 +377,8 @@ def kernels_are_proved(gpu: Callable[[], Gpu | None] = local_gpu, run: Run = run
     """Whether kernels are right on this process's GPU."""
     verdict = verdict_of_process(gpu, run)
     return verdict is not None and verdict.state == ON
+
+
+def lanes_are_refuted() -> bool:
+    """Whether it is known that threads must not share a robot on this process's GPU."""
+    return any(not verdict.lanes for verdict in _of_this_process.values())

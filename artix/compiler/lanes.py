@@ -80,7 +80,7 @@ class _Graph:
     def family(self, number: int) -> int | None:
         """The operation whose order does not matter, if it is one."""
         op = self.ops[number]
-        return _FAMILIES.get(op) if op != _ADD and op != _SUB or self.kinds[number] >= _FLOAT else None
+        return _FAMILIES.get(op) if (op != _ADD and op != _SUB) or self.kinds[number] >= _FLOAT else None
 
     def _trees(self) -> dict[int, list[int]]:
         """For each operation of a family, the leaves of its tree as references; inner nodes are used in it alone."""
@@ -316,7 +316,7 @@ class _Parts:
         self._group_entries()
         for number, op in enumerate(graph.ops):
             lane = self.lanes[number]
-            if lane < 0 or op == _CARRIED and self._join_carried(number):
+            if lane < 0 or (op == _CARRIED and self._join_carried(number)):
                 continue
             kind: tuple[object, ...] = (_ADD if op == _SUB and graph.kinds[number] >= _FLOAT else op,)
             kind = (*kind, graph.kinds[number], graph.colors[number])
@@ -462,7 +462,9 @@ class _Writer:
             return held.reference
         kind, row = self._kind(held.reference), self._rows[held.reference >> 1]
         if row[0] == _CONSTANT:
-            value = -self._constants[held.reference >> 1] if held.reference & 1 else self._constants[held.reference >> 1]
+            value = (
+                -self._constants[held.reference >> 1] if held.reference & 1 else self._constants[held.reference >> 1]
+            )
             return self._by_lane([value * sign for sign in held.signs], kind)
         return self._add(_MUL, kind, held.reference, self._by_lane(held.signs, kind))
 

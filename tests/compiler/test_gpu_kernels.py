@@ -21,6 +21,7 @@ import artix
 from artix.compiler import gpu_compilation
 from artix.compiler.batch_axes import Axes, groups_of, merge_operands, merged
 from artix.compiler.compilation import scalars_of
+from artix.compiler.gpu_compilation import of_thread
 from artix.compiler.kernels import available as cpu_available
 from artix.compiler.kernels import nvptx
 from artix.compiler.kernels.gpu import build_for_gpu
@@ -63,7 +64,8 @@ def layout_of(equation: Any) -> Layout:
     count = len(equation.invars)
     rows = [tuple(axis.mapped[number] for axis in axes) for number in range(count)]
     mapped = [Mapped(row[:1] == (True,), row[1:] == (True,)) for row in rows]
-    return Layout(fewest_live(scalars_of(program, levels_of(axes, count))), mapped, len(axes) == 2)
+    scalars, lanes = of_thread(scalars_of(program, levels_of(axes, count)), len(axes) == 1)
+    return Layout(scalars, mapped, len(axes) == 2, lanes)
 
 
 def check(function: Callable[..., Any], *arguments: Any, tolerance: float = 2e-5, loops: bool = False) -> Layout:

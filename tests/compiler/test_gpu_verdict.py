@@ -24,8 +24,10 @@ from artix.cli.gpu import report, use_of_kernels
 from artix.compiler import gpu_compilation, gpu_proof, gpu_verdict
 from artix.compiler.batch_axes import groups_of, merge_operands, merged, split_results
 from artix.compiler.compilation import scalars_of
+from artix.compiler.gpu_compilation import of_thread
 from artix.compiler.gpu_proof import CASES, Case
 from artix.compiler.gpu_verdict import (
+    LANES,
     MAX_ULPS,
     Check,
     Gpu,
@@ -41,7 +43,6 @@ from artix.compiler.kernels import nvptx
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
 from artix.compiler.operation import levels_of, program_p
 from artix.compiler.scalar_program import Op
-from artix.compiler.scalar_schedule import fewest_live
 from tests.support.gpu_threads import run_threads
 
 pytestmark = pytest.mark.skipif(cpu_available() is not None, reason=f"no kernels here: {cpu_available()}")
@@ -89,7 +90,8 @@ def _threads(operands: Sequence[Any], program: Any, axes: Any) -> list[Any]:
     single = merged(groups)
     rows = [tuple(axis.mapped[number] for axis in single) for number in range(len(operands))]
     mapped = [Mapped(row[:1] == (True,), row[1:] == (True,)) for row in rows]
-    layout = Layout(fewest_live(scalars_of(program, levels_of(single, len(operands)))), mapped, len(single) == 2)
+    scalars, lanes = of_thread(scalars_of(program, levels_of(single, len(operands))), len(single) == 1)
+    layout = Layout(scalars, mapped, len(single) == 2, lanes)
     arrays = [np.asarray(x) for x in merge_operands(groups, list(operands))]
     return list(split_results(groups, [jnp.asarray(x) for x in run_threads(layout, arrays, *(a.size for a in single))]))
 
@@ -157,6 +159,7 @@ def outcome(*lines: dict[str, Any], code: int | None = 1, errors: str = "") -> O
 
 
 BEGIN = {"begin": "values, float32, batch 33"}
+SHARED = CHECK | {"name": f"{LANES}: values"}
 
 
 @pytest.mark.parametrize(
@@ -173,6 +176,8 @@ BEGIN = {"begin": "values, float32, batch 33"}
         (outcome(BEGIN, errors="RESOURCE_EXHAUSTED: Out of memory"), "undecided", "no memory"),
         (outcome(BEGIN, code=-9), "undecided", "no memory"),
         (outcome(errors="CUDA_ERROR_DEVICE_UNAVAILABLE"), "undecided", "busy"),
+        (outcome({"check": SHARED | {"ulps": 1e5}}, code=0), "on", "0 comparisons.*do not share a robot, because"),
+        (outcome({"begin": f"{LANES}: values, float32, batch 1"}, code=-11), "on", "do not share.*signal 11"),
         (outcome(errors="ModuleNotFoundError: No module named 'jax'"), "undecided", "did not start: ModuleNotFound"),
     ],
 )
@@ -181,6 +186,7 @@ def test_verdicts(ending: Outcome, state: str, reason: str) -> None:
     assert verdict.state == state
     assert re.search(reason, verdict.reason)
     assert Verdict.from_text(verdict.to_text()).state == state
+    assert verdict.lanes == (state != "on" or "do not share" not in verdict.reason)
     assert verdict.reason in report(verdict)
 
 

@@ -45,9 +45,7 @@ class GpuKernel(NamedTuple):
         return robots * items if self.has_thread_for_item else robots, items
 
 
-def build_for_gpu(
-    program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool, lanes: int = 1
-) -> GpuKernel:
+def build_for_gpu(program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool, lanes: int = 1) -> GpuKernel:
     """A kernel of a program for NVIDIA GPUs.
 
     Args:
@@ -176,9 +174,7 @@ class GpuModule:
         # Threads past the end repeat the last row.
         row = thread if self._layout.lanes == 1 else code.emit(f"udiv i64 {thread.name}, {self._layout.lanes}", "i64")
         row = (row < rows).where(row, rows - 1)
-        Thread(
-            self._layout, level, self._rows_of_thread(code, row), code, self._functions, self._is_host
-        ).compute()
+        Thread(self._layout, level, self._rows_of_thread(code, row), code, self._functions, self._is_host).compute()
         return code.text()
 
     def _rows_of_thread(self, code: Code, row: Value) -> tuple[list[str], list[str]]:
@@ -215,7 +211,13 @@ class GpuModule:
         kept = "null"
         if self._layout.kept_size:
             kept = code.emit(f"alloca [{self._layout.kept_size} x i8], align 8", "ptr").name
-        operands = [thread, block * self._layout.rows_of_block, code.integer(0), code.value(shared, "ptr"), code.value(kept, "ptr")]
+        operands = [
+            thread,
+            block * self._layout.rows_of_block,
+            code.integer(0),
+            code.value(shared, "ptr"),
+            code.value(kept, "ptr"),
+        ]
         operands += [code.value(array, "ptr") for array in arrays]
         self._run(code, operands)
         text = code.text().replace(" #0 {", " #1 {")

@@ -39,9 +39,7 @@ class Thread:
         self._layout, self._lists, self._level = layout, layout.lists, level
         self._arguments, self._results = rows
         self._code = code
-        self._instructions = Instructions(
-            code, layout.lists, 1, functions, self._fetch, self._address, self._exchange
-        )
+        self._instructions = Instructions(code, layout.lists, 1, functions, self._fetch, self._address, self._exchange)
         self._targets: dict[int, list[str]] = {}
         self._after: dict[tuple[int, int], str] = {}
         """Names of what loops carry, after them, by loop and entry."""

@@ -1,0 +1,121 @@
+"""Equal parts of a robot on neighbouring threads: the same results from fewer operations."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import artix
+from artix.compiler.batch_axes import groups_of, merged
+from artix.compiler.compilation import scalars_of
+from artix.compiler.kernels import available
+from artix.compiler.kernels.gpu_layout import Layout, Mapped
+from artix.compiler.lanes import in_lanes
+from artix.compiler.operation import levels_of, program_p
+from artix.compiler.scalar_program import Op, ScalarProgram
+from artix.compiler.scalar_schedule import fewest_live
+from tests.support.gpu_threads import run_threads
+from tests.support.scalar_interpreter import check_program, interpret
+
+COUNT = 9
+
+
+def traced(robot: artix.Articulation, name: str) -> tuple[ScalarProgram, list[np.ndarray]]:
+    """The program of a function of random states, and its operands, one row for each."""
+    scene = artix.Scene(robot, ground=artix.Ground.flat(dtype=robot.dtype))
+    functions: dict[str, Any] = {
+        "inverse dynamics": lambda s, x: artix.inverse_dynamics(robot, s, x),
+        "forward dynamics": lambda s, x: artix.forward_dynamics(robot, s, x),
+        "step": lambda s, x: artix.step(robot, s, None, 1 / 120),
+        "step on the ground": lambda s, x: artix.step(scene, s, None, 1 / 120),
+    }
+    keys = jax.random.split(jax.random.key(2), COUNT)
+    states = jax.vmap(functools.partial(artix.random_state, robot))(keys)
+    forces = jax.random.normal(jax.random.key(3), (COUNT, robot.topology.nv), robot.dtype)
+    jaxpr = jax.make_jaxpr(jax.vmap(functions[name]))(states, forces)
+    (equation,) = [each for each in jaxpr.eqns if each.primitive is program_p]
+    axes = merged(groups_of(equation.params["axes"], equation.params["program"].num_operand_values))
+    values = dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves((states, forces)), strict=True))
+    values |= dict(zip(jaxpr.jaxpr.constvars, jaxpr.consts, strict=True))
+    rows = [
+        np.broadcast_to(value, (COUNT, *np.shape(value)[is_mapped:]))
+        for value, is_mapped in zip(
+            [np.asarray(x.val if hasattr(x, "val") else values[x]) for x in equation.invars],
+            axes[0].mapped,
+            strict=True,
+        )
+    ]
+    return scalars_of(equation.params["program"], levels_of(axes, len(rows))), rows
+
+
+def check(robot: artix.Articulation, name: str, lanes: int, share: float, ulps: float) -> ScalarProgram:
+    """The program of a lane beside the program, by NumPy; all lanes of a robot have the same results, bit for bit."""
+    program, rows = traced(robot, name)
+    shared, number = in_lanes(program)
+    assert number == lanes
+    assert shared.size <= share * program.size
+    check_program(fewest_live(shared))
+    expected = interpret(program, rows)
+    results = interpret(fewest_live(shared), [np.repeat(row, lanes, axis=0) for row in rows], lanes)
+    for one, other in zip(results, expected, strict=True):
+        by_lane = one.reshape(COUNT, lanes, *one.shape[1:])
+        np.testing.assert_array_equal(by_lane, np.broadcast_to(by_lane[:, :1], by_lane.shape))
+        if np.issubdtype(other.dtype, np.floating):
+            unit = np.finfo(other.dtype).eps * np.abs(other).max(initial=1e-3)
+            np.testing.assert_allclose(by_lane[:, 0] / unit, other / unit, atol=ulps)
+        else:
+            np.testing.assert_array_equal(by_lane[:, 0], other)
+    return shared
+
+
+def load(name: str, dtype: str = "float32") -> artix.Articulation:
+    return artix.robots.load(name, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_legs_of_a_quadruped(dtype: str) -> None:
+    with jax.enable_x64(dtype == "float64"):
+        check(load("quadruped", dtype), "inverse dynamics", 4, 0.33, 40)
+        check(load("quadruped", dtype), "forward dynamics", 4, 0.35, 400)
+
+
+def test_sides_of_a_humanoid() -> None:
+    check(load("humanoid"), "inverse dynamics", 2, 0.6, 40)
+
+
+def test_a_robot_without_equal_parts_has_one_thread() -> None:
+    program, _ = traced(load("arm7"), "forward dynamics")
+    same, lanes = in_lanes(program)
+    assert lanes == 1
+    assert same is program
+
+
+def test_legs_of_other_lengths_are_no_lanes() -> None:
+    """Only the kind of what differs matters: masses may differ from leg to leg, and then there are fewer lanes."""
+    robot = load("quadruped")
+    front = np.array(["front" in name for name in robot.topology.link_names])
+    heavier = robot.replace(link_mass=robot.link_mass * np.where(front, 1.5, 1.0).astype(np.float32))
+    check(heavier, "inverse dynamics", 2, 0.6, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["step", "step on the ground"])
+def test_steps(name: str) -> None:
+    # Newton's method ends where it is exact enough; sums in another order may take it elsewhere within that.
+    shared = check(load("quadruped"), name, 4, 0.42, 4000)
+    assert any(loop.has_condition for loop in shared.loops)
+    assert np.count_nonzero(shared.operations == Op.SHUFFLE) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(available() is not None, reason=f"no kernels here: {available()}")
+def test_threads_that_run_at_the_same_time() -> None:
+    program, rows = traced(load("quadruped"), "step")
+    shared, lanes = in_lanes(program)
+    layout = Layout(fewest_live(shared), [Mapped(True, False)] * len(rows), False, lanes)
+    for one, other in zip(run_threads(layout, rows, COUNT), interpret(program, rows), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5 * np.abs(other).max(initial=1e-3))
