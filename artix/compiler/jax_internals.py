@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import inspect
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
@@ -23,7 +22,7 @@ from jax._src.interpreters import ad as _ad
 
 
 #: JAX traces a function again where this differs: within a program it consists of operations, elsewhere of programs.
-_within_program: Any = jax.make_user_context(False) if hasattr(jax, "make_user_context") else contextlib.nullcontext
+_within_program: Any = jax.make_user_context(False)
 
 
 @contextlib.contextmanager
@@ -49,8 +48,7 @@ def without_varying_check() -> contextlib.AbstractContextManager[Any]:
 
     Programs are traced without devices, so their constants do not vary over any.
     """
-    check = getattr(_config, "_check_vma", None)
-    return contextlib.nullcontext() if check is None else check(False)
+    return _config._check_vma(False)
 
 
 def is_staging() -> bool:
@@ -77,16 +75,13 @@ def check_results_for_nan(primitive: Any) -> None:
 
 
 def linearize_by(primitive: Any, rule: Callable[..., Any]) -> None:
-    """Sets how a primitive is linearised, where this version of JAX asks for it; others trace its tangents each time.
+    """Sets how a primitive is linearised; without a rule, JAX traces its tangents each time.
 
     Args:
       primitive: the primitive.
       rule: the results at some operands, and a function from the operands' tangents to those of the results; its
         arguments are the operands, and the primitive's parameters by name.
     """
-    known = inspect.signature(getattr(_ad, "fallback_linearize_rule", lambda: None)).parameters
-    if [*known][:3] != ["_prim", "_is_vjp", "_nonzeros"]:
-        return
 
     def linearize(_: bool, __: Sequence[bool], *operands: Any, **parameters: Any) -> Any:
         results, tangents_of = rule(*operands, **parameters)
@@ -143,17 +138,11 @@ def _varying_axes(array: Any) -> frozenset[Any]:
 
 
 def _axes_of_type(kind: Any) -> frozenset[Any]:
-    kind = getattr(kind, "manual_axis_type", kind)  # Since JAX 0.10.
-    return kind.varying if hasattr(kind, "varying") else kind.vma
+    return kind.manual_axis_type.varying
 
 
 def _varying(array: Any, axes: tuple[Any, ...]) -> Any:
-    if not axes:
-        return array
-    operations: Any = lax
-    if hasattr(operations, "pcast"):
-        return operations.pcast(array, axes, to="varying")
-    return operations.pvary(array, axes)  # Until JAX 0.7.
+    return lax.pcast(array, axes, to="varying") if axes else array
 
 
 # --- long calls ---------------------------------------------------------------------------------------

@@ -37,6 +37,10 @@ def _remainder(x: np.ndarray, y: np.ndarray) -> Any:
     return np.fmod(x, y) if x.dtype.kind == "f" else np.where(y == 0, x, np.fmod(x, y))
 
 
+def _one_minus_square(x: Any) -> Any:
+    return (1 + x) * (1 - x)
+
+
 def _reciprocal_root(x: Any) -> Any:
     return np.reciprocal(np.sqrt(x))
 
@@ -70,10 +74,12 @@ ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     "expm1": np.expm1,
     "log": np.log,
     "log1p": np.log1p,
+    "log2": np.log2,
     "sqrt": np.sqrt,
     "rsqrt": _reciprocal_root,
     "cbrt": np.cbrt,
     "square": np.square,
+    "one_minus_square": _one_minus_square,
     "abs": np.abs,
     "sign": np.sign,
     "floor": np.floor,

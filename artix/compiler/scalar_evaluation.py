@@ -307,6 +307,7 @@ _CALLS = (
     "pjit",
     "closed_call",
     "core_call",
+    "eval_jaxpr",
     "remat",
     "remat2",
     "checkpoint",

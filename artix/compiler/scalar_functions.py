@@ -397,10 +397,24 @@ def _squares(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list
     return BINARY["mul"](builder, kind, operands, operands)
 
 
+def _one_minus_squares(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
+    operands = list(operands)
+    ones = [ONE[kind]] * len(operands)
+    sums, differences = (BINARY[name](builder, kind, ones, operands) for name in ("add", "sub"))
+    return BINARY["mul"](builder, kind, sums, differences)  # As JAX computes it: exact to the last bit near 1.
+
+
+def _binary_logarithms(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
+    logarithms = function_of("log", builder, kind, operands)
+    return builder.divide(kind, logarithms, [builder.constant(math.log(2), kind)] * len(logarithms))
+
+
 UNARY: dict[str, Unary] = {
     **{name: functools.partial(function_of, name) for name in _PARITIES},
     "neg": _negatives,
     "not": _negations,
     "square": _squares,
+    "one_minus_square": _one_minus_squares,  # Since JAX 0.11, in derivatives of ``tanh`` and ``asin``.
+    "log2": _binary_logarithms,  # Since JAX 0.11.
     "is_finite": is_finite,
 }

@@ -95,6 +95,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "expm1": lax.expm1,
     "log": lambda x: lax.log(lax.abs(x) + 1),
     "log1p": lambda x: lax.log1p(lax.abs(x)),
+    "log2": lambda x: jnp.log2(lax.abs(x) + 1),
     "sqrt": lambda x: lax.sqrt(lax.abs(x)),
     "rsqrt": lambda x: lax.rsqrt(x * x + 1),
     "cbrt": lax.cbrt,
@@ -116,6 +117,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "bool to float": lambda x: (x > 0).astype(x.dtype),
     "reciprocal": lambda x: 1 / (x + 9),
     "logistic": jax.nn.softplus,
+    "derivative of tanh": lambda x: jax.jvp(jnp.tanh, (x,), (x,)),
 }
 
 
@@ -172,6 +174,22 @@ def test_functions_of_two_scalars(name: str, dtype: np.dtype) -> None:
     _agrees(_partly_known(lambda x, y: function(y, x), constants), x, y)
     _agrees(lambda x: function(x, jnp.asarray(constants, x.dtype)), x)
     _agrees(lambda x: function(jnp.asarray(constants, x.dtype), x), x)
+
+
+@pytest.mark.parametrize("name", [*_UNARY, *_BINARY])
+def test_derivatives_consist_of_known_operations(name: str) -> None:
+    """Newer versions of JAX write derivatives in primitives of their own."""
+    x = np.ones((2, 3), np.float32)
+    function: Any = _UNARY.get(name) or _BINARY[name]
+    arguments = (x,) if name in _UNARY else (x, x)
+
+    def of_floats(*arguments: Any) -> list[Any]:
+        return [result.astype(jnp.float32) for result in jax.tree.leaves(function(*arguments))]
+
+    def tangents(*arguments: Any) -> Any:
+        return jax.jvp(of_floats, arguments, arguments)
+
+    _program(lambda *arguments: jax.jvp(tangents, arguments, arguments), *arguments)
 
 
 def _scatter(x: Any, y: Any, method: str) -> Any:

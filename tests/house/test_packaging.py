@@ -47,7 +47,9 @@ def test_the_page_on_pypi_has_no_relative_links(archive):
     assert [link for link in links if not link.startswith(("https://", "#"))] == []
 
 
-def test_supported_versions_of_python_are_classified():
+def test_supported_versions_of_python_are_classified_and_tested():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     for minor in (11, 12, 13):
         assert f'"Programming Language :: Python :: 3.{minor}"' in text
+        assert f'"3.{minor}"' in workflow
