@@ -30,6 +30,7 @@ from artix.optimal_control.residuals import frame_position as frame_position
 from artix.optimal_control.residuals import friction_cone as friction_cone
 from artix.optimal_control.residuals import posture as posture
 from artix.optimal_control.residuals import violation as violation
+from artix.optimal_control.residuals import wrench_cone as wrench_cone
 from artix.optimal_control.sampling import cross_entropy as cross_entropy
 from artix.optimal_control.sampling import mppi as mppi
 from artix.optimal_control.schedule import ContactSchedule as ContactSchedule
