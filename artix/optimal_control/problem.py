@@ -31,6 +31,7 @@ class Knot(NamedTuple):
         schedule; ``None`` at the end of the horizon.
       reference: this knot's entry of the problem's ``references``.
       parameters: the problem's ``parameters``.
+      actuator_state: the state of the motors at the beginning of the knot, as :class:`Actuator` says; ``None`` without.
 
     Examples:
       >>> def residual(knot):
@@ -47,6 +48,7 @@ class Knot(NamedTuple):
     contact_force: Any
     reference: Any
     parameters: Any
+    actuator_state: Any = None
 
 
 Residual = Callable[[Knot], Array]
@@ -214,9 +216,10 @@ def residual(
     parameters: Any,
 ) -> Array:
     """A residual, [r]."""
-    return vector(
-        function, Knot(articulation, knots.unpack(articulation, x), control, contact_force, reference, parameters)
-    )
+    body, motors = knots.split(articulation, x)
+    state = knots.unpack(articulation, body)
+    seen = control, contact_force, reference, parameters, motors if len(motors) else None
+    return vector(function, Knot(articulation, state, *seen))
 
 
 def vector(function: Residual, knot: Knot) -> Array:
