@@ -241,7 +241,7 @@ def wrench_cone(
     Examples:
       >>> standing = jnp.array([0.0, 0.0, 100.0, 0.0, -4.0, 0.0])  # 4 cm in front of the centre
       >>> print(optimal_control.wrench_cone(standing, 0.6, 0.1, 0.05).max())
-      -1.0
+      -5.0
       >>> print(optimal_control.wrench_cone(standing, 0.6, 0.03, 0.05).max())  # it tips over a shorter sole
       1.0
     """
