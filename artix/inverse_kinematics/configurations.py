@@ -24,6 +24,8 @@ from artix.optimal_control.checks import as_array
 
 Array = jax.Array
 MIN_DAMPING, MAX_DAMPING = 1e-7, 1e3
+#: Along a path, joints move at most so many radians or metres for each metre or radian of the tasks.
+LONGEST_STEP = 100.0
 #: Directions whose curvature is below this share of the largest, in rounding errors, do not matter to any task.
 _FLAT = 100
 
@@ -125,10 +127,7 @@ def solve(
       >>> bool(inverse_kinematics.solve(arm, [tool], seeds, margin=0.02).solved)
       True
     """
-    check_type("articulation", articulation, Articulation)
-    check_count("iterations", iterations)
-    for name, tolerance in (("position_tolerance", position_tolerance), ("rotation_tolerance", rotation_tolerance)):
-        numbers(name, tolerance, (), articulation.dtype)
+    _check_options(articulation, iterations, position_tolerance, rotation_tolerance)
     goals = goals_of(articulation, tasks, distances, margin)
     _check_configurations(articulation, "seeds", seeds, ("S",))
     near = jax.tree.map(lambda leaf: leaf[0], seeds) if near is None else near
@@ -143,6 +142,7 @@ def follow(
     path: Any,
     start: State,
     *,
+    max_step: float | Array | None = None,
     distances: Distances | None = None,
     margin: float | Array = 0.0,
     iterations: int = 10,
@@ -151,10 +151,12 @@ def follow(
 ) -> Solution:
     """Solves the tasks of T points of a path in turn, each from the last configuration.
 
-    So joints move continuously. Points should be near enough for a few iterations to get from one
-    to the next. Where a path cannot be followed without a jump to another posture, ``solved`` is
-    false, and the errors say by how much it is missed. For motions within speed limits, use
-    :func:`solve_velocity`. Use ``jax.vmap`` over paths.
+    Joints move continuously: by the least displacement that reaches a point, and by at most
+    ``max_step`` after the first point. Near a singularity or behind a joint limit, a path may need
+    more. Joints then go as near to it as they may; ``solved`` is false where the tolerances are
+    missed, and the errors say by how much. Points should be near enough for a few iterations to get
+    from one to the next. For motions within speed limits, use :func:`solve_velocity`. Use
+    ``jax.vmap`` over paths.
 
     Args:
       articulation: the articulation.
@@ -162,6 +164,9 @@ def follow(
         [FrameTask("tool", target)]``.
       path: an array with a leading axis [T], such as poses [T, 7] [m], or a pytree of them.
       start: the configuration from which to find the first one.
+      max_step: largest motion of a joint from one point to the next [rad or m], one or [n]; ``None``
+        for 100 rad or m for each metre or radian by which the errors of the tasks change, and at
+        least 100 times ``position_tolerance``.
       distances: as for :func:`solve`.
       margin: as for :func:`solve` [rad or m].
       iterations: number of iterations at each point.
@@ -185,6 +190,7 @@ def follow(
       >>> print(solution.state.joint_position.shape, solution.solved.all())
       (50, 7) True
     """
+    _check_options(articulation, iterations, position_tolerance, rotation_tolerance)
     if not callable(tasks):
         raise TypeError(
             f"tasks: expected a function of a point of the path; found {type(tasks).__name__}: write lambda target: "
@@ -194,20 +200,35 @@ def follow(
         check_finite("path", leaf)
         check_quaternion("path", leaf)
     _check_configurations(articulation, "start", start, ())
-    options: dict[str, Any] = {"distances": distances, "margin": margin, "iterations": iterations}
-    options |= {"position_tolerance": position_tolerance, "rotation_tolerance": rotation_tolerance}
+    if max_step is not None:
+        max_step = numbers("max_step", max_step, (articulation.topology.num_dofs,), articulation.dtype)
+    options = iterations, position_tolerance, rotation_tolerance
 
-    def body(state: State, point: Any) -> tuple[State, Solution]:
+    def body(last: tuple[State, Any, Array], point: Any) -> tuple[tuple[State, Any, Array], Solution]:
+        state, last_point, is_first = last
+        goals = goals_of(articulation, tasks(point), distances, margin)
+        step = max_step
+        if step is None:
+            change = _change(articulation, goals_of(articulation, tasks(last_point), distances, margin), goals, state)
+            step = LONGEST_STEP * jnp.maximum(change, position_tolerance)
+        step = jnp.where(is_first, jnp.inf, step)
+        lower, upper = goals.limits(articulation)
+        near = articulation.replace(
+            joint_lower_limit=jnp.maximum(lower, state.joint_position - step),
+            joint_upper_limit=jnp.minimum(upper, state.joint_position + step),
+        )
         seed = jax.tree.map(lambda leaf: leaf[None], state)
-        solution = solve(articulation, tasks(point), seed, **options)
-        return solution.state, solution
+        solution = _best(near, goals.replace(margin=jnp.zeros_like(goals.margin)), seed, state, *options)
+        return (solution.state, point, jnp.zeros((), bool)), solution
 
     rest = start.replace(
         root_velocity=jnp.zeros_like(start.root_velocity),
         joint_velocity=jnp.zeros_like(start.joint_velocity),
         contact_memory=None,
     )
-    return jax.lax.scan(body, rest, path)[1]
+    path = jax.tree.map(jnp.asarray, path)
+    first = rest, jax.tree.map(lambda leaf: leaf[0], path), jnp.ones((), bool)
+    return jax.lax.scan(body, first, path)[1]
 
 
 def goals_of(articulation: Articulation, tasks: Any, distances: Distances | None, margin: float | Array) -> Goals:
@@ -218,6 +239,15 @@ def goals_of(articulation: Articulation, tasks: Any, distances: Distances | None
         distances = distances._checked(articulation)
     shape, dtype = (articulation.topology.num_dofs,), articulation.dtype
     return Goals(checked_tasks(articulation, tasks), distances, numbers("margin", margin, shape, dtype))
+
+
+def _check_options(
+    articulation: Articulation, iterations: int, position_tolerance: float, rotation_tolerance: float
+) -> None:
+    check_type("articulation", articulation, Articulation)
+    check_count("iterations", iterations)
+    for name, tolerance in (("position_tolerance", position_tolerance), ("rotation_tolerance", rotation_tolerance)):
+        numbers(name, tolerance, (), articulation.dtype)
 
 
 def _check_configurations(articulation: Articulation, name: str, states: Any, axes: tuple[str, ...]) -> None:
@@ -299,6 +329,14 @@ def _missed(articulation: Articulation, goals: Goals, state: State) -> tuple[Arr
     if goals.distances is not None:
         rooms = goals.distances.room(articulation, state)
     return length, angle, jnp.min(rooms)
+
+
+@artix.quantity
+def _change(articulation: Articulation, before: Goals, after: Goals, state: State) -> Array:
+    """The largest change of an entry of the tasks' errors [m or rad], []."""
+    pairs = zip(before.tasks, after.tasks, strict=True)
+    changes = [new.error(articulation, state) - old.error(articulation, state) for old, new in pairs]
+    return jnp.max(jnp.abs(jnp.concatenate(changes)))
 
 
 @artix.quantity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,21 @@ class Task(struct.PyTreeNode):
 
     #: The share of the error to remove in one tick of :func:`solve_velocity`; a task may have a field of this name.
     gain = 1.0
+    #: How many numbers a target has, and which; ``None`` where that depends on the robot.
+    _target_numbers: ClassVar[tuple[int, str] | None] = None
+
+    def __post_init__(self) -> None:
+        """Refuses a target of another size; other axes are of batches and derivatives.
+
+        Raises:
+          ValueError: no axis of the target has its size.
+        """
+        shape = getattr(getattr(self, "target", None), "shape", ())
+        if self._target_numbers is None or not shape:  # trees of tasks may hold single numbers and placeholders
+            return
+        size, meaning = self._target_numbers
+        if size not in shape:
+            raise ValueError(f"{type(self).__name__}.target: expected shape [{size}], {meaning}; found {shape}")
 
     def error(self, articulation: Articulation, state: State) -> Array:
         """The error, shape [k], each entry in its unit."""
@@ -107,6 +122,8 @@ class FrameTask(Task):
     orientation_cost: Any = 0.3
     gain: Any = 1.0
     root: str | None = struct.field(pytree_node=False, default=None)
+
+    _target_numbers = 7, "position and quaternion xyzw"
 
     def _poses(self, articulation: Articulation, state: State) -> tuple[Array, Array, Array]:
         """The pose, its target in world axes, and the rotation matrix of the target."""
@@ -190,6 +207,8 @@ class ComTask(Task):
     target: Array
     cost: Any = 1.0
     gain: Any = 1.0
+
+    _target_numbers = 3, "a point"
 
     def error(self, articulation: Articulation, state: State) -> Array:
         """The centre of mass relative to its target in world axes [m], shape [3]."""
@@ -294,6 +313,8 @@ class LookAtTask(Task):
     axis: Any = (0.0, 0.0, 1.0)
     cost: Any = 0.3
     gain: Any = 1.0
+
+    _target_numbers = 3, "a point"
 
     def error(self, articulation: Articulation, state: State) -> Array:
         """The rotation vector from the direction of the point to the axis, in world axes [rad], shape [3]."""

@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING
 
 from artix.math.deprecated import old_names as _old_names
+from artix.optimal_control.actuators import Actuator as Actuator
+from artix.optimal_control.actuators import MotorLag as MotorLag
+from artix.optimal_control.actuators import SeriesElasticity as SeriesElasticity
 from artix.optimal_control.approximation import LinearQuadratic as LinearQuadratic
 from artix.optimal_control.approximation import approximate as approximate
 from artix.optimal_control.constrained import ConstrainedSolution as ConstrainedSolution
@@ -30,6 +33,7 @@ from artix.optimal_control.residuals import frame_position as frame_position
 from artix.optimal_control.residuals import friction_cone as friction_cone
 from artix.optimal_control.residuals import posture as posture
 from artix.optimal_control.residuals import violation as violation
+from artix.optimal_control.residuals import wrench_cone as wrench_cone
 from artix.optimal_control.sampling import cross_entropy as cross_entropy
 from artix.optimal_control.sampling import mppi as mppi
 from artix.optimal_control.schedule import ContactSchedule as ContactSchedule

@@ -162,7 +162,7 @@ def _running_expansion(
     reference: Any,
     parameters: Any,
 ) -> Expansion:
-    ndx, nu = 2 * articulation.topology.nv, len(control)
+    ndx, nu = knots.num_deviations(articulation, x), len(control)
 
     def residual_at(change: Array, force_change: Array) -> Array:
         moved_x, moved_control = knots.deviate(articulation, x, change[:ndx]), control + change[ndx:]
@@ -184,7 +184,7 @@ def _final_expansion(
             articulation, function, knots.deviate(articulation, x, change), None, None, reference, parameters
         )
 
-    zero = jnp.zeros(2 * articulation.topology.nv, x.dtype)
+    zero = jnp.zeros(knots.num_deviations(articulation, x), x.dtype)
     return _squared(residual_at(zero), jax.jacfwd(residual_at)(zero))
 
 

@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
 from artix.contact.scene import accepts_ground, scene_of
 from artix.math import struct
+from artix.math.arrays import matmul
 from artix.optimal_control import knots
-from artix.optimal_control.checks import check_names, check_positive, known
+from artix.optimal_control.actuators import Actuator
+from artix.optimal_control.checks import as_array, check_names, check_positive, known
 from artix.optimal_control.schedule import ContactSchedule
 from artix.simulation.step import with_budgets
 
@@ -63,6 +66,7 @@ class DiscreteDynamics(struct.PyTreeNode):
       ground: what the articulation's shapes touch in the step's own contact; ``None`` for nothing.
       options: those of :func:`artix.step` if it takes the step; ``None`` for smooth and scheduled dynamics.
       actuated: the DOFs that controls drive, counted from the first joint.
+      actuator: what turns controls into forces, with states of its own; ``None`` where controls are forces.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -77,17 +81,23 @@ class DiscreteDynamics(struct.PyTreeNode):
     ground: artix.Ground | None
     options: artix.SolverOptions | None = struct.field(pytree_node=False)
     actuated: tuple[int, ...] = struct.field(pytree_node=False)
+    actuator: Actuator | None = None
 
     @property
     def num_states(self) -> int:
         """Length nx of a flat state."""
         tree = self.articulation.topology
-        return (7 if tree.num_base_dofs else 0) + tree.num_dofs + tree.nv
+        return (7 if tree.num_base_dofs else 0) + tree.num_dofs + tree.nv + self.num_actuator_states
+
+    @property
+    def num_actuator_states(self) -> int:
+        """Number of states of the motors, the last ones of a flat state."""
+        return 0 if self.actuator is None else self.actuator.states_per_motor * len(self.actuated)
 
     @property
     def num_deviations(self) -> int:
-        """Length ndx of a deviation, twice nv."""
-        return 2 * self.articulation.topology.nv
+        """Length ndx of a deviation, twice nv and the motors' states."""
+        return 2 * self.articulation.topology.nv + self.num_actuator_states
 
     @property
     def num_controls(self) -> int:
@@ -99,11 +109,14 @@ class DiscreteDynamics(struct.PyTreeNode):
         """Number R of rows of the contact schedule."""
         return 0 if self.contact_schedule is None else self.contact_schedule.constraints.num_rows
 
-    def pack(self, state: artix.State) -> Array:
+    def pack(self, state: artix.State, actuator_state: Array | None = None) -> Array:
         """A state as a flat vector: root pose [7] of a floating base, joint positions [n], generalised velocity [nv].
+
+        The states of motors follow, if there are some.
 
         Args:
           state: the state.
+          actuator_state: the state of the motors; without force if ``None``.
 
         Returns:
           Shape [nx].
@@ -114,23 +127,30 @@ class DiscreteDynamics(struct.PyTreeNode):
           >>> dynamics.pack(artix.neutral_state(robot)).shape
           (37,)
         """
-        return knots.pack(self.articulation, state)
+        body = knots.pack(self.articulation, state)
+        if self.actuator is None:
+            return body
+        if actuator_state is None:
+            places = np.asarray(self.actuated)
+            actuator_state = self.actuator.rest(state.joint_position[places], state.joint_velocity[places])
+        shape, dtype = (self.num_actuator_states,), self.articulation.dtype
+        return jnp.concatenate([body, as_array("actuator_state", actuator_state, shape, dtype, "of all motors")])
 
     def unpack(self, x: Array) -> artix.State:
-        """The state of a flat vector, the inverse of :meth:`pack`.
+        """The state of a flat vector, the inverse of :meth:`pack`; motors' states are its last entries.
 
         Args:
           x: shape [nx].
         """
-        return knots.unpack(self.articulation, x)
+        return knots.unpack(self.articulation, self._split(x)[0])
 
     def integrate(self, x: Array, deviation: Array) -> Array:
         """Moves a flat state [nx] by a deviation [ndx]: the configuration along :func:`artix.integrate`."""
-        return knots.deviate(self.articulation, x, deviation)
+        return knots.deviate(self.articulation, self._checked(x), deviation)
 
     def difference(self, nominal: Array, x: Array) -> Array:
         """The deviation [ndx] that takes one flat state [nx] to another."""
-        return knots.deviation_between(self.articulation, nominal, x)
+        return knots.deviation_between(self.articulation, self._checked(nominal), self._checked(x))
 
     def __call__(self, x: Array, control: Array, time: int | Array = 0) -> Array:
         """The state after a step.
@@ -147,10 +167,13 @@ class DiscreteDynamics(struct.PyTreeNode):
 
     def step(self, x: Array, control: Array, time: int | Array = 0) -> tuple[Array, Array]:
         """The state after a step, [nx], and the forces on the rows of the contact schedule during it, [R]."""
+        (body, _), (force, motors) = self._split(x), self._driven(self._seen(x, control))
         if self.options is not None and self.dt is not None:
-            moved = knots.simulated(self.articulation, x, control, self.dt, self.actuated, self.options, self.ground)
-            return moved, jnp.zeros(0, x.dtype)
-        return knots.advance(*self._smooth(time), x, control, self.dt, self.actuated)
+            moved = knots.simulated(self.articulation, body, force, self.dt, self.actuated, self.options, self.ground)
+            contact_force = jnp.zeros(0, x.dtype)
+        else:
+            moved, contact_force = knots.advance(*self._smooth(time), body, force, self.dt, self.actuated)
+        return moved if self.actuator is None else jnp.concatenate([moved, motors]), contact_force
 
     def deviated_step(
         self, x: Array, control: Array, deviation: Array, control_change: Array, time: int | Array = 0
@@ -182,7 +205,7 @@ class DiscreteDynamics(struct.PyTreeNode):
           (4, 4)
         """
         if self.options is None and self.dt is not None:
-            return TangentLinearization(*knots.linearized(*self._smooth(time), x, control, self.dt, self.actuated))
+            return self._linearized(x, control, time)
         ndx, (end, contact_force) = self.num_deviations, self.step(x, control, time)
 
         def twin(change: Array) -> tuple[Array, Array]:
@@ -191,6 +214,60 @@ class DiscreteDynamics(struct.PyTreeNode):
 
         matrix, by_force = jax.jacfwd(twin)(jnp.zeros(ndx + self.num_controls, x.dtype))
         return TangentLinearization(end, matrix[:, :ndx], matrix[:, ndx:], contact_force, by_force)
+
+    def _linearized(self, x: Array, control: Array, time: int | Array) -> TangentLinearization:
+        """Closed-form derivatives of the robot's step, and of the motors'."""
+        seen, (body, _) = self._seen(x, control), self._split(x)
+        force, motors = self._driven(seen)
+        linear = TangentLinearization(*knots.linearized(*self._smooth(time), body, force, self.dt, self.actuated))
+        if self.actuator is None:
+            return linear
+        ndx, tree, places = self.num_deviations, self.articulation.topology, np.asarray(self.actuated)
+        joints = places + tree.num_base_dofs
+        columns = np.concatenate([joints, tree.nv + joints, np.arange(2 * tree.nv, ndx + self.num_controls)])
+        by_seen = jax.jacfwd(self._driven)(seen)
+        zero = jnp.zeros((len(places) + len(motors), ndx + self.num_controls), x.dtype)
+        by_force, by_motors = jnp.split(zero.at[:, columns].set(jnp.concatenate(by_seen)), [len(places)])
+
+        def chained(of_body: Array, of_force: Array) -> Array:
+            return matmul(of_force, by_force).at[:, : 2 * tree.nv].add(of_body)
+
+        of_body, of_force = jnp.split(linear.contact_force_matrix, [2 * tree.nv], axis=1)
+        matrix = jnp.concatenate([chained(linear.state_matrix, linear.control_matrix), by_motors])
+        return TangentLinearization(
+            jnp.concatenate([linear.next_state, motors]),
+            matrix[:, :ndx],
+            matrix[:, ndx:],
+            linear.contact_force,
+            chained(of_body, of_force),
+        )
+
+    def _checked(self, x: Array) -> Array:
+        return as_array("x", x, (self.num_states,), self.articulation.dtype, "a flat state")
+
+    def _split(self, x: Array) -> tuple[Array, Array]:
+        """The robot's part of a flat state, and the motors'."""
+        return knots.split(self.articulation, self._checked(x))
+
+    def _seen(self, x: Array, control: Array) -> Array:
+        """What motors see: positions and velocities of their joints, their states, and the control."""
+        if self.actuator is None:
+            return control
+        places, tree, dtype = np.asarray(self.actuated), self.articulation.topology, self.articulation.dtype
+        control = as_array("control", control, (self.num_controls,), dtype, "a command for each motor")
+        velocity = (7 if tree.num_base_dofs else 0) + tree.num_dofs + tree.num_base_dofs
+        return jnp.concatenate([x[velocity - tree.nv + places], x[velocity + places], self._split(x)[1], control])
+
+    def _driven(self, seen: Array) -> tuple[Array, Array]:
+        """Forces of the actuated DOFs, with the step's length where that is free, and the next states of the motors."""
+        if self.actuator is None:
+            return seen, seen[:0]
+        count, dt = len(self.actuated), seen[-1] if self.dt is None else self.dt
+        position, velocity, state, control, length = jnp.split(
+            seen, np.cumsum([count, count, self.num_actuator_states, count])
+        )
+        force, state = self.actuator.step(position, velocity, state, control, dt)
+        return jnp.concatenate([force, length]), state
 
     def _smooth(self, time: int | Array) -> tuple[artix.Articulation, artix.Constraints | None, Array | None]:
         """Arguments of smooth dynamics: the articulation, the constraints of all feet, the damping that frees some."""
@@ -211,6 +288,7 @@ def discrete_dynamics(
     contact_schedule: ContactSchedule | None = None,
     options: artix.SolverOptions | None = None,
     actuated: Sequence[str] | None = None,
+    actuator: Actuator | None = None,
 ) -> DiscreteDynamics:
     """Steps of an articulation under joint forces, on flat vectors.
 
@@ -230,16 +308,19 @@ def discrete_dynamics(
       contact_schedule: which frames stand when.
       options: those of :func:`artix.step`; with a ground, the default ones if ``None``.
       actuated: names of the joints that controls drive, in this order; ``None`` for all.
+      actuator: what turns controls into forces, such as :class:`MotorLag` or :class:`SeriesElasticity`; ``None`` where
+        controls are forces.
 
     Returns:
       The dynamics: ``f(x, u, t)`` with ``pack``, ``unpack``, ``integrate``, ``difference`` and ``linearize_tangent``.
 
     Raises:
       KeyError: no joint has this name.
-      TypeError: ``actuated`` is a single string, or the schedule has another dtype than the articulation.
+      TypeError: ``actuated`` is a single string, ``actuator`` is none, or the schedule has another dtype than the
+        articulation.
       ValueError: ``dt`` is not positive, or ``None`` where :func:`artix.step` takes the step; ``actuated`` is empty, a
-        joint is fixed or named twice, there is a schedule as well as a ground or options, or the schedule was made for
-        another articulation.
+        joint is fixed or named twice, motors drive a spherical joint or have a number that is not positive, there is a
+        schedule as well as a ground or options, or the schedule was made for another articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -267,14 +348,44 @@ def discrete_dynamics(
         options = artix.SolverOptions()
     if options is not None:
         options = with_budgets(scene, options)
+    dofs = _actuated(articulation, actuated)
     return DiscreteDynamics(
         articulation,
         None if dt is None else jnp.asarray(dt, articulation.dtype),
         contact_schedule,
         ground,
         options,
-        _actuated(articulation, actuated),
+        dofs,
+        None if actuator is None else _checked_actuator(articulation, actuator, dofs),
     )
+
+
+def _checked_actuator(articulation: artix.Articulation, actuator: Actuator, dofs: tuple[int, ...]) -> Actuator:
+    """The actuator with arrays of the articulation's dtype.
+
+    Raises:
+      TypeError: it is none.
+      ValueError: it drives a spherical joint, or returns arrays of other shapes than one for each motor.
+    """
+    if not isinstance(actuator, Actuator):
+        raise TypeError(f"actuator: expected one, such as MotorLag(0.02); found {type(actuator).__name__}")
+    tree = articulation.topology
+    for name in tree.joint_names:
+        driven = set(dofs) & set(range(tree.num_dofs)[tree.dofs(name)])
+        if len(driven) > 1:
+            raise ValueError(f"actuator: joint {name!r} has {len(driven)} DOFs; motors drive joints of one")
+    actuator._check()
+    actuator = jax.tree.map(lambda leaf: jnp.asarray(leaf, articulation.dtype), actuator)
+    motors, states = (jax.ShapeDtypeStruct((count,), articulation.dtype) for count in
+                      (len(dofs), actuator.states_per_motor * len(dofs)))  # fmt: skip
+    dt = jax.ShapeDtypeStruct((), articulation.dtype)
+    shapes = [each.shape for each in jax.eval_shape(actuator.step, motors, motors, states, motors, dt)]
+    if shapes != [motors.shape, states.shape]:
+        raise ValueError(
+            f"actuator: {type(actuator).__name__}.step of {len(dofs)} motors should return shapes {motors.shape} and "
+            f"{states.shape}; found {' and '.join(map(str, shapes))}"
+        )
+    return actuator
 
 
 def _actuated(articulation: artix.Articulation, names: Sequence[str] | None) -> tuple[int, ...]:

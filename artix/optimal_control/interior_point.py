@@ -12,7 +12,7 @@ import numpy as np
 from artix.model.checks import check_count
 from artix.optimal_control.checks import check_positive, known
 from artix.optimal_control.constrained import Multipliers, constraints_along, largest_violation
-from artix.optimal_control.problem import Problem, checked, residual, residual_cost, rollout
+from artix.optimal_control.problem import Problem, checked, closure_rows, residual, residual_cost, rollout
 from artix.optimal_control.sparse_program import Stages, minimise
 
 Array = jax.Array
@@ -59,7 +59,8 @@ def solve_by_ipopt(
     """Finds a trajectory of least cost under the problem's constraints by IPOPT.
 
     Direct multiple shooting: the unknowns are controls, and deviations of states from the guess in
-    their tangent spaces; each step is an equation. Use it for hard constraints and poor guesses, and
+    their tangent spaces; each step is an equation. The start may be unknown, too, as of a motion that
+    repeats (``closure`` and ``free_start`` of the problem). Use it for hard constraints and poor guesses, and
     :func:`solve_constrained`, which takes the same problem, for batches, control loops and
     derivatives of solutions. Wächter and Biegler, *On the implementation of an interior-point filter
     line-search algorithm for large-scale nonlinear programming*, Mathematical Programming 2006.
@@ -109,15 +110,17 @@ def solve_by_ipopt(
     (count, nu), n = controls.shape, dynamics.num_deviations
     sizes = jax.eval_shape(constraints_along, problem, nominal, controls)
     equal, unequal, last_equal, last_unequal = (0 if each is None else each.shape[-1] for each in sizes)
-    stages = Stages(_knot, _end, count, n + nu, n)
+    joins = jax.eval_shape(_closure, problem, nominal[0], nominal[-1]).size
+    stages = Stages(_knot, _end, count, n + nu, n, problem.closure is not None)
     least, most = (np.full((count + 1, n + nu), sign * np.inf) for sign in (-1.0, 1.0))
-    least[0, :n] = most[0, :n] = 0.0  # the start
+    is_given = np.ones(n, bool) if problem.free_start is None else ~np.asarray(problem.free_start)
+    least[0, :n][is_given] = most[0, :n][is_given] = 0.0  # the start
     if problem.control_lower is not None and problem.control_upper is not None:
         least[:-1, n:], most[:-1, n:] = problem.control_lower, problem.control_upper
     guess = np.zeros((count + 1, n + nu))
     guess[:-1, n:] = controls
     of_knot = np.repeat([0.0, -np.inf], [n + equal, unequal])
-    of_end = np.repeat([0.0, -np.inf], [last_equal, last_unequal])
+    of_end = np.repeat([0.0, -np.inf, 0.0], [last_equal, last_unequal, joins])
     settings: dict[str, Any] = {
         "tol": tolerance,
         "constr_viol_tol": feasibility_tolerance,
@@ -140,7 +143,7 @@ def solve_by_ipopt(
     states, controls = jax.vmap(dynamics.integrate)(nominal, changes[:, :n]), changes[:-1, n:]
     along, last = np.split(minimum.multipliers, [count * len(of_knot)])
     along = along.reshape(count, -1)[:, n:]
-    parts = along[:, :equal], along[:, equal:], last[:last_equal], last[last_equal:]
+    parts = along[:, :equal], along[:, equal:], last[:last_equal], last[last_equal : len(last) - joins]
     multipliers = Multipliers(
         *(None if size is None else jnp.asarray(part) for size, part in zip(sizes, parts, strict=True))
     )
@@ -158,6 +161,7 @@ def _violation(problem: Problem, states: Array, controls: Array) -> Array:
     dynamics = problem.dynamics
     ends = jax.vmap(dynamics)(states[:-1], controls, jnp.arange(len(controls)))
     gap = jnp.max(jnp.abs(jax.vmap(dynamics.difference)(states[1:], ends)))
+    gap = jnp.max(jnp.abs(_closure(problem, states[0], states[-1])), initial=gap)
     if not problem.constraints:
         return gap
     return jnp.maximum(gap, largest_violation(constraints_along(problem, states, controls)))
@@ -178,12 +182,23 @@ def _knot(data: tuple[Problem, Array], z: Array, time: Array) -> tuple[Array, Ar
     return cost, jnp.concatenate([gap, *rows])
 
 
-def _end(data: tuple[Problem, Array], change: Array) -> tuple[Array, Array]:
-    """The cost of the last state, and its rows: equalities, inequalities."""
+def _closure(problem: Problem, first: Array, last: Array) -> Array:
+    """What should vanish of the first and the last state, [c]."""
+    if problem.closure is None:
+        return first[:0]
+    ends = (first, problem.reference(0)), (last, problem.reference(-1))
+    return closure_rows(problem.dynamics.articulation, problem.closure, *ends, problem.parameters)
+
+
+def _end(data: tuple[Problem, Array], changes: Array) -> tuple[Array, Array]:
+    """The cost of the last state, and its rows: equalities, inequalities, closure."""
     (problem, nominal), dynamics = data, data[0].dynamics
+    start, change = changes[: dynamics.num_deviations], changes[-dynamics.num_deviations :]
     x = dynamics.integrate(nominal[-1], change)
     seen = (x, None, None, problem.reference(-1), problem.parameters)
     functions = (problem.final_equality, problem.final_inequality)
     rows = [residual(dynamics.articulation, each, *seen) for each in functions if each is not None]
     cost = residual_cost(dynamics.articulation, problem.final, *seen)
+    if problem.closure is not None:
+        rows.append(_closure(problem, dynamics.integrate(nominal[0], start), x))
     return cost, jnp.concatenate([change[:0], *rows])

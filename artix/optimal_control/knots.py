@@ -35,21 +35,36 @@ def unpack(articulation: artix.Articulation, x: Array) -> artix.State:
     return artix.State(x[:7], x[7 + n : 13 + n], x[7 : 7 + n], x[13 + n :])
 
 
+def split(articulation: artix.Articulation, x: Array) -> tuple[Array, Array]:
+    """The robot's part of a flat state, and the actuators'."""
+    tree = articulation.topology
+    size = (7 if tree.num_base_dofs else 0) + tree.num_dofs + tree.nv
+    return x[:size], x[size:]
+
+
+def num_deviations(articulation: artix.Articulation, x: Array) -> int:
+    """Length ndx of deviations from a flat state."""
+    return 2 * articulation.topology.nv + len(split(articulation, x)[1])
+
+
 @artix.quantity
 def deviate(articulation: artix.Articulation, x: Array, deviation: Array) -> Array:
-    """A flat state moved by a deviation of configuration and velocity, [nx]."""
-    nv = articulation.topology.nv
-    deviation = as_array("deviation", deviation, (2 * nv,), articulation.dtype, "of configuration and velocity")
-    moved = artix.integrate(articulation, unpack(articulation, x), deviation[:nv])
-    return pack(articulation, moved).at[-nv:].set(x[-nv:] + deviation[nv:])
+    """A flat state moved by a deviation of configuration, velocity and actuators, [nx]."""
+    nv, (body, motors) = articulation.topology.nv, split(articulation, x)
+    size = num_deviations(articulation, x)
+    deviation = as_array("deviation", deviation, (size,), articulation.dtype, "of configuration and velocity")
+    moved = pack(articulation, artix.integrate(articulation, unpack(articulation, body), deviation[:nv]))
+    moved = moved.at[-nv:].set(body[-nv:] + deviation[nv : 2 * nv])
+    return jnp.concatenate([moved, motors + deviation[2 * nv :]])
 
 
 @artix.quantity
 def deviation_between(articulation: artix.Articulation, nominal: Array, x: Array) -> Array:
-    """The deviation that takes one flat state to another, [2 nv]."""
-    nv = articulation.topology.nv
-    states = unpack(articulation, nominal), unpack(articulation, x)
-    return jnp.concatenate([artix.difference(articulation, *states), x[-nv:] - nominal[-nv:]])
+    """The deviation that takes one flat state to another, [ndx]."""
+    nv, start, end = articulation.topology.nv, split(articulation, nominal), split(articulation, x)
+    states = unpack(articulation, start[0]), unpack(articulation, end[0])
+    faster = end[0][-nv:] - start[0][-nv:]
+    return jnp.concatenate([artix.difference(articulation, *states), faster, end[1] - start[1]])
 
 
 @artix.quantity

@@ -31,6 +31,7 @@ class Knot(NamedTuple):
         schedule; ``None`` at the end of the horizon.
       reference: this knot's entry of the problem's ``references``.
       parameters: the problem's ``parameters``.
+      actuator_state: the state of the motors at the beginning of the knot, as :class:`Actuator` says; ``None`` without.
 
     Examples:
       >>> def residual(knot):
@@ -47,6 +48,7 @@ class Knot(NamedTuple):
     contact_force: Any
     reference: Any
     parameters: Any
+    actuator_state: Any = None
 
 
 Residual = Callable[[Knot], Array]
@@ -72,6 +74,9 @@ class Problem(struct.PyTreeNode):
       inequality: numbers that must not be positive at each knot.
       final_equality: numbers that must vanish at the end.
       final_inequality: numbers that must not be positive at the end.
+      closure: numbers of the first and the last :class:`Knot` together that must vanish, as those of a gait that
+        repeats, for :func:`solve_by_ipopt`, as is the following; both have ``None`` for controls and contact forces.
+      free_start: which deviations of the start are free, [ndx] of bool; the start is then a guess. ``None`` for none.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
@@ -96,6 +101,8 @@ class Problem(struct.PyTreeNode):
     inequality: Residual | None = struct.field(pytree_node=False, default=None)
     final_equality: Residual | None = struct.field(pytree_node=False, default=None)
     final_inequality: Residual | None = struct.field(pytree_node=False, default=None)
+    closure: Callable[[Knot, Knot], Array] | None = struct.field(pytree_node=False, default=None)
+    free_start: Array | None = None
 
     @property
     def has_bounds(self) -> bool:
@@ -214,19 +221,36 @@ def residual(
     parameters: Any,
 ) -> Array:
     """A residual, [r]."""
-    return vector(
-        function, Knot(articulation, knots.unpack(articulation, x), control, contact_force, reference, parameters)
-    )
+    return vector(function, _knot(articulation, x, control, contact_force, reference, parameters))
 
 
-def vector(function: Residual, knot: Knot) -> Array:
-    """The value of a user's function at a knot.
+@artix.quantity
+def closure_rows(
+    articulation: artix.Articulation,
+    function: Callable[[Knot, Knot], Array],
+    first: tuple[Array, Any],
+    last: tuple[Array, Any],
+    parameters: Any,
+) -> Array:
+    """What should vanish of the first and the last flat state, each with its reference, [c]."""
+    ends = [_knot(articulation, x, None, None, reference, parameters) for x, reference in (first, last)]
+    return vector(function, *ends)
+
+
+def _knot(articulation: artix.Articulation, x: Array, *seen: Any) -> Knot:
+    """A flat state with what else a residual sees."""
+    body, motors = knots.split(articulation, x)
+    return Knot(articulation, knots.unpack(articulation, body), *seen, motors if len(motors) else None)
+
+
+def vector(function: Callable[..., Array], *knots: Knot) -> Array:
+    """The value of a user's function of knots.
 
     Raises:
       TypeError: it is not an array, or has another dtype than the articulation.
       ValueError: it is not a vector.
     """
-    value, name = function(knot), getattr(function, "__qualname__", repr(function))
+    value, name, knot = function(*knots), getattr(function, "__qualname__", repr(function)), knots[-1]
     if not isinstance(value, jax.Array | np.ndarray):
         missing = "; at the end of the horizon knot.control and knot.contact_force are None"
         raise TypeError(
@@ -280,6 +304,9 @@ def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Proble
             f"{count} knots"
         )
     _check_bounds(problem, nu, dtype)
+    if problem.free_start is not None:
+        meaning = "whether each deviation of the start is free"
+        as_array("problem.free_start", problem.free_start, (dynamics.num_deviations,), bool, meaning)
     return problem.replace(start=start), controls, states
 
 

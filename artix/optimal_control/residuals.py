@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 import artix
 from artix.math.arrays import square_root
+from artix.math.spatial import rotation_matrix
 from artix.model.checks import check_finite, check_quaternion
 from artix.optimal_control.checks import as_array
 
@@ -201,6 +202,64 @@ def friction_cone(contact_force: Array, friction: float | Array, least_normal: f
         raise ValueError(f"contact_force: expected shape [3 K], the forces on K points; found {contact_force.shape}")
     x, y, normal = contact_force.reshape(-1, 3).T
     return jnp.stack([square_root(x**2 + y**2) - friction * normal, least_normal - normal], axis=1).reshape(-1)
+
+
+def wrench_cone(
+    contact_force: Array,
+    friction: float | Array,
+    half_length: float | Array,
+    half_width: float | Array,
+    least_normal: float | Array = 0.0,
+    poses: Array | None = None,
+) -> Array:
+    """By how much wrenches on rectangular soles on level ground leave their cones; inside, no entry is positive.
+
+    A sole neither slips, nor tips, nor turns on the spot exactly if forces on its four corners,
+    within friction pyramids along its sides, add up to its wrench. Caron, Pham and Nakamura,
+    *Stability of surface contacts for humanoid robots: closed-form formulae of the contact wrench
+    cone for rectangular support areas*, ICRA 2015. Use it as :func:`friction_cone`; for a pyramid
+    within the circular cone, divide the coefficient by ``sqrt(2)``.
+
+    Args:
+      contact_force: wrenches on K soles about their centres in world axes, force [N], then torque
+        [N m], as ``knot.contact_force`` of a schedule of type ``"weld"``, shape [6 K].
+      friction: coefficient of friction.
+      half_length: half the length of a sole, along its x axis [m].
+      half_width: half its width, along its y axis [m].
+      least_normal: smallest normal force of a standing sole [N].
+      poses: world poses of the soles, shape [K, 7], of which only the rotations matter; ``None`` for
+        sides along the world's axes.
+
+    Returns:
+      For each sole, four rows of friction [N], four of tipping [N m], eight of turning [N m], and
+      by how much the normal force falls short of the smallest allowed one [N], shape [17 K].
+
+    Raises:
+      ValueError: the forces are not wrenches, or ``poses`` does not fit them.
+      TypeError: ``poses`` has another dtype.
+
+    Examples:
+      >>> standing = jnp.array([0.0, 0.0, 100.0, 0.0, -4.0, 0.0])  # 4 cm in front of the centre
+      >>> print(optimal_control.wrench_cone(standing, 0.6, 0.1, 0.05).max())
+      -5.0
+      >>> print(optimal_control.wrench_cone(standing, 0.6, 0.03, 0.05).max())  # it tips over a shorter sole
+      1.0
+    """
+    if contact_force.ndim != 1 or len(contact_force) % 6:
+        raise ValueError(f"contact_force: expected shape [6 K], wrenches on K soles; found {contact_force.shape}")
+    vectors = contact_force.reshape(-1, 2, 3)
+    if poses is not None:
+        count = len(vectors)
+        poses = as_array("poses", poses, (count, 7), contact_force.dtype, "a pose for each sole")
+        vectors = jnp.einsum("jik,kaj->kai", rotation_matrix(poses[:, 3:].T), vectors)
+    (fx, fy, fz), (tx, ty, tz) = vectors[:, 0].T, vectors[:, 1].T
+    slip, tip_x, tip_y = friction * fz, half_width * fz, half_length * fz
+    rows = [fx - slip, -fx - slip, fy - slip, -fy - slip, tx - tip_x, -tx - tip_x, ty - tip_y, -ty - tip_y]
+    for sign in (1.0, -1.0):
+        about_x, about_y = (half_width * fx + sign * friction * tx, half_length * fy + sign * friction * ty)
+        turn = sign * tz - friction * (tip_x + tip_y)
+        rows += [turn + about_x + about_y, turn + about_x - about_y, turn - about_x + about_y, turn - about_x - about_y]
+    return jnp.stack([*rows, least_normal - fz], axis=1).reshape(-1)
 
 
 def violation(inequality: Array) -> Array:

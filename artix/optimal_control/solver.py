@@ -102,6 +102,9 @@ def prepared(problem: Problem, controls: Array, states: Array | None, options: O
       TypeError: see :func:`solve`.
       ValueError: see :func:`solve`.
     """
+    for name in ("closure", "free_start"):
+        if getattr(problem, name) is not None:
+            raise ValueError(f"problem.{name}: a start that is not given is for solve_by_ipopt; leave it out here")
     check_choice("hessian", options.hessian, get_args(Hessian))
     check_choice("riccati", options.riccati, get_args(Riccati))
     check_count("iterations", options.iterations)

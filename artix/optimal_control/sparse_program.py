@@ -24,10 +24,12 @@ class Stages(NamedTuple):
     Attributes:
       stage: cost [] and rows [r] of a stage, of data, its unknowns with the head of the next [width +
         head], and its number; a function at the top level of a module, so that it is compiled once.
-      end: cost [] and rows of the unknowns at the end, of data and the unknowns, [head].
+      end: cost [] and rows of the end, of data and the unknowns there, [head]; or, in a ring, of the
+        head of the first stage and of these, [2 head].
       num_stages: number of stages.
       width: number of unknowns of a stage.
       head: number of unknowns at the end, which are as the first ones of a stage.
+      is_ring: whether the end sees the first stage.
     """
 
     stage: Callable[[Any, Array, Array], tuple[Array, Array]]
@@ -35,11 +37,18 @@ class Stages(NamedTuple):
     num_stages: int
     width: int
     head: int
+    is_ring: bool = False
 
     @property
     def seen(self) -> np.ndarray:
         """The unknowns that each stage sees, [num_stages, width + head]."""
         return self.width * np.arange(self.num_stages)[:, None] + np.arange(self.width + self.head)
+
+    @property
+    def seen_at_end(self) -> np.ndarray:
+        """The unknowns that the end sees, [head] or [2 head]."""
+        last = np.arange(self.size - self.head, self.size)
+        return np.concatenate([np.arange(self.head), last]) if self.is_ring else last
 
     @property
     def size(self) -> int:
@@ -64,7 +73,7 @@ def values(stages: Stages, data: Any, z: Array) -> tuple[Array, Array]:
     """The cost [], and the rows of all stages, then of the end."""
     by_stage = jax.vmap(stages.stage, in_axes=(None, 0, 0))
     costs, rows = by_stage(data, z[stages.seen], jnp.arange(stages.num_stages))
-    cost, last = stages.end(data, z[-stages.head :])
+    cost, last = stages.end(data, z[stages.seen_at_end])
     return jnp.sum(costs) + cost, jnp.concatenate([rows.reshape(-1), last])
 
 
@@ -73,8 +82,8 @@ def _slopes(stages: Stages, data: Any, z: Array) -> tuple[Array, Array]:
     """The gradient, and the entries of the Jacobian."""
     by_stage = jax.vmap(jax.jacfwd(stages.stage, argnums=1), in_axes=(None, 0, 0))
     costs, rows = by_stage(data, z[stages.seen], jnp.arange(stages.num_stages))
-    cost, last = jax.jacfwd(stages.end, argnums=1)(data, z[-stages.head :])
-    gradient = jnp.zeros_like(z).at[stages.seen].add(costs).at[-stages.head :].add(cost)
+    cost, last = jax.jacfwd(stages.end, argnums=1)(data, z[stages.seen_at_end])
+    gradient = jnp.zeros_like(z).at[stages.seen].add(costs).at[stages.seen_at_end].add(cost)
     return gradient, jnp.concatenate([rows.reshape(-1), last.reshape(-1)])
 
 
@@ -90,14 +99,14 @@ def _curvatures(stages: Stages, data: Any, z: Array, multipliers: Array, factor:
         cost, rows = stages.end(data, z)
         return factor * cost + jnp.sum(multiplier * rows)
 
-    last = z[-stages.head :]
+    last = z[stages.seen_at_end]
     num_last = jax.eval_shape(stages.end, data, last)[1].size
     split = len(multipliers) - num_last
     along = multipliers[:split].reshape(stages.num_stages, -1)
     by_stage = jax.vmap(jax.hessian(of_stage, argnums=1), in_axes=(None, 0, 0, 0))
     blocks = by_stage(data, z[stages.seen], along, jnp.arange(stages.num_stages))
     block = jax.hessian(of_end, argnums=1)(data, last, multipliers[split:])
-    lower, lower_end = np.tril_indices(blocks.shape[-1]), np.tril_indices(stages.head)
+    lower, lower_end = np.tril_indices(blocks.shape[-1]), np.tril_indices(len(last))
     return jnp.concatenate([blocks[:, lower[0], lower[1]].reshape(-1), block[lower_end]])
 
 
@@ -126,16 +135,16 @@ def minimise(
         import ipyopt
     except ImportError as error:
         raise ImportError("IPOPT needs ipyopt: pip install 'artix[ipopt]'") from error
-    seen, size, head = stages.seen, stages.size, np.arange(stages.size - stages.head, stages.size)
-    num_last = jax.eval_shape(stages.end, data, jnp.zeros(stages.head))[1].size
+    seen, size, head = stages.seen, stages.size, stages.seen_at_end
+    num_last = jax.eval_shape(stages.end, data, jnp.zeros(len(head)))[1].size
     each = (len(least_rows) - num_last) // stages.num_stages
     rows = each * np.arange(stages.num_stages)[:, None] + np.arange(each)
     last_rows = each * stages.num_stages + np.arange(num_last)
     jacobian = (
-        np.concatenate([np.repeat(rows, seen.shape[1]), np.repeat(last_rows, stages.head)]),
+        np.concatenate([np.repeat(rows, seen.shape[1]), np.repeat(last_rows, len(head))]),
         np.concatenate([np.repeat(seen, each, axis=0).ravel(), np.tile(head, num_last)]),
     )
-    triangles = zip(np.tril_indices(seen.shape[1]), np.tril_indices(stages.head), strict=True)
+    triangles = zip(np.tril_indices(seen.shape[1]), np.tril_indices(len(head)), strict=True)
     first, second = (np.concatenate([seen[:, k].ravel(), head[e]]) for k, e in triangles)
 
     def put(out: np.ndarray, value: Array) -> None:

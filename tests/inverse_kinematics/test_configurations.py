@@ -174,11 +174,20 @@ def arm7_searches():
     return arm, seeds, find
 
 
-def test_a_path_of_short_steps_is_followed_without_jumps(arm7_searches):
-    """3 mm in steps of 0.1 mm, from 40 random postures, towards random directions: no joint moves by 0.01 rad in one."""
+def singular_starts(arm, count):
+    """Random postures, half of which have the elbow nearly straight or the wrist's axes nearly aligned."""
+    states = seeds_of(arm, count)
+    angles = 0.02 * jax.random.normal(jax.random.key(4), (count // 4, 2), arm.dtype)
+    position = states.joint_position.at[: count // 4, 3].set(jnp.maximum(angles[:, 0], arm.joint_lower_limit[3]))
+    return states.replace(joint_position=position.at[count // 4 : count // 2, 5].set(angles[:, 1]))
+
+
+@pytest.fixture(scope="module")
+def short_paths(arm7_searches):
+    """3 mm in steps of 0.1 mm, from 80 postures towards random directions: the starts, the paths and what follows them."""
     arm, _, _ = arm7_searches
-    starts = seeds_of(arm, 40)
-    directions = jax.random.normal(jax.random.key(3), (40, 3), arm.dtype)
+    starts = singular_starts(arm, 80)
+    directions = jax.random.normal(jax.random.key(3), (80, 3), arm.dtype)
     directions = directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
 
     @jax.jit
@@ -186,17 +195,65 @@ def test_a_path_of_short_steps_is_followed_without_jumps(arm7_searches):
     def followed(start, direction):
         line = 1e-4 * jnp.arange(31.0)[:, None] * jnp.pad(direction, (0, 4))
         path = artix.frame_pose(arm, start, "tool") + line
-        return inverse_kinematics.follow(arm, lambda target: [FrameTask("tool", target)], path, start)
+        return path, inverse_kinematics.follow(arm, lambda target: [FrameTask("tool", target)], path, start)
 
-    found = followed(starts, directions)
-    jumps = jnp.abs(jnp.diff(found.state.joint_position, axis=1)).max(axis=(1, 2))
-    # What the arm can do: near singularities and limits even the shortest motion is longer, or there is none.
+    return arm, starts, *followed(starts, directions)
+
+
+def test_a_path_of_short_steps_is_followed_without_jumps(short_paths):
+    """No joint moves by more than 0.01 rad in a step, near singularities and limits, too."""
+    arm, starts, _, end = short_paths
+    jumps = jnp.abs(jnp.diff(end.state.joint_position, axis=1)).max(axis=(1, 2))
+    assert jumps.max() <= 1e-2 + 1e-12
+    assert jumps.max() > 9e-3  # some need all of it
+    assert end.solved[:, 0].all()
+    solved = end.solved.all(axis=1)
+    assert solved.sum() >= 75
     jacobians = jax.vmap(lambda state: artix.frame_jacobian(arm, state, "tool"))(starts)
     regular = np.linalg.svd(jacobians, compute_uv=False)[:, -1] > 0.03
-    inside = jnp.all(found.solved, axis=1)
-    assert (regular & inside).sum() > 25
-    assert jnp.all(found.solved[:, 0])
-    assert jumps[regular & inside].max() < 1e-2
+    assert jumps[regular & solved].max() < 3e-3
+
+
+def test_where_a_path_cannot_be_followed_no_permitted_motion_does(short_paths):
+    """Beside SciPy's bounded least squares of the linearised task, within limits and 0.01 rad of the last point."""
+    lsq_linear = pytest.importorskip("scipy.optimize").lsq_linear
+    arm, _, paths, end = short_paths
+
+    @jax.jit
+    def weighted(state, target):
+        return FrameTask("tool", target).weighted(arm, state)
+
+    missed = np.argwhere(~np.asarray(end.solved))
+    assert len(missed) > 5
+    for path, k in missed:
+        last, here = (jax.tree.map(lambda leaf, at=at: leaf[at], end.state) for at in ((path, k - 1), (path, k)))
+        error, jacobian = weighted(last, paths[path, k])
+        q = last.joint_position
+        lower, upper = jnp.maximum(arm.joint_lower_limit - q, -0.01), jnp.minimum(arm.joint_upper_limit - q, 0.01)
+        best = lsq_linear(jacobian, -error, (lower - 1e-9, upper + 1e-9), tol=1e-12)
+        least = np.sqrt(2 * best.cost)
+        assert least > 1e-4
+        assert np.linalg.norm(weighted(here, paths[path, k])[0]) < 1.02 * least + 1.5e-5
+
+
+def test_a_given_step_is_kept_and_derivatives_know_it(arm7_searches):
+    """A target that leaves at once: joints go as far as they may, and by the derivatives of their last positions."""
+    arm, _, _ = arm7_searches
+    start = artix.neutral_state(arm).replace(joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0]))
+    first = artix.frame_pose(arm, start, "tool")
+
+    def followed(height):
+        path = jnp.stack([first.at[2].add(height), first.at[2].add(-0.5)])
+        tasks = lambda target: [FrameTask("tool", target, orientation_cost=0.0)]  # noqa: E731
+        return inverse_kinematics.follow(arm, tasks, path, start, max_step=jnp.full(7, 0.02), iterations=20)
+
+    end, tangent = jax.jit(lambda height: jax.jvp(followed, (height,), (1.0,)))(1e-3)
+    np.testing.assert_array_equal(end.solved, [True, False])
+    steps = jnp.diff(end.state.joint_position, axis=0)[0]
+    np.testing.assert_allclose(jnp.abs(steps[jnp.array([1, 3])]), 0.02, atol=1e-12)
+    by_height = tangent.state.joint_position
+    assert jnp.abs(by_height[0, 3]) > 0.1
+    np.testing.assert_allclose(by_height[1, jnp.array([1, 3])], by_height[0, jnp.array([1, 3])], atol=1e-12)
 
 
 @pytest.fixture(scope="module")

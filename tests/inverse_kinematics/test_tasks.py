@@ -106,10 +106,8 @@ WRONG = {
     "none": ([], ValueError, r"tasks: give at least one task"),
     "an unknown frame": ([FrameTask("toll", POSE)], KeyError, r"toll"),
     "an unknown root": ([FrameTask("tool", POSE, root="bass")], KeyError, r"bass"),
-    "a position": ([FrameTask("tool", POSE[:3])], ValueError, r"tasks\[0\].target: expected shape \[7\]"),
     "a list": ([FrameTask("tool", [0.0] * 7)], TypeError, r"tasks\[0\].target: expected an array .*found list"),
     "a batch": ([FrameTask("tool", POSE[None])], ValueError, r"target: expected shape \[7\].*use jax.vmap over batches"),
-    "a matrix": ([FrameTask("tool", jnp.eye(4))], ValueError, r"target: expected shape \[7\]"),
     "a quaternion of length 2": ([FrameTask("tool", POSE.at[3:].multiply(2))], ValueError, r"target: expected a quaternion"),
     "no quaternion": ([FrameTask("tool", POSE.at[3:].set(0))], ValueError, r"target: expected a quaternion"),
     "a target of NaN": ([FrameTask("tool", POSE.at[0].set(jnp.nan))], ValueError, r"tasks\[0\].target: every number"),
@@ -125,7 +123,7 @@ WRONG = {
     ),
     "an axis of length 2": ([LookAtTask("tool", POSE[:3], axis=(0, 0, 2.0))], ValueError, r"axis: expected a unit vector"),
     "a second wrong one": (
-        [FrameTask("tool", POSE), ComTask(POSE)], ValueError, r"tasks\[1\].target: expected shape \[3\]"
+        [FrameTask("tool", POSE), ComTask(POSE[None, :3])], ValueError, r"tasks\[1\].target: expected shape \[3\]"
     ),
 }  # fmt: skip
 
@@ -135,6 +133,31 @@ def test_wrong_tasks_are_refused(name):
     tasks, kind, words = WRONG[name]
     with pytest.raises(kind, match=words):
         inverse_kinematics.solve(ARM, tasks, SEEDS, iterations=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: FrameTask("tool", POSE[:3]), r"FrameTask.target: expected shape \[7\], position and quaternion"),
+        (lambda: FrameTask("tool", np.eye(4)), r"FrameTask.target: expected shape \[7\].* found \(4, 4\)"),
+        (lambda: FrameTask("tool", POSE).replace(target=POSE[3:]), r"FrameTask.target: expected shape \[7\]"),
+        (lambda: ComTask(POSE), r"ComTask.target: expected shape \[3\], a point; found \(7,\)"),
+        (lambda: LookAtTask("tool", POSE), r"LookAtTask.target: expected shape \[3\], a point"),
+    ],
+)
+def test_targets_of_another_size_are_refused_where_the_task_is_made(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_trees_of_tasks_are_not_mistaken_for_tasks():
+    """Batches, derivatives, norms and shapes of tasks are trees of the same class."""
+    task = FrameTask("tool", POSE)
+    assert jax.tree.map(jnp.linalg.norm, task).target.shape == ()
+    assert jax.tree.map(jnp.shape, task).target == (7,)
+    by_turn = jax.jacrev(lambda change: FrameTask("tool", POSE + jnp.sum(change)))(jnp.zeros(3))
+    assert by_turn.target.shape == (7, 3)
+    assert jax.vmap(lambda target: FrameTask("tool", target))(POSE[None]).target.shape == (1, 7)
 
 
 TOOL = [FrameTask("tool", POSE)]
@@ -170,6 +193,10 @@ WRONG_CALLS = {
     "speeds of six joints": (
         lambda: inverse_kinematics.solve_velocity(ARM, ONE, TOOL, 1e-3, max_velocity=jnp.ones(6)),
         ValueError, r"max_velocity: expected one number or shape \[7\]",
+    ),
+    "a negative step": (
+        lambda: inverse_kinematics.follow(ARM, lambda pose: [FrameTask("tool", pose)], POSE[None], ONE, max_step=-0.1),
+        ValueError, r"max_step: expected finite numbers of at least 0",
     ),
     "a path's targets instead of a function": (
         lambda: inverse_kinematics.follow(ARM, TOOL, POSE[None], ONE), TypeError, "tasks: expected a function of a point"

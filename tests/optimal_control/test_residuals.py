@@ -117,3 +117,53 @@ def test_targets_that_cannot_be_are_refused():
         optimal_control.frame_position(arm, state, "tool", unknown)
     with pytest.raises(ValueError, match="target: every number must be finite"):
         optimal_control.center_of_mass(arm, state, unknown)
+
+
+def test_a_wrench_is_in_its_cone_where_forces_on_the_corners_add_up_to_it():
+    """Random wrenches, half of them of corner forces on the edges of their friction pyramids, beside linear programs."""
+    linprog = pytest.importorskip("scipy.optimize").linprog
+    friction, x, y = 0.5, 0.11, 0.04
+    rng = np.random.default_rng(0)
+    signs = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])
+    corners = np.pad(signs * [x, y], ((0, 0), (0, 1)))
+    edges = np.pad(friction * signs, ((0, 0), (0, 1)), constant_values=1.0)
+    rays = np.array([[*edge, *np.cross(corner, edge)] for corner in corners for edge in edges])
+    sparse = rng.exponential(size=(60, 16)) * (rng.random((60, 16)) < 0.25)
+    around = rng.normal(size=(60, 6)) * [0.4, 0.4, 0.3, 0.03, 0.08, 0.04] + [0, 0, 1, 0, 0, 0]
+    wrenches = np.concatenate([sparse @ rays, around])
+    wrenches = np.concatenate([wrenches, wrenches[:60] + 1e-3 * rng.normal(size=(60, 6))])
+    most = jax.vmap(lambda w: jnp.max(optimal_control.wrench_cone(w, friction, x, y)))(jnp.asarray(wrenches))
+    inside = [linprog(np.zeros(16), A_eq=rays.T, b_eq=w, method="highs").status == 0 for w in wrenches[60:]]
+    assert most[:60].max() < 1e-12
+    assert np.sum(inside) > 20
+    assert np.sum(inside) < 100
+    np.testing.assert_array_equal(most[60:] <= 0, inside)
+
+
+def test_the_wrench_under_a_body_at_rest_is_in_the_cone_if_its_weight_is_above_the_sole():
+    """A body of 5 kg on a sole that is turned about the vertical, whose centre of mass is in front of it and beside."""
+    builder = artix.ArticulationBuilder()
+    body = builder.add_link(mass=5.0, com_pose=[0.05, 0.02, 0.3, 0.0, 0.0, 0.0, 1.0], inertia=[0.1, 0.1, 0.1])
+    builder.add_link(body, artix.Joint.revolute(artix.Axis.SWING2), mass=1e-9, inertia=[1e-9] * 3)
+    builder.add_frame("sole", body)
+    robot = builder.build(jnp.float64)
+    schedule = optimal_control.ContactSchedule.of(robot, ["sole"], [[True]], type="weld")
+    dynamics = optimal_control.discrete_dynamics(robot, 0.01, contact_schedule=schedule)
+    turned = artix.neutral_state(robot).replace(root_pose=jnp.array([0.3, 0.1, 0.0, 0.0, 0.0, 0.6, 0.8]))
+    pose = artix.frame_pose(robot, turned, "sole")
+    wrench = dynamics.step(dynamics.pack(turned), jnp.zeros(1))[1]
+    center = artix.center_of_mass(robot, turned) - pose[:3]
+    weight = jnp.array([0.0, 0.0, 5.0 * 9.81])
+    np.testing.assert_allclose(wrench, jnp.concatenate([weight, jnp.cross(center, weight)]), atol=1e-5)
+
+    def most(half_length, half_width):
+        rows = optimal_control.wrench_cone(wrench, 0.6, half_length, half_width, poses=pose[None])
+        return jnp.max(rows)
+
+    assert most(0.051, 0.021) < 0
+    assert most(0.049, 0.021) > 0
+    assert most(0.051, 0.019) > 0
+    with pytest.raises(ValueError, match=r"contact_force: expected shape \[6 K\], wrenches on K soles"):
+        optimal_control.wrench_cone(wrench[:3], 0.6, 0.1, 0.1)
+    with pytest.raises(ValueError, match=r"poses: expected shape \[1, 7\]"):
+        optimal_control.wrench_cone(wrench, 0.6, 0.1, 0.1, poses=pose)
