@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.envs.commands import VelocityCommands
 from artix.examples.ppo_settings import Settings
 from artix.examples.shac import Config
 
@@ -82,8 +83,15 @@ SETTINGS: dict[str, Settings] = {
     "arm_reach": Settings(Config(critic_layers=(128, 128)), 1_000_000, {}),
     "quadruped_velocity": Settings(
         _WALKER,
-        1_500_000,
-        {"rewards": WALKING, "least_reward": -math.inf, "privileged": {}},
+        1_000_000,
+        {
+            "rewards": WALKING,
+            "least_reward": -math.inf,
+            "privileged": {},
+            # Robots fall where commands jump and where episodes begin.
+            "velocity_commands": VelocityCommands(mean_time=1.0),
+            "episode_length": 200,
+        },
         always={"gait_frequency": 2.5},
     ),
 }
