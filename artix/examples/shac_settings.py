@@ -67,6 +67,16 @@ WALKING: dict[str, Any] = {
     "foot_targets": (-0.1, foot_targets),
 }
 
+#: Starts in the middle of a fall, from which most robots recover once they have learned to.
+STUMBLING: dict[str, float] = {
+    "place": 0.5,
+    "heading": math.pi,
+    "velocity": 1.5,
+    "tilt": 0.4,
+    "joint_position": 0.3,
+    "joint_velocity": 2.0,
+}
+
 _WALKER = Config(
     num_envs=128,
     horizon=16,
@@ -88,9 +98,10 @@ SETTINGS: dict[str, Settings] = {
             "rewards": WALKING,
             "least_reward": -math.inf,
             "privileged": {},
-            # Robots fall where commands jump and where episodes begin.
+            # Robots fall within a second of a jump of the command or of a start: there is much to learn from both.
             "velocity_commands": VelocityCommands(mean_time=1.0),
-            "episode_length": 200,
+            "resets": STUMBLING,
+            "episode_length": 100,
         },
         always={"gait_frequency": 2.5},
     ),

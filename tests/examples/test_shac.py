@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from artix import envs
 from artix.examples import learners, policies, shac
 from tests.support.point_mass import PointMass
 from tests.support.users_types import users_types
@@ -154,6 +155,19 @@ def test_robots_whose_gradients_are_not_finite_cost_only_their_own(trained):
     policy = shac.policy_of(runs[-1][0], CONFIG)
     found = policies.evaluate(PointMass(), policy, jax.random.key(1), episodes=32)
     assert float(found["return"].mean()) > 15
+
+
+@pytest.mark.slow  # 22 s of compilation, 10 s of training
+def test_a_quadruped_walks_and_hardly_ever_falls():
+    """After 0.3 million steps, with the task's own commands, starts and noise: 1 of 200 robots falls in 10 s."""
+    chosen = learners.settings("quadruped_velocity", "shac")
+    environment = envs.make("quadruped_velocity", **chosen.options, **chosen.always)
+    *_, (training, _) = shac.train(environment, chosen.config, steps=300_000)
+    test = envs.make("quadruped_velocity", episode_length=500, **chosen.always)
+    policy = shac.policy_of(training, chosen.config)
+    found = policies.evaluate(test, policy, jax.random.key(1), episodes=256)
+    assert float(found["velocity_error"].mean()) < 0.15
+    assert float(found["terminated"].mean()) < 0.025
 
 
 def test_a_run_continues_as_if_it_had_never_stopped(trained):
