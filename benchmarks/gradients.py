@@ -32,7 +32,7 @@ ESTIMATES = ("plain", "limited", "trials")
 
 def trained(steps: int) -> tuple[envs.Environment, shac.Config, shac.Training]:
     """A training run after so many environment steps."""
-    config, _, options, _, always = settings("quadruped_velocity", "shac")
+    config, _, options, always = settings("quadruped_velocity", "shac")
     environment = envs.make("quadruped_velocity", **options, **always)
     ((training, _),) = collections.deque(shac.train(environment, config, steps=steps), maxlen=1)
     return environment, config, training

@@ -89,7 +89,7 @@ class Progress(NamedTuple):
 def learn(task: str, goal: Goal, method: str, seed: int, most: int, rewards: str) -> tuple[Progress, bool]:
     """Trains until the goal is reached, with the task's options for the method ``rewards``; and whether it is."""
     learner, config = METHODS[method], dataclasses.replace(settings(task, method).config, seed=seed)
-    _, _, options, _, always = settings(task, rewards)
+    _, _, options, always = settings(task, rewards)
     environment = envs.make(task, **options, **always)
     test = envs.make(task, episode_length=goal.length, **always)
     keys = jax.random.split(jax.random.key(100), EPISODES)

@@ -157,7 +157,9 @@ def make_play(environment: Environment, config: Config) -> Callable[..., Any]:
                 x.astype(jnp.float32) for x in (after.reward, after.done, after.info["truncation"])
             )
             terminated, next_value = done * (1 - out_of_time), value_of(after.info["final_obs"])
-            gain = weight * (reward + config.discount * done * (1 - terminated) * next_value)
+            # A fall ends what could be earned, but the critic's slope there leads away from it.
+            kept = next_value - terminated * jax.lax.stop_gradient(next_value)
+            gain = weight * (reward + config.discount * done * kept)
             experience = Experience(env.obs, action, mean, value_of(env.obs), next_value, reward, done, terminated)
             returns = total + reward
             ended = {"episodes": jnp.sum(done), "returns": jnp.sum(done * returns), "falls": jnp.sum(terminated)}

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.envs.commands import VelocityCommands
 from artix.examples.ppo_settings import Settings
 from artix.examples.shac import Config
 
@@ -66,6 +67,16 @@ WALKING: dict[str, Any] = {
     "foot_targets": (-0.1, foot_targets),
 }
 
+#: Starts in the middle of a fall, from which most robots recover once they have learned to.
+STUMBLING: dict[str, float] = {
+    "place": 0.5,
+    "heading": math.pi,
+    "velocity": 1.5,
+    "tilt": 0.4,
+    "joint_position": 0.3,
+    "joint_velocity": 2.0,
+}
+
 _WALKER = Config(
     num_envs=128,
     horizon=16,
@@ -82,8 +93,16 @@ SETTINGS: dict[str, Settings] = {
     "arm_reach": Settings(Config(critic_layers=(128, 128)), 1_000_000, {}),
     "quadruped_velocity": Settings(
         _WALKER,
-        1_500_000,
-        {"rewards": WALKING, "least_reward": -math.inf, "privileged": {}},
+        1_000_000,
+        {
+            "rewards": WALKING,
+            "least_reward": -math.inf,
+            "privileged": {},
+            # Robots fall within a second of a jump of the command or of a start: there is much to learn from both.
+            "velocity_commands": VelocityCommands(mean_time=1.0),
+            "resets": STUMBLING,
+            "episode_length": 100,
+        },
         always={"gait_frequency": 2.5},
     ),
 }
