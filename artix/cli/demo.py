@@ -56,12 +56,11 @@ def run_demo(*, members: int, output: str, seed: int, show: bool) -> int:
     census = ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
     print(f"{members} robots in one compiled program per quantity: {census}\n")
 
-    state_key, acceleration_key = jax.random.split(jax.random.key(seed))
-    state = fleet.random_state(state_key)
-    velocity = fleet.evaluate(artix.generalized_velocity, state)
+    state = fleet.random_state(jax.random.key(seed))
+    velocity = np.asarray(fleet.evaluate(artix.generalized_velocity, state))
     # A member has no acceleration where it has no velocity; random velocities are never exactly zero.
-    noise = jax.random.normal(acceleration_key, velocity.shape, velocity.dtype)
-    acceleration = jnp.where(velocity == 0, 0, noise)
+    noise = np.random.default_rng(seed).standard_normal(velocity.shape, velocity.dtype)
+    acceleration = np.where(velocity == 0, 0, noise).astype(velocity.dtype)
     timings = time_quantities(fleet, state, acceleration)
     identities = check_identities(fleet, velocity, acceleration, {one.quantity.name: one.value for one in timings})
 
@@ -159,7 +158,7 @@ QUANTITIES = (
 )
 
 
-def time_quantities(fleet: artix.Fleet, state: artix.State, acceleration: jax.Array) -> list[Timing]:
+def time_quantities(fleet: artix.Fleet, state: artix.State, acceleration: np.ndarray) -> list[Timing]:
     """Compiles every quantity for the whole fleet, two at a time, and then times each."""
 
     def call(quantity: Quantity) -> tuple[Any, float]:
@@ -176,8 +175,8 @@ def time_quantities(fleet: artix.Fleet, state: artix.State, acceleration: jax.Ar
     timings = []
     for quantity, first in zip(QUANTITIES, compile_seconds, strict=True):
         value, seconds = call(quantity)
-        repeats = min(10, max(3, math.ceil(0.2 / seconds)))
-        seconds = float(np.median([call(quantity)[1] for _ in range(repeats)]))
+        repeats = min(10, math.ceil(0.1 / seconds))
+        seconds = float(np.median([seconds, *(call(quantity)[1] for _ in range(repeats))]))
         timings.append(Timing(quantity, value, seconds, first))
     return timings
 
@@ -229,8 +228,11 @@ def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, value
         return np.matmul(matrix, vector[:, :, None])[:, :, 0]
 
     def parameter(name: str, width: int) -> np.ndarray:
-        every = [np.asarray(getattr(fleet.member(k), name), np.float64) for k in range(len(fleet))]
-        return np.stack([np.pad(numbers, (0, width - len(numbers))) for numbers in every])
+        table = np.zeros((len(fleet), width))
+        for members in fleet.kinds:  # Those of a kind are equal.
+            numbers = np.asarray(getattr(fleet.member(int(members[0])), name))
+            table[members, : len(numbers)] = numbers
+        return table
 
     links, M, kinetic = double["link poses, velocities"], double["mass matrix"], double["kinetic, potential energy"][0]
     g, c, b = (double[name] for name in ("gravity compensation", "Coriolis compensation", "bias force"))

@@ -197,7 +197,7 @@ def _shared_divisors(builder: ScalarBuilder, built: _Built, needed: np.ndarray) 
     """The innermost loop in which each scalar is computed: that of one of its operands."""
     if builder.loops:
         loops = loop_of.tolist()
-        for number, code, row, sources in zip(
+        for number, code, row, (a, b, c) in zip(
             needed.tolist(),
             built.operations[needed].tolist(),
             built.operands[needed].tolist(),
@@ -207,7 +207,7 @@ def _shared_divisors(builder: ScalarBuilder, built: _Built, needed: np.ndarray) 
             if code == _CARRIED:
                 loops[number] = builder.loops[row[0]].parent if row[2] else row[0]
             else:
-                loops[number] = max(loops[x] for x in sources)
+                loops[number] = max(loops[a], loops[b], loops[c])
         loop_of = np.array(loops)
     quotients = needed[built.operations[needed] == _DIV]
     divisors = built.sources[quotients, 1]

@@ -224,13 +224,15 @@ class ScalarProgram(NamedTuple):
         stages = np.zeros(len(self.operations), np.int32)
         if not self.loops:
             return stages
-        stage_of, bodies = stages.tolist(), self.bodies
-        for number, (operation, row) in enumerate(zip(self.operations.tolist(), self.operands.tolist(), strict=True)):
-            if operation == Op.CARRIED:
-                stage_of[number] = bodies[row[0]][row[2]]
-            elif operation != Op.INPUT:
-                stage_of[number] = max((stage_of[x >> 1] for x in row if x >= 0), default=0)
-        return np.array(stage_of, np.int32)
+        bodies = self.bodies
+        for number in np.flatnonzero(self.operations == Op.CARRIED).tolist():
+            loop, _, is_after = self.operands[number].tolist()
+            stages[number] = bodies[loop][is_after]
+        computed = np.flatnonzero(self.operations > Op.CARRIED)
+        stage_of = [*stages.tolist(), 0]  # The last one is for operands that do not exist.
+        for number, (a, b, c) in zip(computed.tolist(), (self.operands[computed] >> 1).tolist(), strict=True):
+            stage_of[number] = max(stage_of[a], stage_of[b], stage_of[c])
+        return np.array(stage_of[:-1], np.int32)
 
     @property
     def size(self) -> int:

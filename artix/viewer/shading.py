@@ -75,13 +75,15 @@ def shade(
       Red, green, blue and opacity from 0 to 1, shape [height, width, 4].
     """
     fine = (samples * size[0], samples * size[1])
-    picture = np.zeros((fine[1], fine[0], 4))
+    picture = np.zeros((fine[1], fine[0], 4), np.float32)
     solid = np.all(triangles.opacities > 0.999, axis=1)
+    shadows = Shadows.of(triangles.corners[triangles.casts])
     depth = np.full(fine[::-1], np.inf)
     for mask, is_solid in ((solid, True), (~solid, False)):
         if mask.any():
-            depth = _draw(picture, depth, triangles.kept(mask), triangles.kept(triangles.casts), camera, fine, is_solid)
-    picture = picture.reshape(size[1], samples, size[0], samples, 4).mean(axis=(1, 3))
+            depth = _draw(picture, depth, triangles.kept(mask), shadows, camera, fine, is_solid)
+    corners = [picture[i::samples, j::samples] for i in range(samples) for j in range(samples)]
+    picture = sum(corners[1:], start=corners[0].astype(float)) / samples**2
     if background is not None:
         picture[..., :3] += (1.0 - picture[..., 3:]) * background
         picture[..., 3] = 1.0
@@ -94,7 +96,7 @@ def _draw(
     picture: np.ndarray,
     depth: np.ndarray,
     shown: Triangles,
-    casting: Triangles,
+    shadows: Shadows | None,
     camera: Camera,
     size: tuple[int, int],
     solid: bool,
@@ -106,52 +108,77 @@ def _draw(
     seen = rasterize(projected, size, perspective=True)
     hit = (seen.triangle >= 0) & (seen.depth < depth)
     index, weights = seen.triangle[hit], seen.weights[hit]
-    point = np.einsum("pk,pki->pi", weights, shown.corners[index])
-    normal = np.einsum("pk,pki->pi", weights, shown.normals[index])
-    normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-12)
-    away = np.asarray(camera.position) - point
-    away /= np.linalg.norm(away, axis=1, keepdims=True)
-    normal *= np.where(np.sum(normal * away, axis=1, keepdims=True) < 0.0, -1.0, 1.0)  # Surfaces have two sides.
-    lit = _lit(casting, point, normal)
-    direct = np.maximum(normal @ LIGHT, 0.0) * lit
-    half = (away + LIGHT) / np.linalg.norm(away + LIGHT, axis=1, keepdims=True)
-    gloss = 0.14 * np.maximum(np.sum(normal * half, axis=1), 0.0) ** 40 * lit
-    sky = 0.5 + 0.5 * normal[:, 2]
-    color = shown.colors[index] * (0.34 + 0.20 * sky + 0.52 * direct)[:, None] + gloss[:, None]
-    opacity = np.sum(weights * shown.opacities[index], axis=1)[:, None]
-    picture[hit, :3] = np.clip(color, 0, 1) * opacity + (1.0 - opacity) * picture[hit, :3]
-    picture[hit, 3:] = opacity + (1.0 - opacity) * picture[hit, 3:]
+    point = np.einsum("pk,pki->pi", weights, shown.corners.astype(np.float32)[index])
+    normal = _unit(np.einsum("pk,pki->pi", weights, shown.normals.astype(np.float32)[index]))
+    away = _unit(np.asarray(camera.position, np.float32) - point)
+    normal *= np.where(_dot(normal, away) < 0, np.float32(-1), np.float32(1))[:, None]  # Surfaces have two sides.
+    lit = 1.0 if shadows is None else shadows.lit(point, normal)
+    direct = np.maximum(normal @ LIGHT.astype(np.float32), 0) * lit
+    gloss = 0.14 * np.maximum(_dot(normal, _unit(away + LIGHT.astype(np.float32))), 0) ** 40 * lit
+    brightness = 0.44 + 0.10 * normal[:, 2] + 0.52 * direct
+    color = shown.colors.astype(np.float32)[index] * brightness[:, None] + gloss[:, None]
+    opacity = np.einsum("pk,pk->p", weights, shown.opacities.astype(np.float32)[index])[:, None]
+    premultiplied = np.concatenate([np.clip(color, 0, 1) * opacity, opacity], axis=1)
+    picture[hit] = premultiplied + (1 - opacity) * picture[hit]
     return np.where(hit, seen.depth, depth) if solid else depth
 
 
-def _lit(casting: Triangles, point: np.ndarray, normal: np.ndarray) -> np.ndarray:
-    """How much light reaches each point, from 0 to 1, by a shadow map of the triangles that cast shadows."""
-    if not len(casting.corners) or not len(point):
-        return np.ones(len(point))
-    right = np.cross([0.0, 1.0, 0.0], LIGHT)
-    right /= np.linalg.norm(right)
-    axes = np.stack([right, np.cross(LIGHT, right), -LIGHT], axis=1)
-    seen = casting.corners @ axes
-    low, high = seen.min(axis=(0, 1)), seen.max(axis=(0, 1))
-    scale = SHADOW_MAP / max(float((high - low)[:2].max()), 1e-9)
-    seen[..., :2] = (seen[..., :2] - low[:2]) * scale
-    shadows: Fragments = rasterize(seen, (SHADOW_MAP, SHADOW_MAP), perspective=False)
-    moved = point + normal * (2.5 / scale)  # Away from its own surface by more than a texel.
-    local = moved @ axes
-    place = (local[:, :2] - low[:2]) * scale
-    total = np.zeros(len(point))
-    offsets = [(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)]
-    for offset in offsets:
-        texel = np.floor(place + offset).astype(int)
-        inside = ((texel >= 0) & (texel < SHADOW_MAP)).all(axis=1)
-        texel = np.clip(texel, 0, SHADOW_MAP - 1)
-        total += ~inside | (shadows.depth[texel[:, 1], texel[:, 0]] > local[:, 2])
-    return total / len(offsets)
+def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.einsum("pi,pi->p", a, b)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.sqrt(_dot(vectors, vectors)), 1e-12)[:, None]
+
+
+class Shadows(NamedTuple):
+    """What the light sees: a map of depths.
+
+    Attributes:
+      depth: the depth behind which each texel has shadow, and a border of two texels without any, [S + 4, S + 4].
+      axes: axes of the map as columns, the last one away from the light.
+      low: where the map begins [m], shape [2].
+      scale: texels per metre.
+    """
+
+    depth: np.ndarray
+    axes: np.ndarray
+    low: np.ndarray
+    scale: float
+
+    @classmethod
+    def of(cls, corners: np.ndarray) -> Shadows | None:
+        """The shadows of triangles with these corners, [N, 3, 3]; ``None`` if there are none."""
+        if not len(corners):
+            return None
+        right = np.cross([0.0, 1.0, 0.0], LIGHT)
+        right /= np.linalg.norm(right)
+        axes = np.stack([right, np.cross(LIGHT, right), -LIGHT], axis=1)
+        seen = corners @ axes
+        low, high = seen.min(axis=(0, 1)), seen.max(axis=(0, 1))
+        scale = SHADOW_MAP / max(float((high - low)[:2].max()), 1e-9)
+        seen[..., :2] = (seen[..., :2] - low[:2]) * scale
+        depth = rasterize(seen, (SHADOW_MAP, SHADOW_MAP), perspective=False).depth
+        bordered = np.pad(depth.astype(np.float32), 2, constant_values=np.inf)
+        return cls(bordered, axes, low[:2], scale)
+
+    def lit(self, point: np.ndarray, normal: np.ndarray) -> np.ndarray:
+        """How much light reaches each point, from 0 to 1."""
+        moved = point + normal * np.float32(2.5 / self.scale)  # Away from its own surface by more than a texel.
+        x, y, depth = self.axes.T.astype(np.float32) @ moved.T
+        x, y = (x - np.float32(self.low[0])) * self.scale, (y - np.float32(self.low[1])) * self.scale
+        near = (np.abs(x - SHADOW_MAP / 2) < SHADOW_MAP / 2 + 1) & (np.abs(y - SHADOW_MAP / 2) < SHADOW_MAP / 2 + 1)
+        depth, row = depth[near], SHADOW_MAP + 4
+        place = np.floor(y[near] + 2).astype(int) * row + np.floor(x[near] + 2).astype(int)
+        offsets = [row * y + x for y in (-1, 0, 1) for x in (-1, 0, 1)]
+        light = np.ones(len(point), np.float32)
+        light[near] = sum((self.depth.ravel()[place + k] > depth).astype(np.float32) for k in offsets) / len(offsets)
+        return light
 
 
 # --- rasterising ---------------------------------------------------------------------------------
 
-#: Number of pairs of triangles and pixels processed at a time, which bounds the memory.
+#: Number of fragments processed at a time, which bounds the memory.
 AT_ONCE = 3_000_000
 
 
@@ -179,57 +206,64 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
       perspective: whether the camera is perspective: then reciprocals of depths are linear in the picture.
     """
     width, height = size
-    xy = corners[:, :, :2]
-    z = corners[:, :, 2]
-    low = np.clip(np.floor(xy.min(axis=1)).astype(int), 0, [width, height])
-    high = np.clip(np.ceil(xy.max(axis=1)).astype(int), 0, [width, height])
-    spans = high - low
-    (x0, y0), (x1, y1), (x2, y2) = (xy[:, k].T for k in range(3))
-    area = (x1 - x0) * (y2 - y0) - (x2 - x0) * (y1 - y0)
-    counts = np.where(np.abs(area) > 1e-9, spans[:, 0] * spans[:, 1], 0)
-    nearest = Fragments(
-        np.full(width * height, -1), np.full(width * height, np.inf), np.zeros((width * height, 3), np.float32)
-    )
+    x, y, z = np.moveaxis(corners, 2, 0)
+    low, high = (np.clip(np.rint(edge(y, axis=1)).astype(int), 0, height) for edge in (np.min, np.max))
+    planes, is_flat = _barycentric(x, y)
+    live = np.flatnonzero(~is_flat & (high > low))
+    owner = np.repeat(live, (high - low)[live])
+    row = low[owner] + _count(high[live] - low[live])
+    # In a row, each coordinate is linear in x, and the pixels where none is negative are successive.
+    slope, start = planes[owner, :, 0], planes[owner, :, 1] * (row + 0.5)[:, None] + planes[owner, :, 2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        zero = -start / slope
+    first = np.where(slope > 0, zero, -np.inf).max(axis=1, initial=-np.inf)
+    last = np.where(slope < 0, zero, np.inf).min(axis=1, initial=np.inf)
+    first, end = (np.ceil(np.clip(edge - 0.5, 0, width)).astype(int) for edge in (first, last))
+    counts = np.maximum(end - first, 0)
+    counts[np.any((slope == 0) & (start < 0), axis=1)] = 0
+    depths = (1.0 / z if perspective else z)[owner]
+    along, at_zero = np.sum(slope * depths, axis=1), np.sum(start * depths, axis=1)
+    triangle, depth = np.full(width * height, -1), np.full(width * height, np.inf)
     for chunk in _chunks(counts):
-        triangle = np.repeat(chunk, counts[chunk])
-        number = np.arange(len(triangle)) - np.repeat(np.cumsum(counts[chunk]) - counts[chunk], counts[chunk])
-        column = low[triangle, 0] + number % spans[triangle, 0]
-        row = low[triangle, 1] + number // spans[triangle, 0]
-        x, y, t = column + 0.5, row + 0.5, triangle
-        w1 = ((x - x0[t]) * (y2[t] - y0[t]) - (x2[t] - x0[t]) * (y - y0[t])) / area[t]
-        w2 = ((x1[t] - x0[t]) * (y - y0[t]) - (x - x0[t]) * (y1[t] - y0[t])) / area[t]
-        w0 = 1.0 - w1 - w2
-        inside = (w0 >= 0) & (w1 >= 0) & (w2 >= 0)
-        weights = np.stack([w0, w1, w2], axis=1)[inside]
-        _keep_nearest(nearest, t[inside], (row * width + column)[inside], weights, z, perspective)
-    return Fragments(
-        nearest.triangle.reshape(height, width),
-        nearest.depth.reshape(height, width),
-        nearest.weights.reshape(height, width, 3),
-    )
+        number = counts[chunk]
+        column = np.repeat(first[chunk], number) + _count(number)
+        pixel = np.repeat(row[chunk] * width, number) + column
+        new = np.repeat(along[chunk], number) * (column + 0.5) + np.repeat(at_zero[chunk], number)
+        new = 1.0 / new if perspective else new
+        np.minimum.at(depth, pixel, new)
+        wins = new == depth[pixel]
+        triangle[pixel[wins]] = np.repeat(owner[chunk], number)[wins]
+    weights = np.zeros((width * height, 3), np.float32)
+    drawn = np.flatnonzero(triangle >= 0)
+    of = triangle[drawn]
+    place = np.stack([drawn % width + 0.5, drawn // width + 0.5, np.ones(len(drawn))], axis=1)
+    weights[drawn] = np.einsum("pki,pi->pk", planes[of], place)
+    if perspective:
+        weights[drawn] *= depth[drawn, None] / z[of]
+    return Fragments(triangle.reshape(height, width), depth.reshape(height, width), weights.reshape(height, width, 3))
+
+
+def _barycentric(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Barycentric coordinates of triangles as functions of x, y and 1, [N, 3, 3]; whether a triangle has no area."""
+    (x0, x1, x2), (y0, y1, y2) = x.T, y.T
+    area = (x1 - x0) * (y2 - y0) - (x2 - x0) * (y1 - y0)
+    is_flat = np.abs(area) <= 1e-9
+    area = np.where(is_flat, 1.0, area)
+    slopes = np.array([[y1 - y2, x2 - x1], [y2 - y0, x0 - x2], [y0 - y1, x1 - x0]]) / area
+    # The coordinate of a corner is zero at the next one.
+    constants = -(slopes[:, 0] * np.stack([x1, x2, x0]) + slopes[:, 1] * np.stack([y1, y2, y0]))
+    return np.concatenate([slopes, constants[:, None]], axis=1).transpose(2, 0, 1), is_flat
+
+
+def _count(numbers: np.ndarray) -> np.ndarray:
+    """Counts from zero to each number: [2, 3] becomes [0, 1, 0, 1, 2]."""
+    return np.arange(numbers.sum()) - np.repeat(np.cumsum(numbers) - numbers, numbers)
 
 
 def _chunks(counts: np.ndarray) -> list[np.ndarray]:
-    """Indices of the triangles that cover any pixels, in groups of bounded size."""
+    """Indices of the rows of triangles that have any pixels, in groups of bounded size."""
     live = np.flatnonzero(counts)
     return np.split(live, np.flatnonzero(np.diff(np.cumsum(counts[live]) // AT_ONCE)) + 1) if len(live) else []
-
-
-def _keep_nearest(
-    fragments: Fragments, triangle: np.ndarray, pixel: np.ndarray, weights: np.ndarray, z: np.ndarray, perspective: bool
-) -> None:
-    """Keeps the nearer of old and new fragments in each pixel."""
-    if perspective:
-        weights = weights / z[triangle]
-        depth = 1.0 / weights.sum(axis=1)
-        weights = weights * depth[:, None]
-    else:
-        depth = np.sum(weights * z[triangle], axis=1)
-    nearest = fragments.depth.copy()
-    np.minimum.at(nearest, pixel, depth)
-    wins = (depth == nearest[pixel]) & (depth < fragments.depth[pixel])
-    won = pixel[wins]
-    fragments.depth[won], fragments.triangle[won], fragments.weights[won] = depth[wins], triangle[wins], weights[wins]
 
 
 @dataclasses.dataclass(frozen=True)
