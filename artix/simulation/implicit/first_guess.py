@@ -31,7 +31,7 @@ from artix.simulation.implicit.system import Response
 Array = jax.Array
 
 #: Sweeps with contacts, and over the rows of DOFs alone. More find few further changes of sets.
-_SWEEPS, _DOF_SWEEPS = 4, 2
+_SWEEPS, _DOF_SWEEPS = 8, 2
 
 
 class _Reach(NamedTuple):

@@ -12,7 +12,8 @@ two kinds of functions:
 
 * **Active sets.** What sticks, slides, pushes and is open remains so (a semismooth Newton method on
   Coulomb's law). One step suffices if the last impulses tell which is which, and two or three if little
-  changes. The method need not converge, so it ends as soon as it gets no nearer. Sweeps guess the first
+  changes. Steps that leave larger residuals are shortened, else some contacts would stick and slide in
+  turns. The method need not converge, so it ends as soon as it gets no nearer. Sweeps guess the first
   sets (:mod:`artix.simulation.implicit.first_guess`) where links have single contacts.
 * **Proximal points.** With De Saxce's correction ``s = mu |u_t|`` held constant, the equation is the
   gradient of a convex function, whose minimum Newton's method with a line search finds. The impulses at
@@ -65,7 +66,10 @@ _ROUNDING = 4
 _BALANCE = 0.01
 
 #: Steps with active sets that may get no nearer in a row, at the start and from each proximal point.
-_FIRST_MISSES, _MISSES = 3, 1
+_FIRST_MISSES, _MISSES = 6, 1
+
+#: A step with active sets is halved until it leaves less than this share of the squares of all residuals, a few times.
+_SMALLER, _MAX_HALVINGS = 0.9, 5
 
 #: Active sets are tried from proximal points that took so few steps.
 _FEW = 2
@@ -297,11 +301,24 @@ class _Sets(NamedTuple):
     change: Impulses
     """What the laws add to the impulses."""
     slopes: Slopes
+    squares: Array
+    """The sum of the squares of all residuals, []."""
     nearest: Array
     """The smallest error in this run."""
     misses: Array
     steps: Array
     holds: Array
+
+
+class _Trial(NamedTuple):
+    """A step with active sets of some length."""
+
+    length: Array
+    impulses: Impulses
+    rates: Rates
+    law: Law
+    squares: Array
+    """The sum of the squares of all residuals, []."""
 
 
 def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Loop:
@@ -315,15 +332,24 @@ def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, ma
     def body(sets: _Sets) -> _Sets:
         now, slopes = sets.now, sets.slopes
         step, moved = system.newton_step(now.imbalance - rows.force(sets.change), slopes)
-        impulses = _sum(_sum(now.impulses, sets.change), slopes.changes(moved))
-        rates = _sum(now.rates, moved)
-        law = law_at(impulses, rates)
+        added_impulses = _sum(sets.change, slopes.changes(moved))
+
+        def at(length: Array) -> _Trial:
+            impulses = _sum(now.impulses, _times(length, added_impulses))
+            rates = _sum(now.rates, _times(length, moved))
+            law = law_at(impulses, rates)
+            return _Trial(length, impulses, rates, law, jnp.sum(law.residual**2))
+
+        trial = _shortened(at, sets.squares)
+        step, law = trial.length * step, trial.law
         change, error = now.change + step, _largest(law.residual)
-        end = Point(change, rates, impulses, system.imbalance(change, impulses), error)
+        imbalance = system.imbalance(change, trial.impulses)
+        end = Point(change, trial.rates, trial.impulses, imbalance, error)
         return _Sets(
             now=end,
             change=law.change,
             slopes=law.slopes,
+            squares=trial.squares,
             nearest=jnp.minimum(error, sets.nearest),
             misses=jnp.where(error < _NEARER * sets.nearest, sets.misses, sets.misses - 1),
             steps=sets.steps + 1,
@@ -341,6 +367,7 @@ def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, ma
         now=now,
         change=law.change,
         slopes=law.slopes,
+        squares=jnp.full_like(now.error, jnp.inf),
         nearest=now.error,
         misses=loop.misses,
         steps=loop.steps,
@@ -357,6 +384,23 @@ def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, ma
         holds=sets.holds,
         is_solved=sets.holds & jnp.all(slower == budget),
     )
+
+
+def _shortened(at: Callable[[Array], _Trial], squares: Array) -> _Trial:
+    """A step that leaves clearly smaller residuals than ``squares``, or the best of those that were tried."""
+    least = 0.5 ** (_MAX_HALVINGS - 0.5)
+
+    def is_long(tried: tuple[_Trial, Array]) -> Array:
+        best, length = tried
+        return (best.squares > _SMALLER * squares) & (length > least)
+
+    def halve(tried: tuple[_Trial, Array]) -> tuple[_Trial, Array]:
+        best, length = tried
+        half = at(0.5 * length)
+        return chosen(half.squares < best.squares, half, best), half.length
+
+    whole = at(jnp.ones_like(squares))
+    return jax.lax.while_loop(is_long, halve, (whole, whole.length))[0]
 
 
 class _Convex(NamedTuple):
@@ -542,8 +586,8 @@ def _sum(a: Any, b: Any) -> Any:
     return jax.tree.map(jnp.add, a, b)
 
 
-def _times(length: Array, rates: Rates) -> Rates:
-    return jax.tree.map(lambda rate: length * rate, rates)
+def _times(length: Array, arrays: Any) -> Any:
+    return jax.tree.map(lambda array: length * array, arrays)
 
 
 def _work(impulses: Impulses, rates: Rates) -> Array:
