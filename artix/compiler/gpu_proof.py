@@ -240,16 +240,16 @@ def _seconds(function: Function, arguments: Sequence[Any]) -> float:
     return min(times)
 
 
-def _time(case: Case, device: Any, bandwidth: float) -> dict[str, Any]:
+def _time(case: Case, device: Any, bytes_per_second: float) -> dict[str, Any]:
     arguments = jax.device_put(case.arguments(BATCHES[-1], "float32"), device)
     by_kernel = _compiled(case, arguments, True)
     kernel, xla = (_seconds(each, arguments) for each in (by_kernel, _compiled(case, arguments, False)))
     moved = sum(x.nbytes for x in jax.tree.leaves((arguments, by_kernel(*arguments))))
-    share = moved / kernel / bandwidth
+    share = moved / kernel / bytes_per_second
     return {"name": case.name, "batch": BATCHES[-1], "kernel": kernel, "xla": xla, "bandwidth_share": share}
 
 
-def _bandwidth(device: Any) -> float:
+def bandwidth(device: Any) -> float:
     """Bytes read and written a second by the simplest program for large arrays."""
     x = jax.device_put(np.ones(2**24, "float32"), device)
     return 2 * x.nbytes / _seconds(jax.jit(lambda y: y + 1).lower(x).compile(), [x])
@@ -273,10 +273,10 @@ def main() -> int:
         if not check.is_right:  # Anything may follow from it.
             return 0
     _print(begin="times")
-    bandwidth = _bandwidth(device)
+    bytes_per_second = bandwidth(device)
     for case in CASES:
         if case.name in TIMED:
-            _print(time=_time(case, device, bandwidth))
+            _print(time=_time(case, device, bytes_per_second))
     _print(end=True)
     return 0
 

@@ -3,11 +3,13 @@
 from artix.envs.autoreset import autoreset as autoreset
 from artix.envs.environment import Environment as Environment
 from artix.envs.legged_robot import LeggedRobot as LeggedRobot
+from artix.envs.motion import Motion as Motion
 from artix.envs.randomization import Change as Change
 from artix.envs.randomization import randomize as randomize
 from artix.envs.registry import NAMES as NAMES
 from artix.envs.registry import full_name as full_name
 from artix.envs.registry import make as make
+from artix.envs.tasks.imitation import Imitation as Imitation
 from artix.envs.transition import EnvState as EnvState
 from artix.envs.transition import Outcome as Outcome
 from artix.envs.transition import Transition as Transition

@@ -10,6 +10,7 @@ from artix.envs.environment import Environment
 from artix.envs.tasks.arm_reach import ArmReach
 from artix.envs.tasks.cart_pole import CartPole
 from artix.envs.tasks.humanoid import HumanoidStand, HumanoidVelocity
+from artix.envs.tasks.imitation import HumanoidDance
 from artix.envs.tasks.quadruped_get_up import QuadrupedGetUp
 from artix.envs.tasks.quadruped_rough import QuadrupedRough
 from artix.envs.tasks.quadruped_velocity import QuadrupedVelocity
@@ -22,6 +23,7 @@ _TASKS: dict[str, Callable[..., Environment]] = {
     "quadruped_get_up": QuadrupedGetUp,
     "humanoid_stand": HumanoidStand,
     "humanoid_velocity": HumanoidVelocity,
+    "humanoid_dance": HumanoidDance,
 }
 
 #: The names of all tasks.

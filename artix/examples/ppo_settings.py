@@ -45,6 +45,11 @@ SETTINGS: dict[str, Settings] = {
     "quadruped_rough": Settings(_LEGGED, 13_000_000, {"tracking_sigma": 0.5}),
     "quadruped_get_up": Settings(_LEGGED, 8_000_000, {}),
     "humanoid_stand": Settings(_LEGGED, 11_000_000, {}),
+    "humanoid_dance": Settings(
+        dataclasses.replace(_HUMANOID, epochs=4, initial_noise=0.3),
+        60_000_000,
+        {"pushes": disturbances.Pushes(speed=(0.0, 0.5), mean_time=4.0)},
+    ),
     "humanoid_velocity": Settings(_HUMANOID, 60_000_000, {"tracking_sigma": 0.35, "curricula": {"commands": 0.3}}),
 }
 

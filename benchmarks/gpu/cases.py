@@ -19,6 +19,7 @@ ROBOTS = ("arm7", "quadruped", "humanoid")
 FUNCTIONS = (
     "step",
     "step on the ground",
+    "step at rest",
     "step of 8 substeps",
     "forward dynamics",
     "inverse dynamics",
@@ -29,6 +30,10 @@ FUNCTIONS = (
     "forward dynamics derivatives",
 )
 STEP = 1 / 120
+#: Stiffness and damping of the joints' drives, or of their springs.
+GAINS = 30.0, 1.0
+#: After a second, robots that were put on the ground stand or lie there, and steps begin from the contacts before.
+STEPS_TO_REST = 120
 
 
 class Case(NamedTuple):
@@ -36,6 +41,8 @@ class Case(NamedTuple):
 
     function: Callable[..., Any]
     make: Callable[[jax.Array], tuple[Any, ...]]
+    repeats: int = 0
+    """How often its result replaces its first argument before it is timed."""
 
     @property
     def types(self) -> Any:
@@ -55,7 +62,8 @@ def cases(library: str, robot: str, batch: int) -> dict[str, Case]:
 def _artix(robot: str, batch: int) -> dict[str, Case]:
     body = artix.robots.load(robot)
     count = body.topology.num_dofs
-    gains = {"stiffness": jnp.full(count, 30.0, jnp.float32), "damping": jnp.full(count, 1.0, jnp.float32)}
+    stiffness, damping = (jnp.full(count, gain, jnp.float32) for gain in GAINS)
+    gains = {"stiffness": stiffness, "damping": damping}
     driven = body.replace(drive=body.drive.replace(**gains))
 
     def make(key: jax.Array) -> tuple[Any, ...]:
@@ -92,8 +100,9 @@ def _artix(robot: str, batch: int) -> dict[str, Case]:
         "gradient of ten steps": lambda s, x: jax.grad(distance)(s.joint_velocity, s),
         "forward dynamics derivatives": lambda s, x: artix.forward_dynamics_derivatives(body, s, x),
     }
-    makers = {"step on the ground": stand}
-    return {name: Case(jax.vmap(function), makers.get(name, make)) for name, function in functions.items()}
+    result = {name: Case(jax.vmap(function), make) for name, function in functions.items()}
+    landing = result["step on the ground"]._replace(make=stand)
+    return result | {"step on the ground": landing, "step at rest": landing._replace(repeats=STEPS_TO_REST)}
 
 
 @functools.cache
@@ -149,7 +158,7 @@ def _frax(robot: str, batch: int) -> dict[str, Case]:
 
 
 def _mujoco(robot: str, has_ground: bool = False) -> Any:
-    """MuJoCo's model of the robot, without contacts and constraints or with contacts between it and the ground."""
+    """MuJoCo's model of the robot: without contacts and constraints, or with springs in its joints, on the ground."""
     import mujoco
 
     spec = mujoco.MjSpec.from_file(str(artix.robots.path(robot)))
@@ -165,6 +174,9 @@ def _mujoco(robot: str, has_ground: bool = False) -> Any:
     if not has_ground:
         off = mujoco.mjtDisableBit
         model.opt.disableflags = int(off.mjDSBL_CONTACT) | int(off.mjDSBL_CONSTRAINT)
+    else:
+        is_driven = model.jnt_type != mujoco.mjtJoint.mjJNT_FREE
+        model.jnt_stiffness[is_driven], model.dof_damping[model.jnt_dofadr[is_driven]] = GAINS
     model.opt.timestep = STEP
     return model
 
@@ -196,7 +208,21 @@ def _mjx(robot: str, batch: int, implementation: str = "jax") -> dict[str, Case]
     def forward(q: jax.Array, v: jax.Array, a: jax.Array) -> jax.Array:
         return mjx.forward(model, data.replace(qpos=q, qvel=v, qfrc_applied=a)).qacc
 
-    ground = {"step on the ground": Case(jax.vmap(on_the_ground), _configurations(robot, batch, stands=True))}
+    def resting(data: Any) -> Any:
+        with jax.ensure_compile_time_eval():
+            scene, _ = put(True)
+        return mjx.step(scene, data)
+
+    def start_resting(key: jax.Array) -> tuple[Any]:
+        q, v, _ = stand(key)
+        _, start = put(True)
+        return (jax.vmap(lambda q, v: start.replace(qpos=q, qvel=v))(q, v),)
+
+    stand = _configurations(robot, batch, stands=True)
+    ground = {
+        "step on the ground": Case(jax.vmap(on_the_ground), stand),
+        "step at rest": Case(jax.vmap(resting), start_resting, STEPS_TO_REST),
+    }
     if implementation != "jax":  # it has these alone, and no derivatives
         make = _configurations(robot, batch)
         return ground | {"step": Case(jax.vmap(stepped), make), "forward dynamics": Case(jax.vmap(forward), make)}

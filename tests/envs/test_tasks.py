@@ -22,6 +22,7 @@ SIZES = {
     "quadruped_get_up": ({"privileged_state": 107, "state": 42}, 12),
     "humanoid_stand": ({"privileged_state": 187, "state": 87}, 25),
     "humanoid_velocity": ({"privileged_state": 189, "state": 89}, 25),
+    "humanoid_dance": (142, 25),
 }
 QUICK = ("cart_pole",)
 
