@@ -140,7 +140,8 @@ def _train(
 ) -> int:
     task, environment = chosen.name, chosen.environment
     before = rows[-1]["seconds"] if rows else 0.0
-    print(f"{task}: {rate(steps)} steps in {config.num_envs} environments, saved in {files.folder}/; compiling ...")
+    print(f"{task}: {rate(steps)} steps in {config.num_envs} environments on {_devices()}, saved in {files.folder}/")
+    print("compiling ...", flush=True)
     if config.mirror and (reason := getattr(environment, "asymmetry", "")):
         print(f"no symmetry is used: {reason}")
     progress, last_saved, report, status = _Progress(steps), time.perf_counter(), None, 0
@@ -177,6 +178,13 @@ def _train(
     is_recorded = _record(files, environment, policy, config.seed, visuals)
     print(f"to see the result: {f'open {files.recording}' if is_recorded else f'artix play {files.policy}'}")
     return 0
+
+
+def _devices() -> str:
+    """What it trains on, such as ``2 x NVIDIA H100``."""
+    kinds = [device.device_kind for device in jax.devices()]
+    name = kinds[0] if kinds[0] != "cpu" else "the CPU"
+    return name if len(kinds) == 1 else f"{len(kinds)} x {name.removeprefix('the ')}"
 
 
 class _Terminated(KeyboardInterrupt):

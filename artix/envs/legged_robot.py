@@ -107,8 +107,8 @@ class LeggedRobot(NamedTuple):
 
         Drives and armature are those of the description if it has any. Otherwise the stiffness is twice the torque
         of the weight on one foot at the length of the leg, per radian, for the median joint of the legs, and in
-        proportion to the joints' largest forces; the damping is the stiffness times 20 ms, and the armature lets a
-        motor reach 3000 rad/s^2 without load.
+        proportion to the joints' largest forces, but as large for the ankles of bipeds, which would tip over; the
+        damping is the stiffness times 20 ms, and the armature lets a motor reach 3000 rad/s^2 without load.
 
         Args:
           articulation: the robot, floating.
@@ -366,7 +366,10 @@ def _drives(
         has_any = bool(np.any(np.asarray(file) > 0))
         return (np.asarray(file, float), "file") if has_any else (derived, "derived")
 
-    spring, springs = chosen("stiffness", stiffness, drive.stiffness, _STIFFNESS * torque * share)
+    proportional = _STIFFNESS * torque * share
+    ankles = [dof for leg in legs if len(legs) == 2 for dof in leg.ankle]
+    proportional[ankles] = np.maximum(proportional[ankles], _STIFFNESS * torque)  # A softer biped tips over.
+    spring, springs = chosen("stiffness", stiffness, drive.stiffness, proportional)
     damper, dampers = chosen("damping", damping, drive.damping, _DAMPING * spring)
     rotor, rotors = chosen("armature", armature, articulation.armature, force / _ACCELERATION)
     dtype = articulation.dtype

@@ -25,6 +25,8 @@ _PITCH = 0.9
 _RADIUS = 0.05
 #: How much of a hull, from below, is its sole.
 _SOLE = 0.3
+#: How often the feet of a biped are placed below the centre of mass of the pose before.
+_ROUNDS = 3
 
 
 class Leg(NamedTuple):
@@ -48,6 +50,11 @@ class Leg(NamedTuple):
     """The joint of the ankle, or the centre of a round foot, likewise."""
     contact: np.ndarray
     """The centre of the shape, likewise."""
+
+    @property
+    def ankle(self) -> tuple[int, ...]:
+        """The DOFs below the knee, if the leg has an ankle."""
+        return self.dofs[self.dofs.index(self.pitch[1]) + 1 :] if _has_ankle(self.pitch) else ()
 
     @property
     def length(self) -> float:
@@ -208,7 +215,8 @@ def standing_pose(
     """Joint positions with the feet under the hips and the trunk level.
 
     By :func:`artix.inverse_kinematics.solve`, from knees that bend either way. The feet of a biped are placed
-    so that the centre of mass is above them. Joints outside the legs stay as near to zero as their limits allow.
+    so that the centre of mass is above them, of flat ones between the ankle and the middle of the sole, towards which
+    it sinks as the ankles give way. Joints outside the legs stay as near to zero as their limits allow.
 
     Args:
       articulation: the robot.
@@ -236,12 +244,8 @@ def standing_pose(
     zero = _zero(fixed)
     targets = np.stack([np.asarray(artix.frame_pose(fixed, zero, frame), float) for frame in frames])
     is_flat = all(leg.is_flat for leg in legs)
-    ahead = 0.0
-    if len(legs) == 2:
-        mass = np.asarray(artix.center_of_mass(fixed, zero), float)
-        ahead = mass[0] - np.mean([leg.contact[0] if is_flat else leg.hip[0] for leg in legs])
     for target, leg in zip(targets, legs, strict=True):
-        target[0] = (leg.contact[0] if is_flat else leg.hip[0]) + ahead
+        target[0] = leg.contact[0] if is_flat else leg.hip[0]
         target[2] += leg.hip[2] - extension * leg.length - leg.end[2]
     bend = math.acos(extension)
     signs = _pitch_signs(fixed, zero, legs)
@@ -254,19 +258,22 @@ def standing_pose(
         seeds.append(np.clip(seed, lower, upper))
 
     cost = 0.3 * legs[0].length if is_flat else 0.0
-    places = jnp.asarray(targets, fixed.dtype)
-    tasks = [inverse_kinematics.FrameTask(frame, places[k], 1.0, cost) for k, frame in enumerate(frames)]
 
-    def reached(seed: Any) -> inverse_kinematics.Solution:
-        return inverse_kinematics.solve(
+    def reached(seed: Any, places: Any) -> tuple[inverse_kinematics.Solution, jax.Array]:
+        solution = inverse_kinematics.solve(
             fixed,
-            tasks,
+            [inverse_kinematics.FrameTask(frame, places[k], 1.0, cost) for k, frame in enumerate(frames)],
             jax.tree.map(lambda leaf: leaf[None], neutral.replace(joint_position=seed)),
             position_tolerance=2e-3 * legs[0].length,
             rotation_tolerance=0.02,
         )
+        return solution, artix.center_of_mass(fixed, solution.state)[0]
 
-    reach = jax.vmap(reached)(jnp.asarray(np.stack(seeds), fixed.dtype))
+    places, reach_from = np.stack([targets, targets]), jax.jit(jax.vmap(reached))
+    reach, mass = reach_from(jnp.asarray(np.stack(seeds), fixed.dtype), jnp.asarray(places, fixed.dtype))
+    for _ in range(_ROUNDS if len(legs) == 2 else 0):  # Bent knees move the centre of mass.
+        places[:, :, 0] = np.asarray(mass)[:, None] + np.mean([_ahead(leg) for leg in legs])
+        reach, mass = reach_from(jnp.asarray(np.stack(seeds), fixed.dtype), jnp.asarray(places, fixed.dtype))
     poses = np.round(np.asarray(reach.state.joint_position, float), 4)
     ways = [k for k in ((0, 1) if knees != "backward" else (1, 0)) if reach.solved[k]]
     if not ways:
@@ -283,6 +290,11 @@ def standing_pose(
                 pose[list(leg.dofs)] = poses[ways[1]][list(leg.dofs)]
     turned = {bool(signs[leg.pitch[1]] * pose[leg.pitch[1]] > 0) for leg in legs}
     return pose, "forward and backward" if len(turned) > 1 else "forward" if turned.pop() else "backward"
+
+
+def _ahead(leg: Leg) -> float:
+    """How far the contact of a biped's foot is in front of the centre of mass in its default pose [m]."""
+    return 0.5 * float(leg.contact[0] - leg.end[0]) if leg.is_flat else 0.0
 
 
 def _with_contact_frames(articulation: artix.Articulation, legs: Sequence[Leg]) -> artix.Articulation:

@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pinocchio as pin
@@ -89,12 +90,31 @@ def test_robots_stand_on_their_feet(name):
     places = np.stack(places)
     if len(feet) == 2:
         mass = pin.centerOfMass(model, data, q)
-        assert abs(places[:, 0].mean() - mass[0]) < 0.05 * robot.height
+        ankles = [data.oMi[model.frames[model.getFrameId(foot)].parentJoint].translation[0] for foot in feet]
+        ahead = 0.0 if name == "bolt" else 0.5 * (places[:, 0].mean() - np.mean(ankles))
+        assert abs(places[:, 0].mean() - ahead - mass[0]) < 5e-3 * robot.height
         assert abs(places[:, 1].mean() - mass[1]) < 0.02 * robot.height
     else:
         hips = {"go2": "{}_thigh_joint", "anymal_c": "{}_HFE", "solo12": "{}_HFE"}[name]
         x = [data.oMi[model.getJointId(hips.format(foot.split("_")[0]))].translation[0] for foot in feet]
         np.testing.assert_allclose(places[:, 0], x, atol=3e-3 * robot.height)
+
+
+@pytest.mark.slow
+def test_the_default_pose_of_a_biped_stands():
+    robot = envs.LeggedRobot.of(load("g1", meshes="hull"))
+    environment = envs.make("humanoid_velocity", robot=robot).undisturbed()
+    still = jnp.zeros(environment.action_size)
+
+    def one(state, _):
+        state = environment.step(state, still)
+        return state, (state.articulation_state.root_pose, state.done)
+
+    start = environment.reset(jax.random.key(0))
+    _, (pose, done) = jax.jit(lambda state: jax.lax.scan(one, state, length=250))(start)  # 5 s
+    assert not done.any()
+    assert np.abs(pose[:, 2] - robot.height).max() < 0.02 * robot.height
+    assert np.linalg.norm(pose[:, :2], axis=1).max() < 0.03
 
 
 def test_without_meshes_it_says_which_option_reads_them():

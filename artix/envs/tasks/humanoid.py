@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 import artix
 from artix.envs import commands, disturbances, observations, rewards, starts, terminations
 from artix.envs.tasks import legged
@@ -109,8 +111,11 @@ class HumanoidVelocity(LeggedVelocity):
         dtype: Any = None,
         **options: Any,
     ) -> None:
-        scale: Any = ACTION_SCALE if robot is None else 0.5
-        robot = humanoid(dtype) if robot is None else robot
+        scale: Any = ACTION_SCALE
+        if robot is None:
+            robot = humanoid(dtype)
+        else:  # Joints that a step bends have little weight in the reward for the pose.
+            scale = np.where(np.asarray(robot.pose_weight) < 0.1, 0.5, 0.25)
         ground = artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype) if ground is None else ground
         slow = commands.VelocityCommands(largest=(1.0, 0.4, 0.8))
         usual: dict[str, Any] = {
