@@ -270,7 +270,7 @@ def _count(text: str) -> int:
 
 def _demo(options: argparse.Namespace) -> int:
     if options.trajectory_optimization:
-        from artix.cli.trajectory_demo import run_trajectory_demo
+        from artix.cli.demo import run_trajectory_demo
 
         return run_trajectory_demo(output=options.output or "artix_trajectories.png", seed=options.seed)
     from artix.cli.demo import run_demo
