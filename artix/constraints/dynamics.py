@@ -10,14 +10,13 @@ import jax.numpy as jnp
 
 from artix.compiler import quantity
 from artix.constraints.frame_pairs import anchor_jacobian, anchor_sides, relative_motion
-from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value
 from artix.constraints.model import Constraints, check_coefficient, check_proximal
-from artix.constraints.operators import stabilized_bias
+from artix.constraints.operators import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value, stabilized_bias
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import equation_of_motion_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
+from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
-from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.math.tangents import add, directional_derivative, is_zero
 from artix.model.articulation import Articulation, State

@@ -2,12 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from artix.dynamics.coriolis import (
-    VelocityProducts,
-    composite_spatial_inertia_rates,
-    coriolis_matrix,
-    velocity_product_matrices,
-)
 from artix.dynamics.derivatives import (
     ForwardDynamicsDerivatives,
     InverseDynamicsDerivatives,
@@ -17,7 +11,6 @@ from artix.dynamics.derivatives import (
     inverse_dynamics_derivatives,
     linearize,
 )
-from artix.dynamics.energy import kinetic_energy, mechanical_energy, potential_energy
 from artix.dynamics.forward import forward_dynamics, mass_matrix_cholesky, mass_matrix_inverse, mass_matrix_solve
 from artix.dynamics.inverse import (
     bias_force,
@@ -38,6 +31,9 @@ from artix.dynamics.momentum import (
     centroidal_momentum_matrix,
     centroidal_momentum_matrix_rate,
     centroidal_momentum_rate,
+    kinetic_energy,
+    mechanical_energy,
+    potential_energy,
 )
 from artix.dynamics.regressors import (
     body_regressor,
@@ -51,11 +47,15 @@ from artix.dynamics.regressors import (
 )
 from artix.dynamics.second_derivatives import InverseDynamicsSecondDerivatives, inverse_dynamics_second_derivatives
 from artix.dynamics.spatial_inertia import (
+    VelocityProducts,
     articulated_body_inertias,
     centroidal_inertia,
+    composite_spatial_inertia_rates,
     composite_spatial_inertias,
+    coriolis_matrix,
     link_spatial_inertias,
     supported_inertia,
+    velocity_product_matrices,
 )
 from artix.dynamics.subtree import (
     center_of_mass_acceleration,

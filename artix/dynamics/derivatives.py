@@ -15,14 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.forward import factorize, inverse_matrix, linear_solve, solve_acceleration
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
-from artix.dynamics.newton_euler import newton_euler
+from artix.dynamics.newton_euler import force_derivatives, newton_euler
+from artix.kinematics.columns import generalized_columns
+from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.configuration_derivatives import integrate_derivatives
-from artix.kinematics.displacements import generalized_columns
 from artix.kinematics.forward import Kinematics, kinematics
-from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_vector

@@ -11,17 +11,17 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.inertia import gravity_moments
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import (
     NewtonEuler,
     body_wrenches,
     concatenate_root_and_joints,
+    force_derivatives,
     generalized_forces,
     newton_euler,
 )
-from artix.kinematics.displacements import displacement_from_tangents
+from artix.kinematics.columns import displacement_from_tangents
 from artix.kinematics.forward import Kinematics, dof_motions, kinematics, root_motion
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial

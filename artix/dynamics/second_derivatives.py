@@ -17,7 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
-from artix.dynamics.force_derivatives import (
+from artix.dynamics.inertia import Inertias, momentum_of_motion
+from artix.dynamics.mass_matrix import generalized_momenta
+from artix.dynamics.newton_euler import (
     Composites,
     Rates,
     WorldForces,
@@ -27,15 +29,13 @@ from artix.dynamics.force_derivatives import (
     forces_by_configuration,
     forces_by_velocity,
     moments_of_momentum,
+    newton_euler,
     twice_coriolis,
     twice_coriolis_transposed,
     world_force_changes,
     world_force_changes_transposed,
 )
-from artix.dynamics.inertia import Inertias, momentum_of_motion
-from artix.dynamics.mass_matrix import generalized_momenta
-from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics.displacements import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
+from artix.kinematics.columns import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
 from artix.kinematics.forward import generalized_motions, kinematics, motion_cross
 from artix.math import spatial
 from artix.math.spatial import Motion

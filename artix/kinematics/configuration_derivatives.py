@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
+from artix.kinematics.configuration import rate_matrix
 from artix.kinematics.tree import spherical_vectors, where_spherical
-from artix.kinematics.velocities import rate_matrix
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State

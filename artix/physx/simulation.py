@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from artix.dynamics.momentum import centroidal_momentum_matrix
 from artix.editing.surgery import select_geometry_pairs
-from artix.kinematics.velocities import generalized_velocity
+from artix.kinematics.configuration import generalized_velocity
 from artix.math import struct
 from artix.math.arrays import entries, matmul
 from artix.model.articulation import Articulation, State

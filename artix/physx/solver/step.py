@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from artix.compiler.quantity import one_operation, quantity
 from artix.contact.ground import Ground
 from artix.contact.scene import scene_of
+from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
 from artix.kinematics.frames import frame_velocity, link_frames
-from artix.kinematics.velocities import generalized_velocity
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_state, check_type
 from artix.physx.solver.contact_rows import (
