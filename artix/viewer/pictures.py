@@ -23,8 +23,7 @@ from artix.viewer.meshes import (
     sphere_mesh,
     transform,
 )
-from artix.viewer.motions import Robots
-from artix.viewer.scene import Crowd, Scene, make_scene
+from artix.viewer.scene import Crowd, Robots, Scene, make_scene
 from artix.viewer.shading import Camera, Triangles, corner_normals, shade
 from artix.viewer.visuals import Visual
 

@@ -15,10 +15,8 @@ import numpy.typing as npt
 
 from artix import Ground, State
 from artix.io.common.atomic_file import check_writable, write_atomically
-from artix.viewer.motions import Robots
-from artix.viewer.nodes import Nodes
-from artix.viewer.scene import LAYERS, Scene, make_scene
-from artix.viewer.servers import address, close_server, open_server, private_server, wait_for
+from artix.viewer.browser import Nodes, address, close_server, open_server, private_server, wait_for
+from artix.viewer.scene import LAYERS, Robots, Scene, make_scene
 
 SPEEDS = ("0.1x", "0.25x", "0.5x", "1x", "2x", "4x")
 #: Rate at which a browser gets new poses [1/s].

@@ -24,7 +24,6 @@ from artix.math.arrays import matmul, square_root
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.geometry import GeometryType
-from artix.physx.solver.dof_laws import Sweep
 from artix.physx.solver.friction_anchors import (
     Anchored,
     FrictionAnchors,
@@ -36,6 +35,7 @@ from artix.physx.solver.friction_anchors import (
     patches_of,
     present,
 )
+from artix.physx.solver.joint_rows import Sweep
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import ContactReport
 from artix.simulation.common.step_start import StepStart, point_row

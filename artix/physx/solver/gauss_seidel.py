@@ -24,26 +24,24 @@ from artix.physx.solver.contact_rows import (
     solve_pair,
     travel,
 )
-from artix.physx.solver.couplings import (
+from artix.physx.solver.joint_rows import (
     FixedTendonRow,
+    LimitRow,
     LoopRow,
     MimicRow,
     SpatialTendonRow,
+    Sweep,
+    drive_impulse,
     fixed_tendon_impulses,
     fixed_tendon_rows,
+    friction_impulse,
+    limit_impulses,
     loop_impulses,
     loop_rows,
     mimic_impulse,
     mimic_rows,
     spatial_tendon_impulses,
     spatial_tendon_rows,
-)
-from artix.physx.solver.dof_laws import (
-    LimitRow,
-    Sweep,
-    drive_impulse,
-    friction_impulse,
-    limit_impulses,
     velocity_limit_impulse,
 )
 from artix.physx.solver.positions import drift_by_body
