@@ -23,10 +23,9 @@ from artix.model.articulation import Articulation, State, without
 from artix.model.builder import ArticulationBuilder
 from artix.model.checks import check_state
 from artix.model.geometry import Geometry
-from artix.model.geometry_pairs import candidate_pairs, checked_pairs, moving_pairs
 from artix.model.joints import Joint, JointType
 from artix.model.parts import PER_DOF, PER_LINK
-from artix.model.topology import Topology
+from artix.model.topology import Topology, candidate_pairs, checked_pairs, moving_pairs
 
 Array = jax.Array
 

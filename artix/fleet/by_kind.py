@@ -21,17 +21,21 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from artix.compiler.compilation import RowProgram
 from artix.compiler.quantity import Call, call_of, is_array, is_one_operation, is_readable, quantity
 from artix.compiler.row_operation import RowPrograms, evaluate_rows
-from artix.fleet.arguments import (
+from artix.fleet.kinds import (
     Axis,
+    Kind,
     Maxima,
     Meanings,
     axes_of_one_result,
     candidates,
+    each_part_alike,
+    have_tracers,
     meanings_of,
     num_parts,
+    parameters_of,
+    place_parameters,
     states_in,
 )
-from artix.fleet.kinds import Kind, each_part_alike, have_tracers, parameters_of, place_parameters
 from artix.model.articulation import Articulation
 from artix.model.zeros import keep_zeros
 

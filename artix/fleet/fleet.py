@@ -13,22 +13,25 @@ import numpy as np
 from jax.sharding import NamedSharding, Sharding
 
 from artix.compiler.batch_axes import block_size, in_blocks
-from artix.fleet.arguments import (
+from artix.fleet.by_kind import compiled_by_kind
+from artix.fleet.kinds import (
     REMOVED,
     Maxima,
     batches_of,
     check_removed,
     common_dtype,
+    each_part_alike,
+    have_tracers,
     joined_ranges,
     joined_states,
+    kinds_of,
     member_topology,
     num_parts,
     random_states,
+    rows_by_topology,
     static_options,
     with_members,
 )
-from artix.fleet.by_kind import compiled_by_kind
-from artix.fleet.kinds import each_part_alike, have_tracers, kinds_of, rows_by_topology
 from artix.math.arrays import entries
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_number, check_key

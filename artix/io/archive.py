@@ -31,10 +31,17 @@ from artix.io.common.values import check_values, named_arrays
 from artix.math.arrays import device_array
 from artix.model import zeros
 from artix.model.articulation import Articulation, without, without_zeros
-from artix.model.couplings import LoopJoint, LoopJointType, MimicJoint
+from artix.model.couplings import (
+    Attachment,
+    FixedTendon,
+    LoopJoint,
+    LoopJointType,
+    MimicJoint,
+    SpatialTendon,
+    TendonJoint,
+)
 from artix.model.geometry import LARGEST_HULL, SIZE_NUMBERS, Geometries, Geometry, GeometryType
 from artix.model.joints import Axis, Joint, JointType
-from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 from artix.model.topology import Topology
 
 _HEADER = "header.json"

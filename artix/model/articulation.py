@@ -16,7 +16,7 @@ import numpy.typing as npt
 from artix.math import struct
 from artix.math.arrays import check_floating, device_array
 from artix.model.coordinates import ORDERS, Order, joint_places, joints_from, root_from
-from artix.model.couplings import LoopJoints, MimicJoints
+from artix.model.couplings import FixedTendons, LoopJoints, MimicJoints, SpatialTendons
 from artix.model.geometry import Geometries
 from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
 from artix.model.parts import (
@@ -30,7 +30,6 @@ from artix.model.parts import (
     names_in,
     shapes_of,
 )
-from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
 
 

@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import device_array, entries, is_known, take
-from artix.model.couplings import LoopJoints, MimicJoints
+from artix.model.couplings import FixedTendons, LoopJoints, MimicJoints, SpatialTendons
 from artix.model.geometry import Geometries
 from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
-from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
 
 #: The fields of an articulation with one row per link, and those with one per DOF.

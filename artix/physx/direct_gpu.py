@@ -20,8 +20,8 @@ import numpy.typing as npt
 from artix.dynamics.inverse import coriolis_compensation, gravity_compensation
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.momentum import center_of_mass, centroidal_momentum_matrix
-from artix.fleet.arguments import widths_of_state
 from artix.fleet.fleet import Fleet, vmap_in_blocks
+from artix.fleet.kinds import widths_of_state
 from artix.kinematics.frames import forward_kinematics
 from artix.math import struct
 from artix.model.articulation import Articulation, State

@@ -23,7 +23,7 @@ from artix.kinematics.frames import frame_pose, frame_velocity
 from artix.math import spatial
 from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
-from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
+from artix.model.couplings import FixedTendonStructure, SpatialTendonStructure
 from artix.model.topology import Topology
 from artix.physx.accessors import update_kinematic, wake_if
 from artix.physx.direct_gpu import (

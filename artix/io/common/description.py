@@ -20,10 +20,9 @@ from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, 
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
-from artix.model.couplings import LoopJoint, MimicJoint
+from artix.model.couplings import FixedTendon, LoopJoint, MimicJoint, SpatialTendon
 from artix.model.geometry import Geometry
 from artix.model.joints import IDENTITY_POSE, Axis, Joint, JointType
-from artix.model.tendons import FixedTendon, SpatialTendon
 from artix.model.validation import (
     impossible_inertia,
     inertia_rounding,

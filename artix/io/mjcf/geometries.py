@@ -15,7 +15,7 @@ from artix.io.common.diagnostics import Location, Report, listed
 from artix.io.common.meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
 from artix.io.mjcf.source import MjcfSource, compile_mjcf, geom_type, pose_from_wxyz
 from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
-from artix.model.geometry_pairs import PAIRED_TYPES
+from artix.model.topology import PAIRED_TYPES
 
 if TYPE_CHECKING:
     import mujoco
