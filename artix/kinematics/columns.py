@@ -217,7 +217,7 @@ def joint_jacobians(articulation: Articulation, state: State) -> Array:
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
-      >>> columns = artix.kinematics.columns(arm, state)
+      >>> columns = artix.kinematics.joint_jacobians(arm, state)
       >>> print(jnp.allclose(columns, artix.frame_jacobian(arm, state, "tool", axes="world"), atol=1e-5))
       True
     """
