@@ -27,7 +27,7 @@ from artix.physx.enums import (
     ArticulationKinematicFlag,
     ArticulationMotion,
 )
-from artix.physx.simulation import AnyArticulation, ArticulationSimulation
+from artix.physx.simulation import AnyArticulation, ArticulationSimulation, wake_if
 from artix.physx.solver import sleeping
 
 Array = jax.Array
@@ -269,11 +269,6 @@ def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
         joint_force=jnp.zeros_like(simulation.joint_force),
         external_force=jnp.zeros_like(simulation.external_force),
     )
-
-
-def wake_if(simulation: ArticulationSimulation, condition: bool | Array) -> ArticulationSimulation:
-    """PhysX's ``autowake``: where the condition holds, raises the wake counters to at least their reset value."""
-    return simulation.replace(sleep=sleeping.woken_if(condition, simulation.sleep))
 
 
 def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | Array) -> ArticulationSimulation:

@@ -12,10 +12,9 @@ from artix.math import struct
 from artix.model.checks import check_quaternion, check_vector
 from artix.model.couplings import LoopJointType
 from artix.model.topology import Topology
-from artix.physx.accessors import wake_if
 from artix.physx.enums import FIELDS, Field
 from artix.physx.enums import ArticulationCacheFlag as Flag
-from artix.physx.simulation import AnyArticulation, ArticulationSimulation, check_in_scene
+from artix.physx.simulation import AnyArticulation, ArticulationSimulation, check_in_scene, wake_if
 
 Array = jax.Array
 

@@ -25,7 +25,7 @@ from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
 from artix.model.couplings import FixedTendonStructure, SpatialTendonStructure
 from artix.model.topology import Topology
-from artix.physx.accessors import update_kinematic, wake_if
+from artix.physx.accessors import update_kinematic
 from artix.physx.direct_gpu import (
     AnyFleetSimulation,
     ArticulationGPUAPIMaxCounts,
@@ -47,7 +47,7 @@ from artix.physx.direct_gpu import (
 from artix.physx.enums import ANGULAR, FIELDS, LINEAR
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
-from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation
+from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation, wake_if
 from artix.simulation.common.options import SolverOptions
 
 Array = jax.Array
