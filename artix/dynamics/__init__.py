@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 from artix.dynamics.derivatives import (
     ForwardDynamicsDerivatives,
     InverseDynamicsDerivatives,
+    InverseDynamicsSecondDerivatives,
     Linearization,
     forward_dynamics_derivatives,
     gravity_derivatives,
     inverse_dynamics_derivatives,
+    inverse_dynamics_second_derivatives,
     linearize,
 )
 from artix.dynamics.forward import forward_dynamics, mass_matrix_cholesky, mass_matrix_inverse, mass_matrix_solve
@@ -18,14 +20,18 @@ from artix.dynamics.inverse import (
     generalized_external_force,
     gravity_compensation,
     inverse_dynamics,
+    joint_wrenches,
+    link_momenta,
     static_torque,
+    supported_force,
 )
-from artix.dynamics.joint_wrenches import joint_wrenches, link_momenta, supported_force
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.momentum import (
     CentroidalDerivatives,
     center_of_mass,
+    center_of_mass_acceleration,
     center_of_mass_jacobian,
+    center_of_mass_velocity,
     centroidal_derivatives,
     centroidal_momentum,
     centroidal_momentum_matrix,
@@ -34,6 +40,11 @@ from artix.dynamics.momentum import (
     kinetic_energy,
     mechanical_energy,
     potential_energy,
+    subtree_center_of_mass_accelerations,
+    subtree_center_of_mass_jacobian,
+    subtree_center_of_mass_velocities,
+    subtree_centers_of_mass,
+    subtree_masses,
 )
 from artix.dynamics.regressors import (
     body_regressor,
@@ -45,7 +56,6 @@ from artix.dynamics.regressors import (
     static_regressor,
     with_dynamic_parameters,
 )
-from artix.dynamics.second_derivatives import InverseDynamicsSecondDerivatives, inverse_dynamics_second_derivatives
 from artix.dynamics.spatial_inertia import (
     VelocityProducts,
     articulated_body_inertias,
@@ -56,15 +66,6 @@ from artix.dynamics.spatial_inertia import (
     link_spatial_inertias,
     supported_inertia,
     velocity_product_matrices,
-)
-from artix.dynamics.subtree import (
-    center_of_mass_acceleration,
-    center_of_mass_velocity,
-    subtree_center_of_mass_accelerations,
-    subtree_center_of_mass_jacobian,
-    subtree_center_of_mass_velocities,
-    subtree_centers_of_mass,
-    subtree_masses,
 )
 from artix.math.deprecated import old_names
 

@@ -1,13 +1,18 @@
-"""Pictures of a scene, drawn with NumPy only."""
+"""Pictures of a scene: cameras, and triangles shaded for them with NumPy only, without a GPU, a display or a browser.
+
+Light comes from above, with shadows, and the floor fades.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from artix import HeightField, Plane, State
 from artix.io.common.atomic_file import check_writable, write_atomically
@@ -24,8 +29,297 @@ from artix.viewer.meshes import (
     transform,
 )
 from artix.viewer.scene import Crowd, Robots, Scene, make_scene
-from artix.viewer.shading import Camera, Triangles, corner_normals, shade
 from artix.viewer.visuals import Visual
+
+LIGHT = np.array([0.35, -0.45, 0.82]) / np.linalg.norm([0.35, -0.45, 0.82])
+SHADOW_MAP = 1024
+
+
+@dataclasses.dataclass
+class Triangles:
+    """N triangles in the world.
+
+    Attributes:
+      corners: positions of the corners, [N, 3, 3] [m].
+      normals: normals at the corners, [N, 3, 3].
+      colors: red, green and blue from 0 to 1, [N, 3].
+      opacities: opacities at the corners, [N, 3].
+      casts: whether each triangle casts shadows, [N].
+    """
+
+    corners: np.ndarray
+    normals: np.ndarray
+    colors: np.ndarray
+    opacities: np.ndarray
+    casts: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: list[Triangles]) -> Triangles:
+        """Joins several sets of triangles."""
+        if not parts:
+            corners, of_corners = np.zeros((0, 3, 3)), np.zeros((0, 3))
+            return cls(corners, corners, of_corners, of_corners, np.zeros(0, bool))
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+    def kept(self, mask: np.ndarray) -> Triangles:
+        """The triangles that a mask selects."""
+        return Triangles(*(getattr(self, field.name)[mask] for field in dataclasses.fields(self)))
+
+
+def corner_normals(mesh: TriangleMesh) -> np.ndarray:
+    """Normals at the corners of each triangle [F, 3, 3]: means over the triangles of a vertex, weighted by area."""
+    corners = mesh.vertices[mesh.faces].astype(float)
+    crossed = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    sums = np.zeros((len(mesh.vertices), 3))
+    for k in range(3):
+        np.add.at(sums, mesh.faces[:, k], crossed)
+    return (sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-30))[mesh.faces]
+
+
+def shade(
+    triangles: Triangles, camera: Camera, size: tuple[int, int], *, samples: int = 2, background: np.ndarray | None
+) -> np.ndarray:
+    """Draws a picture of triangles.
+
+    Args:
+      triangles: the triangles.
+      camera: the camera.
+      size: width and height [pixels].
+      samples: samples per pixel along each axis.
+      background: the colour behind them, red, green and blue from 0 to 1, shape [3]; transparent when ``None``.
+
+    Returns:
+      Red, green, blue and opacity from 0 to 1, shape [height, width, 4].
+    """
+    fine = (samples * size[0], samples * size[1])
+    picture = np.zeros((fine[1], fine[0], 4))
+    solid = np.all(triangles.opacities > 0.999, axis=1)
+    depth = np.full(fine[::-1], np.inf)
+    for mask, is_solid in ((solid, True), (~solid, False)):
+        if mask.any():
+            depth = _draw(picture, depth, triangles.kept(mask), triangles.kept(triangles.casts), camera, fine, is_solid)
+    picture = picture.reshape(size[1], samples, size[0], samples, 4).mean(axis=(1, 3))
+    if background is not None:
+        picture[..., :3] += (1.0 - picture[..., 3:]) * background
+        picture[..., 3] = 1.0
+    else:
+        picture[..., :3] /= np.maximum(picture[..., 3:], 1e-9)
+    return np.clip(picture, 0.0, 1.0)
+
+
+def _draw(
+    picture: np.ndarray,
+    depth: np.ndarray,
+    shown: Triangles,
+    casting: Triangles,
+    camera: Camera,
+    size: tuple[int, int],
+    solid: bool,
+) -> np.ndarray:
+    """Draws onto a picture with premultiplied opacities. Returns the new depths."""
+    projected = camera.project(shown.corners, size)
+    ahead = np.all(projected[..., 2] > 1e-3, axis=1)
+    shown, projected = shown.kept(ahead), projected[ahead]
+    seen = rasterize(projected, size, perspective=True)
+    hit = (seen.triangle >= 0) & (seen.depth < depth)
+    index, weights = seen.triangle[hit], seen.weights[hit]
+    point = np.einsum("pk,pki->pi", weights, shown.corners[index])
+    normal = np.einsum("pk,pki->pi", weights, shown.normals[index])
+    normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-12)
+    away = np.asarray(camera.position) - point
+    away /= np.linalg.norm(away, axis=1, keepdims=True)
+    normal *= np.where(np.sum(normal * away, axis=1, keepdims=True) < 0.0, -1.0, 1.0)  # Surfaces have two sides.
+    lit = _lit(casting, point, normal)
+    direct = np.maximum(normal @ LIGHT, 0.0) * lit
+    half = (away + LIGHT) / np.linalg.norm(away + LIGHT, axis=1, keepdims=True)
+    gloss = 0.14 * np.maximum(np.sum(normal * half, axis=1), 0.0) ** 40 * lit
+    sky = 0.5 + 0.5 * normal[:, 2]
+    color = shown.colors[index] * (0.34 + 0.20 * sky + 0.52 * direct)[:, None] + gloss[:, None]
+    opacity = np.sum(weights * shown.opacities[index], axis=1)[:, None]
+    picture[hit, :3] = np.clip(color, 0, 1) * opacity + (1.0 - opacity) * picture[hit, :3]
+    picture[hit, 3:] = opacity + (1.0 - opacity) * picture[hit, 3:]
+    return np.where(hit, seen.depth, depth) if solid else depth
+
+
+def _lit(casting: Triangles, point: np.ndarray, normal: np.ndarray) -> np.ndarray:
+    """How much light reaches each point, from 0 to 1, by a shadow map of the triangles that cast shadows."""
+    if not len(casting.corners) or not len(point):
+        return np.ones(len(point))
+    right = np.cross([0.0, 1.0, 0.0], LIGHT)
+    right /= np.linalg.norm(right)
+    axes = np.stack([right, np.cross(LIGHT, right), -LIGHT], axis=1)
+    seen = casting.corners @ axes
+    low, high = seen.min(axis=(0, 1)), seen.max(axis=(0, 1))
+    scale = SHADOW_MAP / max(float((high - low)[:2].max()), 1e-9)
+    seen[..., :2] = (seen[..., :2] - low[:2]) * scale
+    shadows: Fragments = rasterize(seen, (SHADOW_MAP, SHADOW_MAP), perspective=False)
+    moved = point + normal * (2.5 / scale)  # Away from its own surface by more than a texel.
+    local = moved @ axes
+    place = (local[:, :2] - low[:2]) * scale
+    total = np.zeros(len(point))
+    offsets = [(x, y) for x in (-1.0, 0.0, 1.0) for y in (-1.0, 0.0, 1.0)]
+    for offset in offsets:
+        texel = np.floor(place + offset).astype(int)
+        inside = ((texel >= 0) & (texel < SHADOW_MAP)).all(axis=1)
+        texel = np.clip(texel, 0, SHADOW_MAP - 1)
+        total += ~inside | (shadows.depth[texel[:, 1], texel[:, 0]] > local[:, 2])
+    return total / len(offsets)
+
+
+# --- rasterising ---------------------------------------------------------------------------------
+
+#: Number of pairs of triangles and pixels processed at a time, which bounds the memory.
+AT_ONCE = 3_000_000
+
+
+class Fragments(NamedTuple):
+    """The triangle and the depth of each pixel of a picture [H, W].
+
+    Attributes:
+      triangle: index of the nearest triangle, or -1, [H, W].
+      depth: its distance from the camera, or ``inf``, [H, W].
+      weights: barycentric coordinates of the pixel in the triangle, [H, W, 3].
+    """
+
+    triangle: np.ndarray
+    depth: np.ndarray
+    weights: np.ndarray
+
+
+def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) -> Fragments:
+    """Finds the nearest triangle of each pixel.
+
+    Args:
+      corners: corners of N triangles in the picture: x right and y down in pixels, and depth, shape [N, 3, 3]. Leave
+        out triangles behind the camera.
+      size: width and height of the picture.
+      perspective: whether the camera is perspective: then reciprocals of depths are linear in the picture.
+    """
+    width, height = size
+    xy = corners[:, :, :2]
+    z = corners[:, :, 2]
+    low = np.clip(np.floor(xy.min(axis=1)).astype(int), 0, [width, height])
+    high = np.clip(np.ceil(xy.max(axis=1)).astype(int), 0, [width, height])
+    spans = high - low
+    (x0, y0), (x1, y1), (x2, y2) = (xy[:, k].T for k in range(3))
+    area = (x1 - x0) * (y2 - y0) - (x2 - x0) * (y1 - y0)
+    counts = np.where(np.abs(area) > 1e-9, spans[:, 0] * spans[:, 1], 0)
+    nearest = Fragments(
+        np.full(width * height, -1), np.full(width * height, np.inf), np.zeros((width * height, 3), np.float32)
+    )
+    for chunk in _chunks(counts):
+        triangle = np.repeat(chunk, counts[chunk])
+        number = np.arange(len(triangle)) - np.repeat(np.cumsum(counts[chunk]) - counts[chunk], counts[chunk])
+        column = low[triangle, 0] + number % spans[triangle, 0]
+        row = low[triangle, 1] + number // spans[triangle, 0]
+        x, y, t = column + 0.5, row + 0.5, triangle
+        w1 = ((x - x0[t]) * (y2[t] - y0[t]) - (x2[t] - x0[t]) * (y - y0[t])) / area[t]
+        w2 = ((x1[t] - x0[t]) * (y - y0[t]) - (x - x0[t]) * (y1[t] - y0[t])) / area[t]
+        w0 = 1.0 - w1 - w2
+        inside = (w0 >= 0) & (w1 >= 0) & (w2 >= 0)
+        weights = np.stack([w0, w1, w2], axis=1)[inside]
+        _keep_nearest(nearest, t[inside], (row * width + column)[inside], weights, z, perspective)
+    return Fragments(
+        nearest.triangle.reshape(height, width),
+        nearest.depth.reshape(height, width),
+        nearest.weights.reshape(height, width, 3),
+    )
+
+
+def _chunks(counts: np.ndarray) -> list[np.ndarray]:
+    """Indices of the triangles that cover any pixels, in groups of bounded size."""
+    live = np.flatnonzero(counts)
+    return np.split(live, np.flatnonzero(np.diff(np.cumsum(counts[live]) // AT_ONCE)) + 1) if len(live) else []
+
+
+def _keep_nearest(
+    fragments: Fragments, triangle: np.ndarray, pixel: np.ndarray, weights: np.ndarray, z: np.ndarray, perspective: bool
+) -> None:
+    """Keeps the nearer of old and new fragments in each pixel."""
+    if perspective:
+        weights = weights / z[triangle]
+        depth = 1.0 / weights.sum(axis=1)
+        weights = weights * depth[:, None]
+    else:
+        depth = np.sum(weights * z[triangle], axis=1)
+    nearest = fragments.depth.copy()
+    np.minimum.at(nearest, pixel, depth)
+    wins = (depth == nearest[pixel]) & (depth < fragments.depth[pixel])
+    won = pixel[wins]
+    fragments.depth[won], fragments.triangle[won], fragments.weights[won] = depth[wins], triangle[wins], weights[wins]
+
+
+@dataclasses.dataclass(frozen=True)
+class Camera:
+    """A camera that looks at a point, with z up in its pictures.
+
+    Attributes:
+      position: its position in world axes [m], shape [3].
+      look_at: the point at the centre of the picture, in world axes [m], shape [3].
+      fov: the angle that the picture's height spans [rad].
+
+    Examples:
+      >>> from artix import viewer
+      >>> camera = viewer.Camera(position=(3.0, 0.0, 1.0), look_at=(0.0, 0.0, 1.0))
+      >>> camera.project(jnp.array([0.0, 0.0, 1.0]), (800, 600)).tolist()
+      [400.0, 300.0, 3.0]
+    """
+
+    position: npt.ArrayLike
+    look_at: npt.ArrayLike
+    fov: float = 0.6
+
+    @classmethod
+    def around(
+        cls,
+        points: npt.ArrayLike,
+        *,
+        azimuth: float = -0.9,
+        elevation: float = 0.35,
+        aspect: float = 4 / 3,
+        fov: float = 0.6,
+        margin: float = 1.12,
+    ) -> Camera:
+        """Places a camera so that all given points are in the picture.
+
+        Args:
+          points: points in world axes [m], shape [..., 3].
+          azimuth: direction from the points to the camera: angle from x about z [rad].
+          elevation: angle of the camera above the horizon [rad].
+          aspect: the picture's width over its height.
+          fov: the angle that the picture's height spans [rad].
+          margin: factor on the smallest distance that suffices.
+        """
+        cloud = np.asarray(points, float).reshape(-1, 3)
+        middle = 0.5 * (cloud.min(axis=0) + cloud.max(axis=0))
+        out = np.array([np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)])
+        right, up, _ = _camera_axes(out)
+        half = np.tan(0.5 * fov)
+        far = cloud - middle
+        needed = [far @ out + np.abs(far @ right) / (half * aspect), far @ out + np.abs(far @ up) / half]
+        distance = margin * max(float(np.max(needed)), 1e-3)
+        return cls(tuple((middle + distance * out).tolist()), tuple(middle.tolist()), fov)
+
+    def project(self, points: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+        """Projects points [..., 3] onto a picture of this width and height: x right, y down [pixels], depth [m]."""
+        position = np.asarray(self.position, float)
+        right, up, back = _camera_axes(position - np.asarray(self.look_at, float))
+        seen = points - position
+        depth = -(seen @ back)
+        scale = 0.5 * size[1] / np.tan(0.5 * self.fov) / np.where(np.abs(depth) > 1e-9, depth, 1e-9)
+        return np.stack([0.5 * size[0] + seen @ right * scale, 0.5 * size[1] - seen @ up * scale, depth], axis=-1)
+
+
+def _camera_axes(back: np.ndarray) -> np.ndarray:
+    """Right, up and back of a camera that looks against ``back``, as rows."""
+    back = back / np.linalg.norm(back)
+    right = np.cross([0.0, 0.0, 1.0], back)
+    if np.linalg.norm(right) < 1e-6:  # It looks straight down or up.
+        right = np.array([1.0, 0.0, 0.0])
+    right = right / np.linalg.norm(right)
+    return np.stack([right, np.cross(back, right), back])
+
 
 FLOOR_COLORS = ((0.99, 0.99, 0.985), (0.92, 0.93, 0.94))
 TERRAIN_COLOR = (0.72, 0.70, 0.64)
