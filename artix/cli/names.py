@@ -37,7 +37,7 @@ _MAX_FILES = 2000
 
 
 def robot_file(robot: str) -> Path:
-    """The file of a robot: a path, or that of a built-in robot, of :data:`INSTALLABLE`, or of a training run.
+    """The file of a robot: a path, or the file of a built-in robot, of :data:`INSTALLABLE`, or of a training run.
 
     Args:
       robot: what the user typed.

@@ -58,7 +58,7 @@ def run_train(
 
     Args:
       task: name of a task of :mod:`artix.envs`, or the beginning of one, or a Python file with a task; ``None`` for the
-        one that fits the robot, or for that of the checkpoint.
+        one that fits the robot, or for the checkpoint's.
       steps: environment steps, counted from the start of the training run; ``None`` for the task's usual number.
       num_envs: number of parallel environments; ``None`` for the task's usual number.
       seed: seed of all random numbers; ``None`` for 0.
@@ -67,7 +67,7 @@ def run_train(
       robot: a robot description, or the name of one, to learn the task; ``None`` for the task's own robot.
       assignments: changed options, ``"rewards.pose=1"`` or ``"ppo.epochs=2"``.
       tensorboard: whether the numbers of each iteration also go to TensorBoard's event files in the folder.
-      method: ``"ppo"`` or ``"shac"``; ``None`` for PPO, or for that of the Python file or the checkpoint.
+      method: ``"ppo"`` or ``"shac"``; ``None`` for PPO, or for the method of the Python file or the checkpoint.
 
     Returns:
       0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a checkpoint was saved.

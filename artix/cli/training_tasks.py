@@ -171,7 +171,7 @@ def _with_part(one: Assignment, before: Any, rest: Sequence[str]) -> Any:
 
 
 def _parameters(make: Callable[..., Any], environment: Any) -> tuple[list[str], bool]:
-    """The options of a task, and whether it takes any: those of ``make``, and of classes to which it passes any."""
+    """The options of a task, and whether it takes any: from ``make``, and from classes to which it passes any."""
     sources: list[Any] = [make, *type(environment).__mro__]
     names: dict[str, None] = {}
     for source in sources:
@@ -229,7 +229,7 @@ class TrainingTask(NamedTuple):
     name: str
     environment: envs.Environment
     config: Any
-    """Settings of the method that learns it, :class:`artix.examples.ppo.Config` or that of another."""
+    """Settings of the method that learns it, such as :class:`artix.examples.ppo.Config`."""
     steps: int
     header: dict[str, Any]
     """What checkpoints say of the task: ``"task"``, ``"set"`` and, where they apply, ``"robot"`` and ``"file"``."""

@@ -106,8 +106,8 @@ def constrained_forward_dynamics(
       ValueError: ``iterations`` is less than 1, or a coefficient is negative.
       TypeError: ``iterations`` is traced.
 
-    Derivatives are implicit: they are those of the equations that hold at convergence. The forces on redundant rows are
-    not unique. Those returned are the smallest, torques being weighed against forces as the damping does, and their
+    Derivatives are implicit: they differentiate the equations that hold at convergence. Redundant rows have no unique
+    forces. Those returned are the smallest, torques being weighed against forces as the damping does, and their
     derivatives are the smallest that satisfy the differentiated equations. ``J^T lambda`` and the acceleration have
     unique derivatives as long as the constraints remain compatible.
 

@@ -8,8 +8,8 @@ the rows as well as possible. Without redundancy, each iteration multiplies the 
 ``mu / (mu + smallest eigenvalue of G)``.
 
 The default damping is relative to G's diagonal, separately for linear and angular rows because their units differ: in
-SI units, the entries of a hand's angular rows are a thousand times those of its linear rows, so that a damping relative
-to the mean of all would drown the linear ones.
+SI units, a hand's angular rows have entries a thousand times as large as its linear rows, so that a damping relative to
+the mean of all would drown the linear ones.
 
 Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
 """

@@ -97,7 +97,7 @@ def attach_articulation(
       parent: the articulation to attach to.
       link: name of the parent's link that carries the child.
       child: the articulation to attach.
-      joint: the joint between them: ``parent_pose`` in the link's frame, ``child_pose`` in that of the child's root.
+      joint: the joint between them: ``parent_pose`` in the link's frame, ``child_pose`` in the child's root frame.
         When ``None``, a fixed joint with coinciding frames; ``Joint.fixed(parent_pose=...)`` places the child.
       prefix: prepended to every name of the child, for example to tell two hands apart.
 
@@ -245,7 +245,7 @@ def _prefixed(topology: Topology, prefix: str) -> Topology:
 
 
 def _concatenate(above: Topology, bridge: Topology, below: Topology, at: int) -> Topology:
-    """The links of the parent, then those of the child, numbered in this order, which is not breadth-first.
+    """The links of the parent, then the links of the child, numbered in this order, which is not breadth-first.
 
     The joint of the two-link ``bridge`` attaches the child's root to link ``at`` of the parent.
     """

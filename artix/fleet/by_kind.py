@@ -59,7 +59,7 @@ def compiled_by_kind(
       sharding: how the members are divided; each part has the same kinds in the same places.
       function: ``function(articulation, state, *arguments, **options)`` of one member.
       options: its static arguments.
-      joined: whether results are those of the fleet, padded like the arguments; otherwise there is a tuple of the
+      joined: whether results belong to the fleet, padded like the arguments; otherwise there is a tuple of the
         results of each kind.
 
     Returns:
@@ -212,7 +212,7 @@ def _call_of_member(
 ) -> tuple[Call, int, list[Any]]:
     """What evaluates one member, the number of its first arguments, and its arguments or their types.
 
-    These are its first ones, which are known, the articulation's, those of all members, and arrays among the options.
+    These are its first ones, which are known, the articulation's, all members', and arrays among the options.
     """
     leaves_of_kind, structure_of_own = jax.tree.flatten(kind.articulation)
     leaves_of_kind = [
@@ -282,7 +282,7 @@ def _whole(shape: Sequence[int]) -> tuple[Axis, ...]:
 
 
 def _join(kinds: Sequence[Kind], meanings: Sequence[Meanings], parts: Sequence[Array], number: int) -> Array:
-    """One result for all members, in the fleet's order and padding, from those of the kinds."""
+    """One result for all members, in the fleet's order and padding, from the kinds' results."""
     axes = axes_of_one_result([part.shape[1:] for part in parts], meanings, number)
     padded = [
         jnp.pad(part, [(0, 0), *(axis.padding for axis in part_axes)])
@@ -347,7 +347,7 @@ class _Trial(NamedTuple):
     def first_accepted(self, assignments: Iterable[_AxesOfLeaves]) -> _AxesOfLeaves:
         """The first meanings that the function accepts; raises what it raises for the very first if there are none."""
         refusals = []
-        for axes in itertools.islice(assignments, MAX_TRIALS):  # Their number is exponential in that of the arguments.
+        for axes in itertools.islice(assignments, MAX_TRIALS):  # Exponentially many in the number of arguments.
             refusals.append(self.refusal(axes))
             if refusals[-1] is None:
                 return axes
@@ -410,7 +410,7 @@ def _options_of_leaves(
 
 
 def types_of_member(leaves: list[Array], axes: Sequence[tuple[Axis, ...]]) -> list[jax.ShapeDtypeStruct]:
-    """The types of one member's arguments, made of those of the whole fleet."""
+    """The types of one member's arguments, made of the whole fleet's."""
     return [
         jax.ShapeDtypeStruct(tuple(axis.size for axis in leaf_axes), leaf.dtype)
         for leaf, leaf_axes in zip(leaves, axes, strict=True)

@@ -45,7 +45,7 @@ class Fleet:
     """Many articulations in one batch, of one topology or of many.
 
     :meth:`evaluate` evaluates each kind of members, those of one topology, by its own program. Every function of one
-    articulation and its state works, those of artix and yours. Arrays of a mixed fleet are padded: L and n are the
+    articulation and its state works, artix's and yours. Arrays of a mixed fleet are padded: L and n are the
     fleet's maxima. If any member floats, all generalised vectors begin with the root's six entries, zero for members
     with a fixed base, and dense Jacobians have the root's rows. Padded rows and columns of results are exactly zero.
 
@@ -141,7 +141,7 @@ class Fleet:
         does not have are ignored; those of results are zero. The first call compiles one program for each kind, several
         at a time.
 
-        Gradients by a member's parameters are those of the code that makes the fleet: build it inside the
+        Gradients with respect to a member's parameters go through the code that makes the fleet: build it inside the
         differentiated function, from ``robot.replace(link_mass=mass)`` and the like.
 
         Args:

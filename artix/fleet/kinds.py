@@ -266,7 +266,7 @@ def joined_states(topologies: Sequence[Topology], states: Sequence[State], width
 
 
 def joined_ranges(members: Sequence[Articulation], index: np.ndarray, width: int) -> Ranges:
-    """The ranges of the random states of a fleet, those of DOFs that a member lacks empty.
+    """The ranges of the random states of a fleet, empty for DOFs that a member lacks.
 
     Args:
       members: the different articulations.
@@ -304,8 +304,8 @@ def batches_of(
     Args:
       members: the number N of members.
       dofs: the largest number of joint DOFs.
-      dtype: that of floats given as Python numbers.
-      sharding: that of the fleet, where numbers are repeated.
+      dtype: the dtype of floats given as Python numbers.
+      sharding: the fleet's sharding, where numbers are repeated.
       state: the fleet's state.
       arguments: further arguments.
 

@@ -294,7 +294,7 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
 
     Returns:
       Shape [L]: the root's (squared displacement of its centre of mass [m^2] plus squared angle [rad^2]; zero for a
-      fixed base), then that of the inbound joint of each other link [rad^2 or m^2].
+      fixed base), then of the inbound joint of each other link [rad^2 or m^2].
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")

@@ -1,6 +1,6 @@
 """Closed-form Jacobians on the configuration manifold: of integrate, of difference, and of the position rates.
 
-All are identities except for one block per rotation: the root's, about the world's axes, and those of spherical joints,
+All are identities except for one block per rotation: the root's, about the world's axes, and the spherical joints',
 about the axes of the child joint frame.
 """
 

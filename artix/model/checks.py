@@ -86,7 +86,7 @@ def as_number(
     raise ValueError(f"{name}: expected one number, {rule}; found {value}")
 
 
-#: How far the length of a quaternion may be from one: that of three digits typed by hand, or left by an ODE solver.
+#: How far the length of a quaternion may be from one: as with three digits typed by hand, or left by an ODE solver.
 _QUATERNION_TOLERANCE = 1e-3
 
 

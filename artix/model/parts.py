@@ -66,7 +66,7 @@ _INNER |= {"spatial_tendons.position": (3,), "loop_joints.pose_a": (7,), "loop_j
 
 
 def names_in(field: str) -> tuple[str, ...]:
-    """The names of the arrays of a field: its own, or those of the group such as ``"drive.stiffness"``."""
+    """The names of the arrays of a field: its own, or its group's, such as ``"drive.stiffness"``."""
     group = GROUPS.get(field)
     return (field,) if group is None else tuple(f"{field}.{one.name}" for one in dataclasses.fields(group))
 

@@ -417,7 +417,7 @@ def update_kinematic(
       >>> pole = artix.robots.load("cart_pole")
       >>> simulation = physx.create_simulation(pole).replace(joint_force=jnp.array([12.0, 0.0]))
       >>> simulation = physx.update_kinematic(physx.simulate(simulation, 0.01))
-      >>> print(physx.get_link_acceleration(simulation, 1))  # that of the last step is gone
+      >>> print(physx.get_link_acceleration(simulation, 1))  # the last step's is gone
       [0. 0. 0. 0. 0. 0.]
     """
     ArticulationKinematicFlag(flags)

@@ -219,7 +219,7 @@ def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
 
     Args:
       articulation: the articulation or its simulation.
-      maximum: a number for each axis of each joint, those of link i from ``6 (i - 1)`` on in the order of
+      maximum: a number for each axis of each joint, link i's from ``6 (i - 1)`` on in the order of
         :class:`artix.Axis`, shape [6 (L - 1)]; any unit.
 
     Returns:
@@ -296,7 +296,7 @@ def _axis_indices(tree: Topology) -> np.ndarray:
 
 
 _TARGETS = Flag.JOINT_TARGET_POSITIONS | Flag.JOINT_TARGET_VELOCITIES
-#: What both functions move: by flag, the field of the cache and that of the simulation.
+#: What both functions move: by flag, the fields of the cache and of the simulation.
 _STATE = (
     (Flag.VELOCITY, Field("joint_velocity"), FIELDS["JOINT_VELOCITY"]),
     (Flag.ROOT_TRANSFORM, Field("root_link_data.transform"), FIELDS["ROOT_GLOBAL_POSE"]),

@@ -61,7 +61,7 @@ class FleetSimulation(struct.PyTreeNode):
     num_dofs: int = struct.field(pytree_node=False)
 
     def map(self, function: Callable[[ArticulationSimulation], ArticulationSimulation]) -> FleetSimulation:
-        """Applies a function of one articulation's simulation, such as :func:`simulate`, to those of all members.
+        """Applies a function of one articulation's simulation, such as :func:`simulate`, to all members.
 
         Args:
           function: returns the changed simulation.
@@ -114,7 +114,7 @@ def with_kinds(simulation: AnyFleetSimulation, kinds: Sequence[ArticulationSimul
 
 
 def own_state(topology: Topology, state: State, members: np.ndarray) -> State:
-    """The state of some members of one topology, out of that of the fleet."""
+    """The state of some members of one topology, out of the fleet's state."""
     state = jax.tree.map(lambda leaf: leaf[members], state)
     joints = slice(topology.num_dofs)
     return state.replace(joint_position=state.joint_position[:, joints], joint_velocity=state.joint_velocity[:, joints])
@@ -245,7 +245,7 @@ def check_state(fleet: Fleet, state: State) -> None:
 
 
 def check_simulation(fleet: Fleet, simulation: AnyFleetSimulation) -> None:
-    """Raises ``ValueError`` or ``TypeError`` unless the simulations are those of the fleet's members."""
+    """Raises ``ValueError`` or ``TypeError`` unless the simulations are the fleet's."""
     if not isinstance(simulation, FleetSimulation):
         check_in_scene(simulation)
     simulations = simulations_of_kinds(simulation)
@@ -392,7 +392,7 @@ def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, 
       >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")])
       >>> blocks = physx.compute_articulation_data(fleet, fleet.neutral_state(), [1], Compute.MASS_MATRICES)
       >>> dense = physx.unpack_articulation_data(fleet, blocks, [1], Compute.MASS_MATRICES)
-      >>> print(dense.shape, dense[0, :2, :2])  # that of the pole
+      >>> print(dense.shape, dense[0, :2, :2])  # the pole's
       (1, 13, 13) [[1.2   0.1  ]
        [0.1   0.067]]
     """

@@ -226,7 +226,7 @@ def from_physx(buffer: np.ndarray, dtype: Any = jnp.float32) -> TendonData:
 
     Args:
       buffer: an array of one of the dtypes ``GPU_..._DTYPE``.
-      dtype: the dtype of the floating-point arrays, that of the fleet that they are for.
+      dtype: the dtype of the floating-point arrays, which must be the fleet's.
 
     Returns:
       One array per field.

@@ -4,7 +4,7 @@ Each reads the same inputs as PhysX's: poses, the root's velocity and parameters
 accelerations, forces and link wrenches from the cache. By default the result is physically correct;
 ``physx_compat=True`` reproduces PhysX 5.6.1 where it departs from its own documentation.
 
-PhysX's generalised quantities are those of the joints only: a floating root is free and carries no force. With root
+PhysX's generalised quantities concern the joints only: a floating root is free and carries no force. With root
 rows r and joint rows j of the equation of motion, eliminating the root's acceleration leaves the Schur complement
 ``Sch(y) = y_j - M_jr M_rr^-1 y_r``. For a fixed base each function returns the ordinary quantity.
 
@@ -246,7 +246,7 @@ def compute_coriolis_compensation(
 ) -> ArticulationCache:
     """``computeCoriolisCompensation``: :func:`artix.coriolis_compensation` into ``cache.coriolis_force``.
 
-    The root's velocity is that of the simulation.
+    The root's velocity is the simulation's.
 
     Args:
       simulation: the articulation in its state.

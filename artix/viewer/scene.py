@@ -407,7 +407,7 @@ def make_scene(
       dt: time from one frame to the next [s].
       visuals: what to draw, as :func:`load_visuals` reads it; for a fleet, a dictionary by topology name, for a scene
         by member. By default :func:`visuals_of` each robot.
-      ground: planes and height fields to draw; those of a scene by default. Without any, a floor is drawn below the
+      ground: planes and height fields to draw; the scene's by default. Without any, a floor is drawn below the
         robots.
       layout: ``"grid"`` puts robots side by side, all on the floor where there is no ground. ``"overlaid"`` leaves
         them where they are, the first solid and the others translucent. By default a grid; overlaid on ground that is

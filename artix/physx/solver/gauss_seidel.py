@@ -149,7 +149,7 @@ def sweep_once(
     free_velocity: Array,
     sweep: Sweep,
 ) -> tuple[Array, SweepImpulses, Array]:
-    """Solves every row once, in PhysX's order: first joints of the scene, then those of the articulation.
+    """Solves every row once, in PhysX's order: first the scene's joints, then the articulation's.
 
     Args:
       rows: the rows.
@@ -260,7 +260,7 @@ def _sweep_dofs_and_contacts(
     progress: Progress,
     sweep: Sweep,
 ):
-    """Sweeps over the DOFs and, after those of each link, its contacts."""
+    """Sweeps over the links: the DOFs of each, then its contacts."""
     assert rows.contacts is not None
     moved = travel(rows.contacts, progress.link_travel) if sweep.temporal else None
     solved = []
@@ -325,7 +325,7 @@ def constraint_rows(
 ) -> Rows:
     """All rows at the start of the step.
 
-    ``motion`` [L, 6] is the links' velocity before any impulse, ``drift`` [L, 3] that of their joints if it is kept.
+    ``motion`` [L, 6] is the links' velocity before any impulse, ``drift`` [L, 3] their joints' drift if it is kept.
     """
     a, t = articulation, at_start.topology
     return Rows(

@@ -84,9 +84,9 @@ class Configuration(NamedTuple):
     root_rotation: Array
     """Orientation of the root link's frame, [4, 1]."""
     joint_position: Array
-    """Joint positions, [n]; those of spherical joints are not updated."""
+    """Joint positions, [n]; spherical joints keep theirs."""
     orientation: Array
-    """Orientations of the links, [4, L]; only those of links on spherical joints are updated."""
+    """Orientations of the links, [4, L]; only links on spherical joints get new ones."""
 
 
 def start_configuration(at_start: StepStart, state: State) -> Configuration:
