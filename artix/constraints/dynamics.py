@@ -107,7 +107,7 @@ def constrained_forward_dynamics(
       TypeError: ``iterations`` is traced.
 
     Derivatives are implicit: they differentiate the equations that hold at convergence. Redundant rows have no unique
-    forces. Those returned are the smallest, torques being weighed against forces as the damping does, and their
+    forces. The smallest are returned, torques being weighed against forces as the damping does, and their
     derivatives are the smallest that satisfy the differentiated equations. ``J^T lambda`` and the acceleration have
     unique derivatives as long as the constraints remain compatible.
 
