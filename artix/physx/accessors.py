@@ -321,8 +321,7 @@ def set_root_global_pose(
       autowake: whether to wake the articulation.
 
     Raises:
-      ValueError: the pose has the wrong shape, or is known and has a quaternion not of length 1.
-      TypeError: it has another dtype than the articulation.
+      ValueError: the pose is known and has a quaternion not of length 1.
 
     Examples:
       >>> from artix import physx
@@ -348,10 +347,6 @@ def set_root_linear_velocity(
       velocity: of the centre of mass, world axes [m/s], shape [3].
       autowake: whether to wake the articulation; a velocity other than zero wakes it in any case.
 
-    Raises:
-      ValueError: the velocity has the wrong shape.
-      TypeError: it has another dtype than the articulation.
-
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
@@ -374,10 +369,6 @@ def set_root_angular_velocity(
       simulation: the articulation in its scene.
       velocity: world axes [rad/s], shape [3].
       autowake: whether to wake the articulation; a velocity other than zero wakes it in any case.
-
-    Raises:
-      ValueError: the velocity has the wrong shape.
-      TypeError: it has another dtype than the articulation.
 
     Examples:
       >>> from artix import physx
@@ -554,10 +545,6 @@ def get_world_bounds(simulation: ArticulationSimulation, link_bounds: Array, *, 
 
     Returns:
       Lower and upper corner in the world [m], shape [2, 3]; infinite, lower above upper, if all links are ignored.
-
-    Raises:
-      ValueError: ``link_bounds`` has the wrong shape.
-      TypeError: it has another dtype than the articulation.
 
     Examples:
       >>> from artix import physx

@@ -225,10 +225,6 @@ def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
     Returns:
       The numbers of the free axes, shape [n], in the same unit.
 
-    Raises:
-      ValueError: ``maximum`` has the wrong shape.
-      TypeError: it has another dtype than the articulation.
-
     Identity: ``pack_joint_data(a, unpack_joint_data(a, x)) == x``.
 
     Examples:
@@ -253,10 +249,6 @@ def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
     Returns:
       A number for each axis of each joint, in the order of :func:`pack_joint_data`, shape [6 (L - 1)],
       in the same unit.
-
-    Raises:
-      ValueError: ``reduced`` has the wrong shape.
-      TypeError: it has another dtype than the articulation.
 
     Identity: ``pack_joint_data(a, unpack_joint_data(a, x)) == x``.
 

@@ -258,8 +258,7 @@ def compute_coriolis_compensation(
       The cache with ``coriolis_force``, shape [nv] [N or N m].
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx
@@ -292,8 +291,7 @@ def compute_generalized_external_force(
       The cache with ``joint_force``, shape [n] [N or N m].
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx
@@ -328,8 +326,7 @@ def compute_joint_force(
       The cache with ``joint_force``, shape [n] [N or N m].
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Identity: it is the matrix of :func:`compute_generalized_mass_matrix` times the accelerations.
 
@@ -365,8 +362,7 @@ def compute_joint_acceleration(
       The cache with ``joint_acceleration``, shape [n] [rad/s^2 or m/s^2].
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx
@@ -419,8 +415,7 @@ def compute_centroidal_momentum_matrix(
       [kg m/s, N], then angular about the centre of mass [kg m^2/s, N m], world axes.
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx
@@ -514,8 +509,7 @@ def compute_coriolis_and_centrifugal_force(
       The cache with ``joint_force``, shape [n] [N or N m].
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx

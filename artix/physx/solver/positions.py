@@ -47,10 +47,6 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
     Returns:
       The articulation with a new ``joint_parent_pose``.
 
-    Raises:
-      ValueError: ``drift`` has another shape.
-      TypeError: ``drift`` has another dtype than the articulation.
-
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> drift = jnp.zeros((9, 3)).at[1, 0].set(0.1)
