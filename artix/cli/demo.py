@@ -442,7 +442,8 @@ def solve_swing_up(seed: int) -> Solved:
     states = jax.jit(task.states)(torques)
     height = np.asarray(task.tips(states)[:, 2])
     held = float(height[task.held].min()) / swing_up.FULL_HEIGHT
-    speed, peak = float(np.abs(states.joint_velocity[-1]).max()), np.abs(torques).max(axis=0)
+    speed = float(np.abs(states.joint_velocity[-1]).max())
+    peak = np.abs(torques).max(axis=0)
     rows = [
         (
             "tip at the end",

@@ -104,7 +104,8 @@ def run_train(
             )
         chosen = _of_checkpoint(header, files.folder)
         config = config_of(header)
-        training, rows = load_training(files, chosen.environment, config), load_rows(files, header["steps"])
+        training = load_training(files, chosen.environment, config)
+        rows = load_rows(files, header["steps"])
     elif isinstance(config, ppo.Config) and config.num_envs % jax.device_count():
         raise CommandFailure(
             f"--envs must be a multiple of the number of devices, {jax.device_count()}; found {config.num_envs}"
@@ -143,7 +144,10 @@ def _train(
     print(f"{task}: {rate(steps)} steps in {config.num_envs} environments, saved in {files.folder}/; compiling ...")
     if config.mirror and (reason := getattr(environment, "asymmetry", "")):
         print(f"no symmetry is used: {reason}")
-    progress, last_saved, report, status = _Progress(steps), time.perf_counter(), None, 0
+    progress = _Progress(steps)
+    last_saved = time.perf_counter()
+    report = None
+    status = 0
     try:
         iterations = METHODS[method_of(config)].train(environment, config, steps=steps, training=training)
         for training, report in _until_terminated(iterations):

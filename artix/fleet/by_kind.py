@@ -261,7 +261,8 @@ def _row_programs(
         places = before + np.cumsum(kind.is_operand) - 1
         operands, levels, numbered = [], [], []
         for index in program.traced:
-            is_argument, leaf = num_leaves <= index < num_leaves + num_arguments, index - num_known
+            is_argument = num_leaves <= index < num_leaves + num_arguments
+            leaf = index - num_known
             is_of_robot = 0 <= leaf < len(kind.differs)
             if is_argument:
                 operands.append(sum(num_operands) + index - num_leaves)

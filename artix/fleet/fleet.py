@@ -336,7 +336,8 @@ class Fleet:
         if np.count_nonzero(self._index == number) == 1:  # The articulation that leaves is not kept.
             other._different = [*self._different[:number], articulation, *self._different[number + 1 :]]
         else:
-            other._different, other._index = [*self._different, articulation], self._index.copy()
+            other._different = [*self._different, articulation]
+            other._index = self._index.copy()
             other._index[member] = len(self._different)
         other._is_traced = self._is_traced or have_tracers([articulation])
         other.topologies = (*self.topologies[:member], topology, *self.topologies[member + 1 :])

@@ -43,7 +43,7 @@ class Kind(NamedTuple):
     @property
     def batch(self) -> Articulation:
         """Their articulation, every leaf with a leading axis of members."""
-        leaves, structure = jax.tree.leaves(self.articulation), jax.tree.structure(self.articulation)
+        leaves, structure = jax.tree.flatten(self.articulation)
         rows = np.zeros(len(self.members), int)
         pairs = zip(leaves, self.differs, strict=True)
         return jax.tree.unflatten(structure, [leaf if flag else members_of(rows, leaf) for leaf, flag in pairs])

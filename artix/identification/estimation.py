@@ -122,7 +122,9 @@ def gather(robot: Articulation, log: Log, model: Model, measured: str) -> Eviden
       model: the unknowns.
       measured: the column with the torques, or another one that is proportional to them.
     """
-    position, velocity, acceleration = log.position, log.need("velocity"), log.need("acceleration")
+    position = log.position
+    velocity = log.need("velocity")
+    acceleration = log.need("acceleration")
     torque = log.need(measured)
     num_dofs, num_unknowns = position.shape[1], len(model.names(robot))
     triangles = np.zeros((num_dofs, num_unknowns + 2, num_unknowns + 2))

@@ -410,7 +410,8 @@ def _loop_joint(record: dict[str, Any]) -> LoopJoint:
 
 
 def _geometry(record: dict[str, Any]) -> Geometry:
-    kind, count = GeometryType(_get(record, "type", str)), _get(record, "num_points", int)
+    kind = GeometryType(_get(record, "type", str))
+    count = _get(record, "num_points", int)
     # A damaged count must not allocate memory; one point too many is enough for the builder to refuse it.
     points = [[0.0, 0.0, 0.0]] * min(count, LARGEST_HULL + 1) if kind is GeometryType.HULL else None
     if count and points is None:

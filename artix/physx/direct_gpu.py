@@ -351,7 +351,8 @@ def compute_articulation_data(
       >>> print(blocks.shape)  # (7 + 6)^2 numbers each, those of the pole at the front
       (2, 169)
     """
-    operation, indices = of_type(ComputeType, "operation", operation), check_indices(fleet, indices)
+    operation = of_type(ComputeType, "operation", operation)
+    indices = check_indices(fleet, indices)
     parts = parts_of(fleet, indices)
     if isinstance(state, ArticulationSimulation | FleetSimulation):
         check_simulation(fleet, state)
@@ -396,7 +397,8 @@ def unpack_articulation_data(fleet: Fleet, data: Array, indices: npt.ArrayLike, 
       (1, 13, 13) [[1.2   0.1  ]
        [0.1   0.067]]
     """
-    operation, indices = of_type(ComputeType, "operation", operation), check_indices(fleet, indices)
+    operation = of_type(ComputeType, "operation", operation)
+    indices = check_indices(fleet, indices)
     maxima = get_articulation_gpu_api_max_counts(fleet)
     shape = _data_shape(operation, maxima, len(indices))
     if shape is not None and data.shape != shape:
@@ -477,7 +479,10 @@ def _block(
     state: State,
 ) -> Any:
     """One articulation's block."""
-    dofs, wide, clipped, unscaled = maxima.max_dofs, maxima.max_dofs + 6, state, articulation
+    dofs = maxima.max_dofs
+    wide = maxima.max_dofs + 6
+    clipped = state
+    unscaled = articulation
     if compat:
         clipped = state.replace(joint_velocity=jnp.minimum(state.joint_velocity, articulation.max_joint_velocity))
         unscaled = articulation.replace(gravity_scale=jnp.ones_like(articulation.gravity_scale))

@@ -527,7 +527,8 @@ def get_articulation_data(
       >>> print(poses.shape, poses[0, 1])  # PxTransform: the quaternion first
       (1, 9, 7) [0. 0. 0. 1. 0. 0. 0.]
     """
-    data_type, indices = of_type(ReadType, "data_type", data_type), check_indices(fleet, indices)
+    data_type = of_type(ReadType, "data_type", data_type)
+    indices = check_indices(fleet, indices)
     check_simulation(fleet, simulation)
     parts, kinds = parts_of(fleet, indices), simulations_of_kinds(simulation)
     if data_type in _TENDON_READS:
@@ -569,7 +570,8 @@ def set_articulation_data(
       >>> print(scene.state.joint_position[1, :2])
       [0.2 0.2]
     """
-    data_type, indices = of_type(WriteType, "data_type", data_type), check_indices(fleet, indices, distinct=True)
+    data_type = of_type(WriteType, "data_type", data_type)
+    indices = check_indices(fleet, indices, distinct=True)
     check_simulation(fleet, simulation)
     parts, kinds = parts_of(fleet, indices), simulations_of_kinds(simulation)
     if data_type in _TENDON_WRITES:

@@ -392,7 +392,8 @@ def _add_grid(scene: Any, path: str, normal: np.ndarray, height: float) -> Any:
 
 def _batch_mover(batch: Any, poses: np.ndarray) -> Mover:
     def move(frame: int) -> None:
-        batch.batched_positions, batch.batched_wxyzs = _rounded(poses[frame, :, :3]), _wxyz(poses[frame])
+        batch.batched_positions = _rounded(poses[frame, :, :3])
+        batch.batched_wxyzs = _wxyz(poses[frame])
 
     return move
 

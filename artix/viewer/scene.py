@@ -543,7 +543,8 @@ def _crowd(
     """The robots of a kind. Kinds with the same name are numbered."""
     same = sum(other.topology.name == kind.topology.name for other in before)
     name = f"{kind.topology.name}#{same + 1}" if same else kind.topology.name
-    shapes, collisions = _visuals_of_kind(kind, visuals, number), collision_visuals(kind.articulation)
+    shapes = _visuals_of_kind(kind, visuals, number)
+    collisions = collision_visuals(kind.articulation)
     return Crowd(name, kind.topology.link_names, shapes, collisions, kind.poses.copy(), np.ones(len(kind.members)))
 
 
