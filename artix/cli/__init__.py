@@ -217,7 +217,7 @@ def _add_reading_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--self-contact", action="store_true", default=None, help=contact_help)
 
 
-def _chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+def _reading_options(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The reading options that the user gave."""
     always = ("fixed_base", "body", "root", "skip", "repair", "strict", "meshes", "self_contact")
     values = {name: getattr(options, name) for name in (*names, *always)}
@@ -282,19 +282,19 @@ def _demo(options: argparse.Namespace) -> int:
 def _info(options: argparse.Namespace) -> int:
     from artix.cli.info import run_info
 
-    return run_info(options.robot, **_chosen(options))
+    return run_info(options.robot, **_reading_options(options))
 
 
 def _check(options: argparse.Namespace) -> int:
     from artix.cli.check import run_check
 
-    return run_check(options.robot, **_chosen(options))
+    return run_check(options.robot, **_reading_options(options))
 
 
 def _convert(options: argparse.Namespace) -> int:
     from artix.cli.convert import run_convert
 
-    return run_convert(options.robot, options.output, **_chosen(options, "merge_fixed_joints"))
+    return run_convert(options.robot, options.output, **_reading_options(options, "merge_fixed_joints"))
 
 
 def _view(options: argparse.Namespace) -> int:
@@ -307,7 +307,7 @@ def _view(options: argparse.Namespace) -> int:
         collision=options.collision,
         package_dirs=options.package_dirs,
         server={"host": options.host, "port": options.port, "open_browser": not options.no_browser},
-        reading=_chosen(options),
+        reading=_reading_options(options),
     )
 
 

@@ -264,14 +264,14 @@ def task_named(
         if task is None:
             raise CommandFailure(f"give a task ({', '.join(envs.NAMES)}), a Python file with one, or --robot")
         name = _full_name(task)
-        return _made(name, list(assignments), {"method": method}, name)
+        return _make_task(name, list(assignments), {"method": method}, name)
     legged = legged_robot(robot, robot_options(of_robot))
     print(f"{robot}: what is known and assumed (--set robot.NAME=VALUE changes it)\n{legged.table()}\n")
     name = (_BIPED if len(legged.feet) == 2 else _QUADRUPED) if task is None else _full_name(task)
     path = description_path(robot)
     numbers = {field: _json(getattr(legged, field)) for field in _OF_ROBOT}
     kept = {"method": method, "robot": {"description": str(path.resolve()), **numbers}}
-    return _made(name, list(assignments), kept, path.stem if Path(robot).suffix else robot, legged)
+    return _make_task(name, list(assignments), kept, path.stem if Path(robot).suffix else robot, legged)
 
 
 def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> TrainingTask:
@@ -292,7 +292,7 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
     if name not in envs.NAMES:
         raise CommandFailure(f"it is for the task {name!r}, which this version does not have")
     if "robot" not in header:
-        return _made(name, assignments, {"method": method}, name, for_training=for_training)
+        return _make_task(name, assignments, {"method": method}, name, for_training=for_training)
     path = folder / "robot.npz"
     if not path.exists():
         raise CommandFailure(f"its robot is missing: copy robot.npz of the training run to {str(path)!r}")
@@ -311,7 +311,7 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
         height=kept["height"],
     )
     kept = {"method": method, "robot": kept}
-    return _made(name, assignments, kept, folder.name, legged, for_training=for_training)
+    return _make_task(name, assignments, kept, folder.name, legged, for_training=for_training)
 
 
 def legged_robot(robot: str, options: Mapping[str, Any]) -> envs.LeggedRobot:
@@ -340,7 +340,7 @@ def legged_robot(robot: str, options: Mapping[str, Any]) -> envs.LeggedRobot:
         raise CommandFailure(f"{text} (on the command line: --set robot.NAME=VALUE)") from error
 
 
-def _made(
+def _make_task(
     name: str,
     assignments: list[str],
     kept: dict[str, Any],
@@ -350,7 +350,7 @@ def _made(
     for_training: bool = True,
 ) -> TrainingTask:
     """A task of artix, with its settings."""
-    config, steps, options, always = _refused(functools.partial(settings, name, kept["method"]), {})
+    config, steps, options, always = _make_or_explain(functools.partial(settings, name, kept["method"]), {})
     of_method, of_robot, of_task = split(parse_assignments(assignments))
     if robot is None and of_robot:
         raise CommandFailure(f"--set {of_robot[0].text}: only a robot from --robot has such options")
@@ -358,7 +358,7 @@ def _made(
         of_task = [one for one in of_task if one.keys[0] != "curricula"]
     options = (options if for_training else {}) | always | ({} if robot is None else {"robot": robot})
     make = functools.partial(envs.make, name)
-    environment = _refused(make, task_options(make, options, of_task))
+    environment = _make_or_explain(make, task_options(make, options, of_task))
     return TrainingTask(
         name,
         environment,
@@ -390,7 +390,7 @@ def _from_file(path: Path, assignments: list[str], method: str | None = None) ->
     if method not in (None, its):
         raise CommandFailure(f"{str(path)!r} has a config for the method {its!r}, not {method!r}")
     of_method, of_robot, of_task = split(parse_assignments(assignments))
-    environment = _refused(make, task_options(make, {}, [*of_task, *of_robot]))
+    environment = _make_or_explain(make, task_options(make, {}, [*of_task, *of_robot]))
     if not (callable(getattr(environment, "reset", None)) and callable(getattr(environment, "step", None))):
         raise CommandFailure(f"make() of {str(path)!r} must return an artix.envs.Environment; found {environment!r}")
     steps = getattr(module, "steps", usual.steps)
@@ -416,7 +416,7 @@ def _module(path: Path) -> Any:
     return module
 
 
-def _refused(make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+def _make_or_explain(make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     """The environment; what it refuses is for the user."""
     try:
         return make(**options)

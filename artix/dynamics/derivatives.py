@@ -402,7 +402,7 @@ def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
     columns = [jnp.concatenate(d_second), d_first.angular, products]
     if sums.world is not None:
         below = below + world_force_changes(sums.world, upper.motions.angular)
-        total = total + world_force_changes(_rotated(sums.world, upper.motions.angular), lower.motions.angular)
+        total = total + world_force_changes(_rotate(sums.world, upper.motions.angular), lower.motions.angular)
         rows.append(_world_force_changes_twice(pairs))
         columns.append(_products(lower.motions.angular, upper.motions.angular))
     total = total + force_cross(lower.motions, below)
@@ -508,7 +508,7 @@ def _moving(sums: Composites, motion: Motion) -> Composites:
     return sums._replace(momentum=linear, momentum_moments=moments)
 
 
-def _rotated(world: WorldForces, angular: Array) -> WorldForces:
+def _rotate(world: WorldForces, angular: Array) -> WorldForces:
     """Rates of change of world forces as seen from rotating composites."""
     moments = jnp.stack([spatial.cross(world.moments[:, k], angular) for k in range(3)], axis=1)
     return WorldForces(spatial.cross(world.force, angular), moments, spatial.cross(world.torque, angular))
@@ -539,7 +539,7 @@ def _world_force_changes_twice(pairs: _Pairs) -> Array:
     unit = jnp.eye(3, dtype=pairs.rows.dtype)[..., None]
     world = jax.tree.map(lambda x: x[..., None, :], pairs.dofs.world)
     motions = Motion(*(part[:, None] for part in pairs.dof_motions))
-    return world_force_changes_transposed(_rotated(world, unit), motions).reshape(9, -1)
+    return world_force_changes_transposed(_rotate(world, unit), motions).reshape(9, -1)
 
 
 def _products(a: Array, b: Array) -> Array:

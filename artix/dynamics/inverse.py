@@ -345,7 +345,7 @@ def joint_wrenches(
     axes = check_axes(axes)
     tree = articulation.topology
     kin = kinematics(articulation, state)
-    forces = _transmitted(articulation, kin, state, acceleration, external_force)
+    forces = _transmit(articulation, kin, state, acceleration, external_force)
     return force_in_axes(kin, link_frames(tree, kin), forces, axes).T
 
 
@@ -386,7 +386,7 @@ def supported_force(
     check_single(frame)
     kin = kinematics(articulation, state)
     _, placement = locate_frame(articulation, kin, frame, offset)
-    forces = _transmitted(articulation, kin, state, acceleration, external_force)
+    forces = _transmit(articulation, kin, state, acceleration, external_force)
     return force_in_axes(kin, placement, take(forces, link_of_frame(articulation, frame)[0]), "local")[:, 0]
 
 
@@ -425,7 +425,7 @@ def link_momenta(
     return force_in_axes(kin, link_frames(tree, kin), momenta, axes).T
 
 
-def _transmitted(
+def _transmit(
     articulation: Articulation, kin: Kinematics, state: State, acceleration: Array, external_force: Array | None
 ) -> Array:
     """Wrenches through the joints about the reference point, [6, L]."""

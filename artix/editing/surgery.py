@@ -117,7 +117,7 @@ def attach_articulation(
       9 ('load_shoulder', 'load_elbow')
     """
     above = parent.topology
-    below = _prefixed(child.topology, prefix)
+    below = _prefix(child.topology, prefix)
     if parent.dtype != child.dtype:
         raise TypeError(
             f"parent and child must have one dtype; found {parent.dtype} and {child.dtype}; convert with astype(...)"
@@ -225,7 +225,7 @@ def _bridge(joint: Joint, link: str, dtype: Any) -> Articulation:
     return builder.build(dtype)
 
 
-def _prefixed(topology: Topology, prefix: str) -> Topology:
+def _prefix(topology: Topology, prefix: str) -> Topology:
     """The topology with a prefix before every name."""
 
     def renamed(items: Sequence) -> tuple:
@@ -257,7 +257,7 @@ def _concatenate(above: Topology, bridge: Topology, below: Topology, at: int) ->
                 f"loop joint {joint.name!r} ties the child to the world, which is undefined once it is attached; "
                 "remove it first"
             )
-    couplings = _renumbered(below, count + np.arange(below.num_links), first + np.arange(below.num_dofs))
+    couplings = _renumber(below, count + np.arange(below.num_links), first + np.arange(below.num_dofs))
     for kind in ("fixed_tendons", "spatial_tendons", "loop_joints"):
         _check_names(kind[:-1].replace("_", " "), [item.name for item in (*getattr(above, kind), *couplings[kind])])
     _check_names("geometry", [shape.name for shape in (*above.geometries, *couplings["geometries"])])
@@ -304,12 +304,12 @@ def _breadth_first(topology: Topology) -> tuple[Topology, np.ndarray, np.ndarray
         link_names=tuple(topology.link_names[link] for link in order),
         joint_names=tuple(topology.joint_names[link - 1] for link in order[1:]),
         creation_index=tuple(topology.creation_index[link] for link in order),
-        **_renumbered(topology, links, np.argsort(dof_order)),
+        **_renumber(topology, links, np.argsort(dof_order)),
     )
     return ordered, np.array(order), dof_order
 
 
-def _renumbered(topology: Topology, links: np.ndarray, dofs: np.ndarray) -> dict[str, Any]:
+def _renumber(topology: Topology, links: np.ndarray, dofs: np.ndarray) -> dict[str, Any]:
     """Frames and couplings of a topology with new numbers of its links and DOFs."""
     return {
         "frame_names": topology.frame_names,

@@ -109,7 +109,7 @@ def _function_of_one_kind(kind: Kind, function: Function, options: Mapping[str, 
     of_member = with_known_zeros(kind, function, options)
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
-        return _batched(kind, of_member, parameters[0])(*arguments)
+        return _batch(kind, of_member, parameters[0])(*arguments)
 
     return of_fleet
 
@@ -168,7 +168,7 @@ def _gather(
         rows = _as_slice(kind.members)
         entries = [(slice(None), *(axis.entries for axis in leaf_axes)) for leaf_axes in axes]
         of_kind = [leaf[rows][entry] for leaf, entry in zip(leaves, entries, strict=True)]
-        results.append(_batched(kind, function, operands)(*jax.tree.unflatten(structure, of_kind)))
+        results.append(_batch(kind, function, operands)(*jax.tree.unflatten(structure, of_kind)))
     if not joined:
         return tuple(results)
     structure = _common([jax.tree.structure(result) for result in results])
@@ -192,7 +192,7 @@ def _common(structures: Sequence[Any]) -> Any:
     return structures[0]
 
 
-def _batched(kind: Kind, function: Function, operands: Sequence[Array]) -> Function:
+def _batch(kind: Kind, function: Function, operands: Sequence[Array]) -> Function:
     """The function of batches of a kind's arguments, given the leaves of its articulation that are operands."""
     leaves, structure = jax.tree.flatten(kind.articulation)
     passed = iter(operands)
@@ -455,10 +455,10 @@ def with_known_zeros(kind: Kind, function: Function, options: Mapping[str, Any])
 def _pattern(kind: Kind) -> Articulation:
     """An articulation that is zero or infinite only where all members are, and otherwise one."""
     leaves, structure = jax.tree.flatten(kind.articulation)
-    return jax.tree.unflatten(structure, list(map(_kept, leaves, kind.differs)))
+    return jax.tree.unflatten(structure, list(map(_zero_mask, leaves, kind.differs)))
 
 
-def _kept(leaf: Any, differs: bool) -> np.ndarray:
+def _zero_mask(leaf: Any, differs: bool) -> np.ndarray:
     """Zero or infinity where all members have it, and otherwise one; a leaf that differs has an axis of members."""
     ones = np.ones(leaf.shape[differs:], leaf.dtype)
     if ones.dtype.kind != "f" or not is_readable(leaf):

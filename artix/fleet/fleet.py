@@ -170,7 +170,7 @@ class Fleet:
           >>> print(jax.grad(mean_energy)(pendulum.link_mass).round(1))  # g times a height; half of all are pendulums
           [ 0.  -2.5 -7.4]
         """
-        static, passed = self._checked(state, arguments, options)
+        static, passed = self._check_arguments(state, arguments, options)
         return self._by_kind(function, static, joined=True)(*passed)
 
     def evaluate_kinds(
@@ -201,7 +201,7 @@ class Fleet:
           >>> print(of_arms.shape, of_quadrupeds.shape, [members.tolist() for members in fleet.kinds])
           (2, 7, 7) (1, 18, 18) [[0, 2], [1]]
         """
-        static, passed = self._checked(state, arguments, options)
+        static, passed = self._check_arguments(state, arguments, options)
         return self._by_kind(function, static, joined=False)(*passed)
 
     @property
@@ -209,7 +209,7 @@ class Fleet:
         """The members of each topology: their numbers, ascending, topologies in the order of their first members."""
         return tuple(rows for _, rows in rows_by_topology(self._different, self._index))
 
-    def _checked(
+    def _check_arguments(
         self, state: State, arguments: Any, options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The options, sorted, and the arguments as batches."""

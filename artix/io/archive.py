@@ -266,10 +266,10 @@ def write_header(topology: Topology, absent: Sequence[str]) -> str:
     links = [
         {
             "name": names[link],
-            "parent": _encoded(topology, "link", topology.parent[link]),
+            "parent": _encode(topology, "link", topology.parent[link]),
             "joint": joints[link],
             "joint_type": topology.joint_types[link].name.lower(),
-            "axes": _encoded(topology, "axes", topology.joint_axes[link]),
+            "axes": _encode(topology, "axes", topology.joint_axes[link]),
         }
         for link in order
     ]
@@ -284,10 +284,7 @@ def write_header(topology: Topology, absent: Sequence[str]) -> str:
     }
     for section in ("fixed_tendons", "spatial_tendons", "loop_joints", "geometries"):
         header[section] = [
-            {
-                field.name: _encoded(topology, field.name, getattr(part, field.name))
-                for field in dataclasses.fields(part)
-            }
+            {field.name: _encode(topology, field.name, getattr(part, field.name)) for field in dataclasses.fields(part)}
             for part in getattr(topology, section)
         ]
     header["absent"] = list(absent)
@@ -295,10 +292,10 @@ def write_header(topology: Topology, absent: Sequence[str]) -> str:
     return json.dumps(header, indent=1)
 
 
-def _encoded(topology: Topology, name: str, value: Any) -> Any:
+def _encode(topology: Topology, name: str, value: Any) -> Any:
     """The value of a field as JSON has it: links and degrees of freedom by name, kinds and axes in words."""
     if isinstance(value, tuple):
-        return [_encoded(topology, name, entry) for entry in value]
+        return [_encode(topology, name, entry) for entry in value]
     if name in ("link", "links", "root_link", "link_a", "link_b"):
         return None if value < 0 else topology.link_names[value]
     if name == "dofs":
@@ -342,7 +339,7 @@ def read_header(text: str) -> tuple[Articulation, list[str] | None]:
         links.append(dataclasses.replace(link, geometries=shapes.get(link.name, ())))
         names.add(link.name)
     for name in shapes:
-        _known(names, name)
+        _check_link(names, name)
     description = Description(
         name=_get(header, "name", str),
         fixed_base=_get(header, "fixed_base", bool),
@@ -367,7 +364,7 @@ def _link(record: dict[str, Any], above: Collection[str]) -> LinkDescription:
         return LinkDescription(name)
     kind = _member(JointType, _get(record, "joint_type", str))
     joint = Joint(type=kind, axes=_axes(record, "axes"), name=_get(record, "joint", str))
-    return LinkDescription(name, _known(above, parent), joint)
+    return LinkDescription(name, _check_link(above, parent), joint)
 
 
 def _mimic(record: dict[str, Any]) -> MimicJoint:
@@ -460,7 +457,7 @@ def _axes(record: dict[str, Any], key: str) -> tuple[Axis, ...]:
     return tuple(_member(Axis, name) for name in _list(record, key, str))
 
 
-def _known(links: Collection[str], name: str) -> str:
+def _check_link(links: Collection[str], name: str) -> str:
     if name not in links:
         raise MalformedHeaderError(f"there is no link called {name!r:.60}")
     return name

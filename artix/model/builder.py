@@ -397,7 +397,7 @@ class ArticulationBuilder:
         try:
             for part in first_joints:
                 parent = self.add_link(parent, part, name=f"{name}:{part.name}")
-            return self._appended(parent, joint, name, numbers=checked, **inertial)
+            return self._append(parent, joint, name, numbers=checked, **inertial)
         except (TypeError, ValueError):  # A refused link leaves nothing behind.
             added = self._links[count:]
             self._names -= {link.name for link in added}
@@ -405,7 +405,7 @@ class ArticulationBuilder:
             del self._links[count:]
             raise
 
-    def _appended(self, parent: int | None, joint: Joint | None, name: str, **parameters: Any) -> int:
+    def _append(self, parent: int | None, joint: Joint | None, name: str, **parameters: Any) -> int:
         index = len(self._links)
         joint = self._checked_joint(parent, joint, name)
         self._names.add(name)

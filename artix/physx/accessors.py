@@ -196,7 +196,7 @@ def set_max_com_linear_velocity(simulation: ArticulationSimulation, limit: float
       >>> print(physx.get_root_linear_velocity(physx.simulate(simulation, 0.1))[2])  # no faster, though it falls
       -0.5
     """
-    return simulation.replace(max_com_linear_velocity=_checked(limit, simulation))
+    return simulation.replace(max_com_linear_velocity=_check_limit(limit, simulation))
 
 
 def set_max_com_angular_velocity(simulation: ArticulationSimulation, limit: float | Array) -> ArticulationSimulation:
@@ -219,10 +219,10 @@ def set_max_com_angular_velocity(simulation: ArticulationSimulation, limit: floa
       >>> print(physx.get_max_com_angular_velocity(physx.set_max_com_angular_velocity(simulation, 5.0)))
       5.0
     """
-    return simulation.replace(max_com_angular_velocity=_checked(limit, simulation))
+    return simulation.replace(max_com_angular_velocity=_check_limit(limit, simulation))
 
 
-def _checked(limit: float | Array, simulation: ArticulationSimulation) -> Array:
+def _check_limit(limit: float | Array, simulation: ArticulationSimulation) -> Array:
     if not isinstance(limit, jax.core.Tracer) and (math.isnan(limit) or limit < 0):
         raise ValueError(f"the limit must not be negative; found {limit}")
     return jnp.asarray(limit, simulation.dtype)

@@ -623,10 +623,10 @@ def update_articulation_kinematics(
     indices = check_indices(fleet, indices, distinct=True)
     check_simulation(fleet, simulation)
     parts = parts_of(fleet, indices)
-    return with_kinds(simulation, list(map(_cleared, simulations_of_kinds(simulation), parts)))
+    return with_kinds(simulation, list(map(_clear_report, simulations_of_kinds(simulation), parts)))
 
 
-def _cleared(kind: ArticulationSimulation, part: Part) -> ArticulationSimulation:
+def _clear_report(kind: ArticulationSimulation, part: Part) -> ArticulationSimulation:
     cleared = update_kinematic(kind).report
     report = jax.tree.map(lambda old, new: old.at[part.rows].set(new[part.rows]), kind.report, cleared)
     return kind.replace(report=report)

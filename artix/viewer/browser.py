@@ -208,7 +208,7 @@ class Nodes:
         """Shows a frame."""
         with self.server.atomic():
             if self.scene.path is not None:
-                self._world.position = _rounded(-self.scene.path[frame] if self.follows else np.zeros(3))
+                self._world.position = _round(-self.scene.path[frame] if self.follows else np.zeros(3))
             for move in self._movers:
                 move(frame)
 
@@ -219,7 +219,7 @@ class Nodes:
           kind: the name of its crowd.
           poses: of its links in world axes, [L, 7].
         """
-        positions, turns = _rounded(poses[:, :3]), _wxyz(poses)
+        positions, turns = _round(poses[:, :3]), _wxyz(poses)
         with self.server.atomic():
             for node, position, turn in zip(self._links[kind], positions, turns, strict=True):
                 node.position, node.wxyz = position, turn
@@ -262,7 +262,7 @@ class Nodes:
                     f"{WORLD}/robots/{crowd.name}/{_plain(crowd.link_names[link])}/{layer}/{k}",
                     *_arrays(joined([_in_link(visual) for visual in members])),
                     batched_wxyzs=_wxyz(poses[0]),
-                    batched_positions=_rounded(poses[0, :, :3]),
+                    batched_positions=_round(poses[0, :, :3]),
                     batched_colors=_linear(_surface_rgb(color)),
                     batched_opacities=None if crowd.opacities.min() >= 1.0 else crowd.opacities.astype(np.float32),
                     opacity=None if opacity >= 1.0 else opacity,
@@ -346,7 +346,7 @@ class Nodes:
         self.layers[marks.name] = [handle]
 
         def move(frame: int) -> None:
-            handle.batched_positions = _rounded(marks.centers[frame])
+            handle.batched_positions = _round(marks.centers[frame])
 
         self._movers.append(move)
 
@@ -392,7 +392,7 @@ def _add_grid(scene: Any, path: str, normal: np.ndarray, height: float) -> Any:
 
 def _batch_mover(batch: Any, poses: np.ndarray) -> Mover:
     def move(frame: int) -> None:
-        batch.batched_positions = _rounded(poses[frame, :, :3])
+        batch.batched_positions = _round(poses[frame, :, :3])
         batch.batched_wxyzs = _wxyz(poses[frame])
 
     return move
@@ -408,13 +408,13 @@ def _arrays(mesh: TriangleMesh) -> tuple[np.ndarray, np.ndarray]:
     return mesh.vertices, mesh.faces
 
 
-def _rounded(values: np.ndarray) -> np.ndarray:
+def _round(values: np.ndarray) -> np.ndarray:
     return (np.round(values * ROUNDING) / ROUNDING).astype(np.float32)
 
 
 def _wxyz(poses: np.ndarray) -> np.ndarray:
     """The quaternions of poses [..., 7] as wxyz."""
-    return _rounded(poses[..., [6, 3, 4, 5]])
+    return _round(poses[..., [6, 3, 4, 5]])
 
 
 def _gradient(top: tuple[int, ...], bottom: tuple[int, ...]) -> np.ndarray:

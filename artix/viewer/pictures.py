@@ -437,12 +437,10 @@ def _robots(scene: Scene, frame: int, opacity: float) -> list[Triangles]:
 def _visual(crowd: Crowd, visual: Visual, frame: int, opacity: float) -> Triangles:
     poses = compose(crowd.poses[frame, :, visual.link], np.asarray(visual.pose, float))
     assert visual.color is not None  # In a scene, all visuals have colours.
-    return _placed(visual.mesh, poses, visual.color, crowd.opacities * visual.opacity * opacity)
+    return _place(visual.mesh, poses, visual.color, crowd.opacities * visual.opacity * opacity)
 
 
-def _placed(
-    mesh: TriangleMesh, poses: np.ndarray, color: tuple[float, ...], opacities: np.ndarray | float
-) -> Triangles:
+def _place(mesh: TriangleMesh, poses: np.ndarray, color: tuple[float, ...], opacities: np.ndarray | float) -> Triangles:
     """One mesh, placed in several poses [K, 7]."""
     corners, normals = mesh.vertices[mesh.faces].astype(float), corner_normals(mesh)
     world = transform(poses[:, None, None], corners).reshape(-1, 3, 3)
@@ -461,7 +459,7 @@ def _axes(crowd: Crowd, frame: int, length: float) -> list[Triangles]:
     for axis, color in enumerate(AXIS_COLORS):
         along = np.eye(3)[axis]
         local = np.concatenate([0.5 * length * along, quaternion_from_z_to(along)])
-        parts.append(_placed(cylinder_mesh(0.05 * length, 0.5 * length), compose(poses, local), color, 1.0))
+        parts.append(_place(cylinder_mesh(0.05 * length, 0.5 * length), compose(poses, local), color, 1.0))
     return parts
 
 
@@ -470,7 +468,7 @@ def _overlays(scene: Scene, frame: int) -> list[Triangles]:
     for marks in scene.marks:
         centers = marks.centers[frame]
         poses = np.concatenate([centers, np.tile([0.0, 0.0, 0.0, 1.0], (len(centers), 1))], axis=1)
-        parts.append(_placed(sphere_mesh(marks.radius), poses, marks.color, 1.0))
+        parts.append(_place(sphere_mesh(marks.radius), poses, marks.color, 1.0))
     radius = 0.012 * scene.size
     for arrows in scene.arrows:
         for start, vector in zip(arrows.starts[frame], arrows.vectors[frame], strict=True):
@@ -479,7 +477,7 @@ def _overlays(scene: Scene, frame: int) -> list[Triangles]:
                 head = min(5.0 * radius, 0.5 * length)
                 parts.append(_rod(start, start + vector * (1.0 - head / length), radius, arrows.color))
                 pose = np.concatenate([start + vector * (1.0 - head / length), quaternion_from_z_to(vector)])
-                parts.append(_placed(cone_mesh(2.2 * radius, head), pose[None], arrows.color, 1.0))
+                parts.append(_place(cone_mesh(2.2 * radius, head), pose[None], arrows.color, 1.0))
     for segments in scene.segments:
         ends = segments.ends[frame]
         live = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1) > 1e-6
@@ -489,7 +487,7 @@ def _overlays(scene: Scene, frame: int) -> list[Triangles]:
 
 def _rod(start: np.ndarray, end: np.ndarray, radius: float, color: tuple[float, ...]) -> Triangles:
     pose = np.concatenate([0.5 * (start + end), quaternion_from_z_to(end - start)])
-    return _placed(cylinder_mesh(radius, 0.5 * float(np.linalg.norm(end - start))), pose[None], color, 1.0)
+    return _place(cylinder_mesh(radius, 0.5 * float(np.linalg.norm(end - start))), pose[None], color, 1.0)
 
 
 def _ground(scene: Scene, frames: Sequence[int]) -> list[Triangles]:
@@ -499,7 +497,7 @@ def _ground(scene: Scene, frames: Sequence[int]) -> list[Triangles]:
     reach = max(0.5 * float(np.linalg.norm(np.ptp(corners, axis=0)[:2])), 0.5 * scene.size)
     surfaces = (Plane.of(point=(0.0, 0.0, scene.floor - 1e-4)),) if scene.ground is None else scene.ground.surfaces
     return [
-        _placed(height_field_mesh(one), _AT_ORIGIN, TERRAIN_COLOR, 1.0)
+        _place(height_field_mesh(one), _AT_ORIGIN, TERRAIN_COLOR, 1.0)
         if isinstance(one, HeightField)
         else _tiles(one, middle, reach)
         for one in surfaces
@@ -512,7 +510,7 @@ _AT_ORIGIN = np.array([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]])
 def _tiles(plane: Plane, middle: np.ndarray, reach: float) -> Triangles:
     count = 40
     wide = 3.0 * reach
-    tiles = _placed(plane_mesh(plane, middle, wide, count), _AT_ORIGIN, FLOOR_COLORS[0], 1.0)
+    tiles = _place(plane_mesh(plane, middle, wide, count), _AT_ORIGIN, FLOOR_COLORS[0], 1.0)
     number = np.tile(np.arange(count * count), 2)
     dark = (number // count // 2 + number % count // 2) % 2 == 1
     tiles.colors[dark] = FLOOR_COLORS[1]

@@ -63,7 +63,7 @@ class Viewer:
         with gui.add_folder("show"):
             add_layers(gui, self.nodes)
         self._plots = [Plot(gui, name, values, scene.dt) for name, values in series.items()]
-        self._slider.on_update(lambda _: self._moved())
+        self._slider.on_update(lambda _: self._show_frame())
         if scene.num_frames == 1:
             self._is_playing.disabled = self._slider.disabled = True
         self._thread = threading.Thread(target=self._play, name="artix viewer", daemon=True)
@@ -99,7 +99,7 @@ class Viewer:
         """Waits until the process is interrupted (Ctrl-C), and stops the server."""
         wait_for(self._closed, self.close)
 
-    def _moved(self) -> None:
+    def _show_frame(self) -> None:
         frame = min(self.frame, self.scene.num_frames - 1)
         self.nodes.show(frame)
         self._clock.value = f"{frame * self.scene.dt:.3f}"
@@ -108,7 +108,7 @@ class Viewer:
 
     def _follow(self) -> None:
         self.nodes.follows = self._follows.value
-        self._moved()
+        self._show_frame()
 
     def _play(self) -> None:
         """Moves the slider with time. The slider's handler moves everything else."""

@@ -71,10 +71,10 @@ class Motion:
           ValueError: a leaf of the states has a wrong shape, or a state is not finite.
         """
         if isinstance(robots, Fleet):
-            return cls(robots, _arranged(states, robots.num_members, robots.num_dofs, "the fleet"))
+            return cls(robots, _arrange(states, robots.num_members, robots.num_dofs, "the fleet"))
         topology = robots.topology
         count = len(robots.link_mass) if robots.link_mass.ndim == 2 else None
-        return cls(robots, _arranged(states, count, topology.num_dofs, repr(topology.name)))
+        return cls(robots, _arrange(states, count, topology.num_dofs, repr(topology.name)))
 
     @property
     def num_frames(self) -> int:
@@ -115,7 +115,7 @@ class Motion:
         return kinds
 
 
-def _arranged(states: State, count: int | None, width: int, owner: str) -> State:
+def _arrange(states: State, count: int | None, width: int, owner: str) -> State:
     """Arranges states as NumPy arrays [T, N, ...].
 
     Args:

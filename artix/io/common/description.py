@@ -422,7 +422,7 @@ def merge_links(
             parent = host[link.parent]
             joint = dataclasses.replace(link.joint, parent_pose=outer)
         shapes = [
-            (unique, shape if pose is IDENTITY else _moved(shape, pose))
+            (unique, shape if pose is IDENTITY else _move(shape, pose))
             for part, pose in poses
             for unique, (_, shape) in zip(names[part.name], part.geometries, strict=True)
         ]
@@ -432,7 +432,7 @@ def merge_links(
     return merged, frames, places
 
 
-def _moved(shape: Geometry, pose: np.ndarray) -> Geometry:
+def _move(shape: Geometry, pose: np.ndarray) -> Geometry:
     return dataclasses.replace(shape, pose=compose(pose, np.asarray(shape.pose)))
 
 

@@ -385,7 +385,7 @@ def read_urdf(path_or_text: str | Path, options: ReadOptions) -> Reading:
     if report.num_errors:
         return report, {}
     inbound = {joint.child: joint for joint in robot.joints.values()}
-    joined = [link for name in order for link in _joined(robot.links[name].body, inbound.get(name))]
+    joined = [link for name in order for link in _with_joint(robot.links[name].body, inbound.get(name))]
     merged, frames, _ = merge_links(joined, merge_fixed_joints=options.merge_fixed_joints)
     # URDF writes the follower's position as a function of the reference's; a mimic joint says that their sum is zero.
     couplings = [
@@ -397,7 +397,7 @@ def read_urdf(path_or_text: str | Path, options: ReadOptions) -> Reading:
     return report, {robot.name: Robot(description, build(description, options))}
 
 
-def _joined(body: LinkDescription, joint: UrdfJoint | None) -> list[LinkDescription]:
+def _with_joint(body: LinkDescription, joint: UrdfJoint | None) -> list[LinkDescription]:
     """A link with its joint, after the massless links of a joint with several degrees of freedom."""
     if joint is None:
         return [body]
@@ -537,7 +537,7 @@ def expand_xacro(
     known = dict(packages or {})
     while True:
         try:
-            return ExpandedText.of(_expanded(xacrodoc, path, arguments or {}, known), path)
+            return ExpandedText.of(_expand(xacrodoc, path, arguments or {}, known), path)
         except Exception as error:  # Expressions in the file may raise any exception.
             name = _missing_package(xacrodoc, error)
             folder = None if name is None or name in known else find_package(name, path.parent)
@@ -551,7 +551,7 @@ def expand_xacro(
             raise DescriptionError([Issue("error", str(path), 1, "xacro", message, fix)]) from error
 
 
-def _expanded(xacrodoc: Any, path: Path, arguments: Mapping[str, str], packages: Packages) -> str:
+def _expand(xacrodoc: Any, path: Path, arguments: Mapping[str, str], packages: Packages) -> str:
     """The text of the URDF. xacro keeps the packages that it has found and the file in hand in global variables."""
     xacrodoc.packages.reset()
     xacrodoc.packages.update_package_cache(packages)

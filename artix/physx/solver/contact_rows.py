@@ -136,7 +136,7 @@ def contact_rows(
     )
     normal = _normal_rows(articulation, at_start, contacts, point, near, motion, dt, options)
     anchors = [
-        _anchored(at_start, touching, p, links[p], _patch(contacts, point, near, numbers))
+        _anchor(at_start, touching, p, links[p], _patch(contacts, point, near, numbers))
         for p, numbers in enumerate(patches)
     ]
     floor = _floor(normal, contacts.gap, near, patches, dt, options)
@@ -157,7 +157,7 @@ def _patch(contacts: Contacts, point: Array, near: Array, numbers: tuple[int, ..
     return Patch(near[index], point[index], contacts.gap[index], contacts.normal[index[0]])
 
 
-def _anchored(at_start: StepStart, touching: AnchoredContacts, pair: int, link: int, patch: Patch) -> Anchored:
+def _anchor(at_start: StepStart, touching: AnchoredContacts, pair: int, link: int, patch: Patch) -> Anchored:
     if touching.anchors is None:
         nowhere = jnp.zeros_like(patch.point, shape=(2, 3))
         return anchored(patch, Anchored(nowhere, nowhere, patch.normal, jnp.zeros_like(patch.gap[0])))

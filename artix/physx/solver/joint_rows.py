@@ -141,8 +141,8 @@ def limit_impulses(
     gap_above = jnp.where(has_upper, row.upper_gap, 1) - displacement
     at_lower = has_lower & ((gap_below < 0) | (gap_below + velocity * sweep.h < 0))
     at_upper = ~at_lower & has_upper & ((gap_above < 0) | (gap_above - velocity * sweep.h < 0))
-    stopped_below = jnp.maximum(lower + (_wanted(gap_below, velocity, 1, sweep) - velocity) * row.softened, 0)
-    stopped_above = jnp.minimum(upper + (_wanted(gap_above, velocity, -1, sweep) - velocity) * row.softened, 0)
+    stopped_below = jnp.maximum(lower + (_target_velocity(gap_below, velocity, 1, sweep) - velocity) * row.softened, 0)
+    stopped_above = jnp.minimum(upper + (_target_velocity(gap_above, velocity, -1, sweep) - velocity) * row.softened, 0)
     # If the DOF leaves faster than required, the limit takes back impulse.
     returned_below = lower + jnp.where(velocity > 0, jnp.maximum(-velocity * row.softened, -lower), 0)
     returned_above = upper + jnp.where(velocity > 0, 0, jnp.minimum(-velocity * row.softened, -upper))
@@ -153,7 +153,7 @@ def limit_impulses(
     return lower, upper
 
 
-def _wanted(gap: Array, velocity: Array, sign: int, sweep: Sweep) -> Array:
+def _target_velocity(gap: Array, velocity: Array, sign: int, sweep: Sweep) -> Array:
     """The velocity that a limit with this gap requires; ``sign`` is the direction away from the limit."""
     back = velocity if not sweep.moves_positions else -sign * sweep.error_reduction * gap / sweep.h
     return jnp.where(gap < 0, back, -sign * gap / sweep.h)

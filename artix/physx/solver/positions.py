@@ -103,10 +103,10 @@ def advance(
     root_center, root_rotation = configuration.root_center, configuration.root_rotation
     if not topology.fixed_base:
         root_center = root_center + time * motion[0, :3, None]
-        root_rotation = _turned(turn[:, :1], root_rotation)
+        root_rotation = _turn(turn[:, :1], root_rotation)
     orientation = configuration.orientation
     if topology.has_spherical:
-        orientation = _turned(turn, orientation)
+        orientation = _turn(turn, orientation)
     joint_position = configuration.joint_position + time * joint_velocity
     return Configuration(root_center, root_rotation, joint_position, orientation)
 
@@ -139,7 +139,7 @@ def with_drift_of(
     return with_joint_drift(articulation, drift), drift
 
 
-def _turned(vector: Array, quaternion: Array) -> Array:
+def _turn(vector: Array, quaternion: Array) -> Array:
     return spatial.normalize(spatial.quaternion_product(spatial.quaternion_exp(vector), quaternion))
 
 

@@ -146,7 +146,7 @@ def iterate(
         change, impulses, corrected = sweep_once(rows, order, change, carry.impulses, progress, free.velocity, sweep)
         configuration = carry.configuration
         if temporal:
-            configuration, progress = _advanced(at_start, rows, free, change, configuration, progress, h)
+            configuration, progress = _advance_progress(at_start, rows, free, change, configuration, progress, h)
         return _Carry(change, carry.total_change + change, impulses, configuration, progress), corrected
 
     configuration = start_configuration(at_start, state)
@@ -163,7 +163,7 @@ def iterate(
     if temporal:
         progress = with_lengths(progress, configuration, dt)
     else:
-        configuration, _ = _advanced(at_start, rows, free, carry.change, configuration, progress, dt)
+        configuration, _ = _advance_progress(at_start, rows, free, carry.change, configuration, progress, dt)
     change, impulses, last = carry.change, carry.impulses, corrections
     if options.velocity_iterations:
         sweep = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
@@ -207,7 +207,7 @@ def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves
     )
 
 
-def _advanced(
+def _advance_progress(
     at_start: StepStart,
     rows: Rows,
     free: Unconstrained,
@@ -322,7 +322,7 @@ def physx_step(
         free = unconstrained_velocities(at_start, velocity, brake, jnp.zeros_like(joint_force), dt)
     else:
         free = unconstrained_velocities(at_start, velocity, applied + brake, joint_force, dt)
-    free = _corrected(at_start, free)
+    free = _correct_momentum(at_start, free)
     loops = None
     if has_loop_joints(at_start.topology):
         loops = loop_closures(placed, state)
@@ -375,7 +375,7 @@ def physx_step(
     return Outcome(end, drift, anchors_after, report)
 
 
-def _corrected(at_start: StepStart, free: Unconstrained) -> Unconstrained:
+def _correct_momentum(at_start: StepStart, free: Unconstrained) -> Unconstrained:
     """Gives a floating articulation the momentum that results from the external forces only."""
     if at_start.topology.fixed_base:
         return free
