@@ -60,7 +60,7 @@ class NormalRow(NamedTuple):
     wrench: Array
     """Wrench of a unit impulse on the link at its centre of mass, [6]."""
     direction: Array
-    """Derivative of the separation rate by the generalised velocity, [nv]."""
+    """Derivative of the separation rate with respect to the generalised velocity, [nv]."""
     effect: Array
     """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array

@@ -174,7 +174,7 @@ class LoopRow(NamedTuple):
     """One row of a loop joint (or all, with a leading axis [R])."""
 
     direction: Array
-    """Derivative of the row's rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
+    """Derivative of the row's rate with respect to the generalised velocity; also the force of a unit impulse, [nv]."""
     effect: Array
     """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
@@ -292,11 +292,11 @@ class FixedTendonRow(NamedTuple):
     under_lower: Array
     """Length at the start of the step minus the lower limit, per joint; ``inf`` without a limit."""
     coefficient: Array
-    """Derivative of the length, per joint, by the joint positions, [n]."""
+    """Derivative of the length, per joint, with respect to the joint positions, [n]."""
     free_rate: Array
     """Rate of the length, per joint, before any impulse."""
     rate: Array
-    """Derivative of that rate by the generalised velocity, [nv]."""
+    """Derivative of that rate with respect to the generalised velocity, [nv]."""
     recip_coefficient: Array
     """Impulse per tendon impulse, [m]; 0 where there is no joint."""
     response: Array
@@ -397,7 +397,7 @@ class SpatialTendonRow(NamedTuple):
     free_rate: Array
     """Rate at which the ends of the path shorten it, before any impulse."""
     direction: Array
-    """Derivative of that rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
+    """Derivative of that rate with respect to the generalised velocity; also the force of a unit impulse, [nv]."""
     effect: Array
     """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
