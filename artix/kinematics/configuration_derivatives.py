@@ -70,9 +70,9 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
       dnu: displacement, shape [nv] [m, rad].
 
     Returns:
-      The derivatives of the end with respect to the start and to the displacement, each from the tangent space of
-      the start to the tangent space of the end, shape [nv, nv]. Both are identities except for the blocks of a floating root's rotation and of
-      spherical joints.
+      The derivatives of the end with respect to the start and to the displacement, each from the tangent space of the
+      start to the tangent space of the end, shape [nv, nv]. Both are identities except for the blocks of a floating
+      root's rotation and of spherical joints.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
