@@ -13,6 +13,9 @@ from artix import robots
 from artix.cli.names import check_output, did_you_mean, robot_file
 from artix.cli.text import CommandFailure, Interrupts, installed, printable_output
 
+#: Commands that share a module with another; each of the others has one of its own name.
+_MODULES = {"check": "info"}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line.
@@ -29,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = _parser().parse_args(arguments)
             _check_names(options)
             with interrupts.importing():
-                importlib.import_module(f"artix.cli.{options.command}")  # JAX, too.
+                importlib.import_module(f"artix.cli.{_MODULES.get(options.command, options.command)}")  # JAX, too.
             return options.run(options)
         except KeyboardInterrupt:
             message, code = "interrupted", 130
@@ -286,7 +289,7 @@ def _info(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from artix.cli.check import run_check
+    from artix.cli.info import run_check
 
     return run_check(options.robot, **_reading_options(options))
 
