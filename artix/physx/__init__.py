@@ -57,6 +57,7 @@ from artix.physx.enums import ArticulationGPUAPIWriteType as ArticulationGPUAPIW
 from artix.physx.enums import ArticulationJointType as ArticulationJointType
 from artix.physx.enums import ArticulationKinematicFlag as ArticulationKinematicFlag
 from artix.physx.enums import ArticulationMotion as ArticulationMotion
+from artix.physx.generalized import dense_jacobian as dense_jacobian
 from artix.physx.gpu_state import GPU_FIXED_TENDON_DTYPE as GPU_FIXED_TENDON_DTYPE
 from artix.physx.gpu_state import GPU_SPATIAL_TENDON_DTYPE as GPU_SPATIAL_TENDON_DTYPE
 from artix.physx.gpu_state import GPU_TENDON_ATTACHMENT_DTYPE as GPU_TENDON_ATTACHMENT_DTYPE
@@ -87,7 +88,6 @@ from artix.physx.inverse_dynamics import compute_joint_acceleration as compute_j
 from artix.physx.inverse_dynamics import compute_joint_force as compute_joint_force
 from artix.physx.inverse_dynamics import compute_lambda as compute_lambda
 from artix.physx.inverse_dynamics import compute_mass_matrix as compute_mass_matrix
-from artix.physx.inverse_dynamics import dense_jacobian as dense_jacobian
 from artix.physx.inverse_dynamics import get_coefficient_matrix_size as get_coefficient_matrix_size
 from artix.physx.simulation import ArticulationSimulation as ArticulationSimulation
 from artix.physx.simulation import create_simulation as create_simulation

@@ -28,7 +28,7 @@ from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.topology import Topology
 from artix.physx.enums import ArticulationGPUAPIComputeType as ComputeType
-from artix.physx.inverse_dynamics import (
+from artix.physx.generalized import (
     coriolis_and_centrifugal_force,
     dense_jacobian,
     generalized_gravity_force,
@@ -317,7 +317,7 @@ def compute_articulation_data(
       physx_compat: whether to reproduce PhysX 5.6.1 where it departs from its documentation: gravity compensation
         ignores ``gravity_scale``, velocities above ``max_joint_velocity`` are clipped in the Coriolis entries, and the
         deprecated gravity entry of a floating base is that of
-        :func:`~artix.physx.inverse_dynamics.generalized_gravity_force`.
+        :func:`~artix.physx.generalized.generalized_gravity_force`.
 
     Returns:
       With D = maxDofs and K = maxLinks, in the units and axes of the functions on caches (:func:`compute_mass_matrix`
