@@ -354,7 +354,7 @@ def compute_generalized_gravity_force(
     Args:
       simulation: the articulation in its state.
       cache: its cache.
-      physx_compat: as for :func:`artix.physx.inverse_dynamics.generalized_gravity_force`.
+      physx_compat: as for :func:`artix.physx.generalized.generalized_gravity_force`.
 
     Returns:
       The cache with ``joint_force``, shape [n] [N or N m].
