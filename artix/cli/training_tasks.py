@@ -318,7 +318,7 @@ def legged_robot(robot: str, options: Mapping[str, Any]) -> envs.LeggedRobot:
     """What a task needs to know about the robot that ``robot`` names. The meshes of its feet are read.
 
     Raises:
-      CommandFailure: it cannot be read, or it is no legged robot.
+      CommandFailure: it cannot be read, or it is not a legged robot.
       DescriptionError: the description has errors.
     """
     path = description_path(robot)

@@ -309,7 +309,7 @@ def contact_problem(
 
     Raises:
       ValueError: there is no contact, or ``dt`` is negative or not finite.
-      TypeError: ``dt`` is no number.
+      TypeError: ``dt`` is not a number.
       IndexError: a contact is on no link.
 
     Identity: with impulses ``x`` [N s], the velocities are ``free_velocity + delassus @ x``.
@@ -362,7 +362,7 @@ def contact_forces(
     Raises:
       ValueError: there is no contact, ``dt`` is negative or not finite, the method is unknown, or ``iterations`` is
         less than 1.
-      TypeError: ``dt`` is no number.
+      TypeError: ``dt`` is not a number.
       IndexError: a contact is on no link.
 
     Identity: ``velocity == nu + dt forward_dynamics(a, s, force + sum_k J_k^T force_k)`` with J_k the Jacobian of the

@@ -249,7 +249,7 @@ def linearize(
 
     Raises:
       ValueError: ``dt`` is not finite.
-      TypeError: ``dt`` is no number.
+      TypeError: ``dt`` is not a number.
 
     Identity: the lower halves are ``[dt configuration, 1 + dt velocity]`` and ``dt force`` with the matrices of
     :func:`forward_dynamics_derivatives`.

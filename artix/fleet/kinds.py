@@ -141,7 +141,7 @@ def member_topology(articulation: Any, number: int) -> Topology:
     """The topology of a future member of a fleet.
 
     Raises:
-      TypeError: it is no articulation.
+      TypeError: it is not an articulation.
       ValueError: it is batched, or its arrays lie on devices of other processes.
     """
     if not isinstance(articulation, Articulation):

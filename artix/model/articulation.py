@@ -188,7 +188,7 @@ class Articulation:
         """The floating-point type of the parameters.
 
         Raises:
-          TypeError: ``link_mass`` is no array.
+          TypeError: ``link_mass`` is not an array.
         """
         mass = self.__dict__["_arrays"]["link_mass"]
         if not hasattr(mass, "dtype"):

@@ -365,7 +365,7 @@ class ArticulationBuilder:
           ValueError: a wrong shape, a non-finite number, a negative mass, damping or limit, an inertia that is not
             symmetric or has a negative moment (moments negative by rounding become zero), a duplicate name, an unknown
             parent; if the builder is strict, an inertia that breaks the triangle inequality or has no mass.
-          TypeError: ``joint`` is no joint.
+          TypeError: ``joint`` is not a joint.
         """
         name = f"link_{len(self._links)}" if name is None else name
         where = f"link {name!r}"
@@ -468,7 +468,7 @@ class ArticulationBuilder:
 
         Raises:
           ValueError: there is no such link (the message lists the links), or the name is taken.
-          TypeError: ``geometry`` is no shape.
+          TypeError: ``geometry`` is not a shape.
         """
         if not isinstance(geometry, Geometry):
             raise TypeError(f"geometry: expected artix.Geometry, found {type(geometry).__name__}")

@@ -267,7 +267,7 @@ def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
 def check_cache(simulation: ArticulationSimulation, cache: ArticulationCache) -> None:
     """Raises ``ValueError`` unless the cache was made for this articulation, as PhysX checks its version.
 
-    Raises ``TypeError`` for what is no simulation.
+    Raises ``TypeError`` for what is not a simulation.
     """
     check_in_scene(simulation)
     if cache.version != hash(simulation.topology):

@@ -515,7 +515,7 @@ def get_articulation_data(
 
     Raises:
       IndexError: an index is not a member of the fleet.
-      TypeError: the indices are not integers, ``data_type`` is one for writing, or ``simulation`` is no simulation.
+      TypeError: the indices are not integers, ``data_type`` is one for writing, or ``simulation`` is not a simulation.
       ValueError: the simulation is not that of the fleet.
 
     Examples:

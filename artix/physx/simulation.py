@@ -251,7 +251,7 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
 
 
 def check_in_scene(simulation: Any) -> None:
-    """Raises ``TypeError`` for what is no simulation, such as an articulation, and says how to make one."""
+    """Raises ``TypeError`` for what is not a simulation, such as an articulation, and says how to make one."""
     if not isinstance(simulation, ArticulationSimulation):
         raise TypeError(
             f"simulation: expected artix.physx.ArticulationSimulation, found {type(simulation).__name__}; make one "

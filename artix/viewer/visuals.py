@@ -87,7 +87,7 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
 
 
 def shape_visuals(topology: Topology, shapes: Sequence[tuple[str, Geometry]]) -> tuple[Visual, ...]:
-    """Makes visuals of shapes on named links; those on links that are no more are left out."""
+    """Makes visuals of shapes on named links; those on links that no longer exist are left out."""
     number = {name: link for link, name in enumerate(topology.link_names)}
     return tuple(
         Visual(number[link], geometry_mesh(shape), shape.pose, COLLISION_COLOR, 0.35 if shape.sensor else 1.0)

@@ -275,7 +275,7 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
 def springs_beside_drives(
     source: MjcfSource, options: Mapping[int, Mapping[str, Any]]
 ) -> dict[int, tuple[float, float]]:
-    """Stiffness and reference position of the springs that are no part of their joint's drive, by joint."""
+    """Stiffness and reference position of the springs that are not part of their joint's drive, by joint."""
     model = source.model
     springs = dict[int, tuple[float, float]]()
     for joint, option in options.items():

@@ -100,7 +100,7 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
 
 
 def read_ground(scene: UsdScene) -> Ground | None:
-    """The planes of a stage that are no parts of bodies, with PhysX's average of coefficients; ``None`` without one."""
+    """The planes of a stage outside its bodies, with PhysX's average of coefficients; ``None`` without one."""
     planes = []
     for prim in scene.prims.values():
         if str(prim.prim.GetTypeName()) != "Plane" or not prim.has("PhysicsCollisionAPI"):
