@@ -217,6 +217,9 @@ def _value(text: str) -> Any:
     return {"none": None, "None": None, "True": True, "False": False}.get(text, text)
 
 
+# --- tasks ----------------------------------------------------------------------------------------
+
+
 #: The tasks of robots with two feet, and with more.
 _BIPED, _QUADRUPED = "humanoid_velocity", "quadruped_velocity"
 #: What of a robot its checkpoint keeps besides the articulation.

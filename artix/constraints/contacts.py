@@ -237,6 +237,9 @@ def _geometric_mean_eigenvalue(matrix: Array) -> Array:
     return jnp.sqrt(upper * jnp.maximum(lower, 0.01 * upper))
 
 
+# --- contacts of an articulation ------------------------------------------------------------------
+
+
 class ContactProblem(NamedTuple):
     """The input of :func:`artix.solve_contact`. Each contact has two tangential rows, then the normal one.
 

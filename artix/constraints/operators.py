@@ -163,6 +163,9 @@ def kkt_solve(
     return KktSolution(x, -negative)
 
 
+# --- constraints at a state -----------------------------------------------------------------------
+
+
 @quantity
 def constraint_kinematics(articulation: Articulation, state: State, constraints: Constraints) -> AnchorRows:
     """Errors, velocities, Jacobian and drift of constraints, of frames a relative to frames b.

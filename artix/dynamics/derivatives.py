@@ -276,6 +276,9 @@ def linearize(
     )
 
 
+# --- second derivatives ---------------------------------------------------------------------------
+
+
 class InverseDynamicsSecondDerivatives(NamedTuple):
     """Second derivatives of the generalised forces [N or N m]; entry [i, j, k] belongs to force i, [nv, nv, nv] each.
 

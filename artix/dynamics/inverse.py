@@ -305,6 +305,9 @@ def _generalized_wrenches(articulation: Articulation, kin: Kinematics, external_
     return generalized_forces(articulation.topology, motions, body_wrenches(articulation, kin, external_force))
 
 
+# --- wrenches through the joints ------------------------------------------------------------------
+
+
 @quantity
 def joint_wrenches(
     articulation: Articulation,

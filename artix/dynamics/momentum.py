@@ -291,6 +291,9 @@ def _moment(arm: Array, force: Array) -> Array:
     return jnp.pad(spatial.cross(arm, force), ((3, 0), (0, 0)))
 
 
+# --- energy ---------------------------------------------------------------------------------------
+
+
 @quantity
 def kinetic_energy(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
     """Kinetic energy of all links.
@@ -363,6 +366,9 @@ def mechanical_energy(articulation: Articulation, state: State, *, armature: boo
       True
     """
     return kinetic_energy(articulation, state, armature=armature) + potential_energy(articulation, state)
+
+
+# --- subtrees -------------------------------------------------------------------------------------
 
 
 @quantity

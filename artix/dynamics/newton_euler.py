@@ -146,6 +146,9 @@ def concatenate_root_and_joints(tree: Topology, root: Array, joints: Array) -> A
     return jnp.concatenate([root[:, 0], joints])
 
 
+# --- derivatives ----------------------------------------------------------------------------------
+
+
 class WorldForces(NamedTuple):
     """Forces that keep their world components when a body is displaced: wrenches, and corrections of gravity."""
 

@@ -273,6 +273,9 @@ def inertias_in_axes(kin: Kinematics, frames: Transforms, inertias: Inertias, ax
     return Inertias(mass, spatial.apply(rotation, shifted), spatial.multiply_transposed(half, rotation))
 
 
+# --- the Coriolis matrix --------------------------------------------------------------------------
+
+
 @quantity
 def coriolis_matrix(articulation: Articulation, state: State) -> Array:
     """The Coriolis matrix C by Christoffel symbols: ``C nu == coriolis_compensation``, ``dM/dt - 2 C`` is skew.

@@ -165,6 +165,9 @@ def member_topology(articulation: Any, number: int) -> Topology:
     return articulation.topology
 
 
+# --- what comes in and goes out -------------------------------------------------------------------
+
+
 def common_dtype(members: list[Articulation]) -> Any:
     """The dtype of all members.
 

@@ -191,6 +191,9 @@ class _Regressor:
 Array = jax.Array
 
 
+# --- the estimate ---------------------------------------------------------------------------------
+
+
 class Identification(NamedTuple):
     """What logs say about a robot.
 

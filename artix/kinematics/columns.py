@@ -179,6 +179,9 @@ def generalized_columns(tree: Topology, columns: Array) -> Array:
     return jnp.concatenate([jnp.zeros_like(root), root, columns[..., NUM_ROOT:count]], axis=-1)
 
 
+# --- Jacobians of all joints ----------------------------------------------------------------------
+
+
 class JointMotionDerivatives(NamedTuple):
     """Derivatives of the motion of everything a DOF moves, about the world's origin, [6, nv] each.
 

@@ -144,6 +144,9 @@ def rate_matrix(tree: Topology, q: Array) -> Array:
     return jnp.where(free[:, None] & free[None], matrix, eye)
 
 
+# --- the manifold ---------------------------------------------------------------------------------
+
+
 #: Angles this far apart are the same where they are a circle [rad], as in PhysX.
 CIRCUMFERENCE = 4 * np.pi
 

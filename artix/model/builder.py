@@ -275,6 +275,9 @@ def _link(topology: Topology, name: str, where: str) -> int:
         raise ValueError(f"{where}: {error.args[0]}") from None
 
 
+# --- the builder ----------------------------------------------------------------------------------
+
+
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
 
 

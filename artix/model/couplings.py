@@ -204,6 +204,9 @@ class LoopJoints(struct.PyTreeNode):
         return cls(*poses, *distances)  # type: ignore[arg-type]
 
 
+# --- tendons --------------------------------------------------------------------------------------
+
+
 _TENDON_GAINS = ("stiffness", "damping", "limit_stiffness")
 
 

@@ -468,6 +468,9 @@ def _find(names: tuple[str, ...], name: str, kind: str) -> int:
 register_content(Topology, lambda topology: topology._content)
 
 
+# --- pairs of shapes ------------------------------------------------------------------------------
+
+
 #: The kinds of shapes between which distances can be computed.
 PAIRED_TYPES = (GeometryType.SPHERE, GeometryType.CAPSULE, GeometryType.BOX)
 

@@ -268,6 +268,9 @@ def _check_widths(state: State, rows: int, dofs: int, dtype: Any, meaning: str) 
         check_vector(f"state.{name}", getattr(state, name), (rows, width), dtype, meaning)
 
 
+# --- what is computed -----------------------------------------------------------------------------
+
+
 def to_transform(pose: jax.Array) -> jax.Array:
     """Poses [..., 7] with the quaternion first, as ``PxTransform``."""
     return jnp.concatenate([pose[..., 3:], pose[..., :3]], axis=-1)

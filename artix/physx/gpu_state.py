@@ -442,6 +442,9 @@ def _write_slots(kind: str, articulation: Articulation, data: Any, rows: np.ndar
     return articulation.replace(**{_group(kind): group.replace(**arrays)})
 
 
+# --- state and tendons in blocks ------------------------------------------------------------------
+
+
 _TENDON_READS = range(ReadType.FIXED_TENDON, ReadType.SPATIAL_TENDON_ATTACHMENT + 1)
 _TENDON_WRITES = range(WriteType.FIXED_TENDON, WriteType.SPATIAL_TENDON_ATTACHMENT + 1)
 

@@ -151,6 +151,9 @@ def _quiet() -> Iterator[None]:
         console.quiet = before
 
 
+# --- nodes ----------------------------------------------------------------------------------------
+
+
 #: Poses are rounded to fractions of 1 (or 1 m): 0.03 mm, which halves the size of recordings.
 ROUNDING = 2.0**14
 #: Brightest surface colour in browsers: with their light, white robots would show no shading.

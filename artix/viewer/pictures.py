@@ -321,6 +321,9 @@ def _camera_axes(back: np.ndarray) -> np.ndarray:
     return np.stack([right, np.cross(back, right), back])
 
 
+# --- pictures -------------------------------------------------------------------------------------
+
+
 FLOOR_COLORS = ((0.99, 0.99, 0.985), (0.92, 0.93, 0.94))
 TERRAIN_COLOR = (0.72, 0.70, 0.64)
 AXIS_COLORS = ((0.85, 0.2, 0.2), (0.2, 0.65, 0.25), (0.2, 0.35, 0.85))

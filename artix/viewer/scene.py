@@ -151,6 +151,9 @@ def _arrange(states: State, count: int | None, width: int, owner: str) -> State:
     return State(*(array.reshape(*axes[len(leading)], -1) for array in arrays.values()))  # type: ignore[arg-type]  # NumPy's
 
 
+# --- overlays -------------------------------------------------------------------------------------
+
+
 #: Contacts from the report of a step, or points and forces in world axes.
 ContactsToShow: TypeAlias = ContactReport | LinkContactReport | tuple[npt.ArrayLike, npt.ArrayLike]
 #: Contact candidates within this distance of the ground support the robot [m].
@@ -286,6 +289,9 @@ def _hull(points: np.ndarray) -> np.ndarray:
     except QhullError:  # The points are collinear.
         order = np.lexsort((points[:, 1], points[:, 0]))
         return points[order[[0, -1]]]
+
+
+# --- scenes ---------------------------------------------------------------------------------------
 
 
 Layout: TypeAlias = Literal["grid", "overlaid"]

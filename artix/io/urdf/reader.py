@@ -270,6 +270,9 @@ def _check_mimic_loops(mimics: dict[str, UrdfMimic], report: Report) -> None:
         finished.update(chain)
 
 
+# --- the reader -----------------------------------------------------------------------------------
+
+
 WORLD_LINK = "world"
 
 #: The repairs that can be requested by name.

@@ -166,6 +166,9 @@ def velocity_limit_impulse(row: LimitRow, velocity: Array) -> Array:
     return jnp.where(limited, (jnp.clip(velocity, -bound, bound) - velocity) * row.softened, 0)
 
 
+# --- loop joints, mimic joints and tendons --------------------------------------------------------
+
+
 # A row is ignored if its mobility is below this fraction of the largest one, in units of the rounding error.
 _FIXED = 100
 

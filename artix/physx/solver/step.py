@@ -274,6 +274,9 @@ def _lengths(articulation: Articulation, state: State, at_start: StepStart, fram
     return path_lengths(articulation, topology, frame)
 
 
+# --- the step -------------------------------------------------------------------------------------
+
+
 class Outcome(NamedTuple):
     """The result of a step."""
 
