@@ -13,6 +13,9 @@ from artix import robots
 from artix.cli.names import check_output, did_you_mean, robot_file
 from artix.cli.text import CommandFailure, Interrupts, installed, printable_output
 
+#: Commands that share a module with another; each of the others has one of its own name.
+_MODULES = {"check": "info"}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line.
@@ -29,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = _parser().parse_args(arguments)
             _check_names(options)
             with interrupts.importing():
-                importlib.import_module(f"artix.cli.{options.command}")  # JAX, too.
+                importlib.import_module(f"artix.cli.{_MODULES.get(options.command, options.command)}")  # JAX, too.
             return options.run(options)
         except KeyboardInterrupt:
             message, code = "interrupted", 130
@@ -217,7 +220,7 @@ def _add_reading_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--self-contact", action="store_true", default=None, help=contact_help)
 
 
-def _chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+def _reading_options(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The reading options that the user gave."""
     always = ("fixed_base", "body", "root", "skip", "repair", "strict", "meshes", "self_contact")
     values = {name: getattr(options, name) for name in (*names, *always)}
@@ -270,7 +273,7 @@ def _count(text: str) -> int:
 
 def _demo(options: argparse.Namespace) -> int:
     if options.trajectory_optimization:
-        from artix.cli.trajectory_demo import run_trajectory_demo
+        from artix.cli.demo import run_trajectory_demo
 
         return run_trajectory_demo(output=options.output or "artix_trajectories.png", seed=options.seed)
     from artix.cli.demo import run_demo
@@ -282,19 +285,19 @@ def _demo(options: argparse.Namespace) -> int:
 def _info(options: argparse.Namespace) -> int:
     from artix.cli.info import run_info
 
-    return run_info(options.robot, **_chosen(options))
+    return run_info(options.robot, **_reading_options(options))
 
 
 def _check(options: argparse.Namespace) -> int:
-    from artix.cli.check import run_check
+    from artix.cli.info import run_check
 
-    return run_check(options.robot, **_chosen(options))
+    return run_check(options.robot, **_reading_options(options))
 
 
 def _convert(options: argparse.Namespace) -> int:
     from artix.cli.convert import run_convert
 
-    return run_convert(options.robot, options.output, **_chosen(options, "merge_fixed_joints"))
+    return run_convert(options.robot, options.output, **_reading_options(options, "merge_fixed_joints"))
 
 
 def _view(options: argparse.Namespace) -> int:
@@ -307,7 +310,7 @@ def _view(options: argparse.Namespace) -> int:
         collision=options.collision,
         package_dirs=options.package_dirs,
         server={"host": options.host, "port": options.port, "open_browser": not options.no_browser},
-        reading=_chosen(options),
+        reading=_reading_options(options),
     )
 
 

@@ -75,7 +75,7 @@ def _double_precision() -> Iterator[None]:
         jax.config.update("jax_enable_x64", before)
 
 
-#: Elements of a URDF that are no part of an articulation.
+#: Elements of a URDF that are not part of an articulation.
 _URDF = {
     "visual": "visual",
     "sensor": "sensor",

@@ -66,7 +66,7 @@ def report(verdict: Verdict) -> str:
     folder = cache_folder()
     if folder is not None and verdict.seconds:
         head.append(f"checked in {verdict.seconds:.0f} s; kept in {folder / gpu.file}")
-    head.append(_assembled())
+    head.append(_driver_cache())
     parts = ["\n".join(head)]
     if verdict.checks:
         parts.append(_checks(verdict))
@@ -75,7 +75,7 @@ def report(verdict: Verdict) -> str:
     return "\n\n".join(parts)
 
 
-def _assembled() -> str:
+def _driver_cache() -> str:
     """Where the driver keeps the machine code of kernels."""
     if os.environ.get("CUDA_CACHE_DISABLE", "0") != "0":
         return "CUDA_CACHE_DISABLE is set: the driver assembles kernels again in every process"

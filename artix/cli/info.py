@@ -1,4 +1,4 @@
-"""``artix info``: the tree, the degrees of freedom and the masses of one robot."""
+"""``artix info`` and ``artix check``: the tree, the degrees of freedom and the masses of one robot; its diagnostics."""
 
 from __future__ import annotations
 
@@ -158,3 +158,31 @@ def _axis_text(articulation: Articulation, dof: int) -> str:
     if abs(axis[largest]) > 1 - 1e-6:
         return ("-" if axis[largest] < 0 else "") + "xyz"[largest]
     return "(" + ", ".join(quantity(round(float(component), 5), 3) for component in axis) + ")"
+
+
+def run_check(robot: str, **options: Any) -> int:
+    """Prints every issue of a description, one a line, and a summary.
+
+    Args:
+      robot: path of a robot description, or the name of a built-in robot.
+      **options: options of the checker.
+
+    Returns:
+      1 if there is an error, 0 otherwise: warnings pass.
+    """
+    issues = check_robot(robot, **options)
+    for issue in issues:
+        print(issue)
+    errors = sum(issue.severity == "error" for issue in issues)
+    warnings = sum(issue.severity == "warning" for issue in issues)
+    notes = len(issues) - errors - warnings
+    if not errors and robot.lower().endswith((".urdf", ".xacro")):  # Other formats say whether the base is fixed.
+        hint = base_hint(load_robot(robot, **{name: value for name, value in options.items() if name != "meshes"}))
+        if hint:
+            print(f"{robot}: {hint}")
+    if not issues:
+        print(f"{robot}: no problems found")
+        return 0
+    also = f", {counted(notes, 'note')}" if notes else ""
+    print(f"{robot}: {counted(errors, 'error')}, {counted(warnings, 'warning')}{also}")
+    return 1 if errors else 0

@@ -37,7 +37,7 @@ _MAX_FILES = 2000
 
 
 def robot_file(robot: str) -> Path:
-    """The file of a robot: a path, or that of a built-in robot, of :data:`INSTALLABLE`, or of a training run.
+    """The file of a robot: a path, or the file of a built-in robot, of :data:`INSTALLABLE`, or of a training run.
 
     Args:
       robot: what the user typed.
@@ -52,7 +52,7 @@ def robot_file(robot: str) -> Path:
     if not robot.strip():
         raise CommandFailure(f"the name of the robot is empty; give a file, or one of: {', '.join(robots.names())}")
     if robot in INSTALLABLE and not path.exists():
-        path = _installed(robot)
+        path = _find_installed(robot)
     if not path.exists():
         known = [*robots.names(), *INSTALLABLE, *_beside(path)]
         raise CommandFailure(
@@ -67,7 +67,7 @@ def robot_file(robot: str) -> Path:
     return path
 
 
-def _installed(name: str) -> Path:
+def _find_installed(name: str) -> Path:
     """The file of a robot of :data:`INSTALLABLE`."""
     roots = [Path(folder, "cmeel.prefix") for folder in sys.path if folder] + [Path(sys.prefix)]
     places = [root / _SHARE / INSTALLABLE[name] for root in roots]

@@ -51,7 +51,7 @@ def check_robot(robot: str, **options: Any) -> list[Issue]:
       CommandFailure: as :func:`description_path`, an option does not fit the format, or its package is missing.
     """
     path = description_path(robot)
-    return _explained(path, check if path.suffix.lower() in SUFFIXES else check_urdf, options)
+    return _read(path, check if path.suffix.lower() in SUFFIXES else check_urdf, options)
 
 
 def load_robot(robot: str, **options: Any) -> Articulation:
@@ -67,13 +67,13 @@ def load_robot(robot: str, **options: Any) -> Articulation:
         path, reader = Path(robot), robots.load
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DescriptionWarning)  # The command prints the issues themselves.
-        return _explained(path, reader, options)
+        return _read(path, reader, options)
 
 
 _Result = TypeVar("_Result")
 
 
-def _explained(path: Path, reader: Callable[..., _Result], options: dict[str, Any]) -> _Result:
+def _read(path: Path, reader: Callable[..., _Result], options: dict[str, Any]) -> _Result:
     """Calls a reader, and converts errors that the user of a command can fix to messages for them."""
     try:
         return reader(str(path) if reader is robots.load else path, **options)

@@ -140,7 +140,8 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.seen = False
-        self._before, self._unraisable = signal.getsignal(signal.SIGINT), sys.unraisablehook
+        self._before = signal.getsignal(signal.SIGINT)
+        self._unraisable = sys.unraisablehook
 
     def __enter__(self) -> Interrupts:
         if self._before is signal.default_int_handler:

@@ -58,7 +58,7 @@ def run_train(
 
     Args:
       task: name of a task of :mod:`artix.envs`, or the beginning of one, or a Python file with a task; ``None`` for the
-        one that fits the robot, or for that of the checkpoint.
+        one that fits the robot, or for the checkpoint's.
       steps: environment steps, counted from the start of the training run; ``None`` for the task's usual number.
       num_envs: number of parallel environments; ``None`` for the task's usual number.
       seed: seed of all random numbers; ``None`` for 0.
@@ -67,7 +67,7 @@ def run_train(
       robot: a robot description, or the name of one, to learn the task; ``None`` for the task's own robot.
       assignments: changed options, ``"rewards.pose=1"`` or ``"ppo.epochs=2"``.
       tensorboard: whether the numbers of each iteration also go to TensorBoard's event files in the folder.
-      method: ``"ppo"`` or ``"shac"``; ``None`` for PPO, or for that of the Python file or the checkpoint.
+      method: ``"ppo"`` or ``"shac"``; ``None`` for PPO, or for the method of the Python file or the checkpoint.
 
     Returns:
       0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a checkpoint was saved.
@@ -104,7 +104,8 @@ def run_train(
             )
         chosen = _of_checkpoint(header, files.folder)
         config = config_of(header)
-        training, rows = load_training(files, chosen.environment, config), load_rows(files, header["steps"])
+        training = load_training(files, chosen.environment, config)
+        rows = load_rows(files, header["steps"])
     elif isinstance(config, ppo.Config) and config.num_envs % jax.device_count():
         raise CommandFailure(
             f"--envs must be a multiple of the number of devices, {jax.device_count()}; found {config.num_envs}"
@@ -144,7 +145,10 @@ def _train(
     print("compiling ...", flush=True)
     if config.mirror and (reason := getattr(environment, "asymmetry", "")):
         print(f"no symmetry is used: {reason}")
-    progress, last_saved, report, status = _Progress(steps), time.perf_counter(), None, 0
+    progress = _Progress(steps)
+    last_saved = time.perf_counter()
+    report = None
+    status = 0
     try:
         iterations = METHODS[method_of(config)].train(environment, config, steps=steps, training=training)
         for training, report in _until_terminated(iterations):

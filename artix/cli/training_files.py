@@ -34,7 +34,7 @@ class TrainingFiles:
 
     folder: Path
     articulation: artix.Articulation | None = dataclasses.field(default=None, repr=False, compare=False)
-    """The robot that checkpoints carry; ``None`` for that of a task."""
+    """The robot that checkpoints carry; ``None`` for the task's own."""
 
     @property
     def checkpoint(self) -> Path:
@@ -53,7 +53,7 @@ class TrainingFiles:
 
     @property
     def robot(self) -> Path:
-        """The robot, if it is not that of a task."""
+        """The robot, if it is not the task's own."""
         return self.folder / "robot.npz"
 
     @property

@@ -1,11 +1,15 @@
-"""What ``artix train`` trains: a task by name, with artix's robot or the user's own, or a task in a Python file."""
+"""What ``artix train`` trains: a task by name or in a Python file, for any robot, with the options of ``--set``."""
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import functools
 import importlib.util
+import inspect
+import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +17,208 @@ import jax.numpy as jnp
 
 import artix
 from artix import envs
-from artix.cli.assignments import changed_config, parse_assignments, robot_options, split, task_options
 from artix.cli.robot_source import description_path, load_robot
 from artix.cli.text import CommandFailure
+from artix.envs import LeggedRobot, curricula, disturbances, noise, observation_terms, rewards, starts, terminations
+from artix.envs.observation_terms import ObservationTerm
 from artix.examples.learners import METHODS, method_of, settings
+
+#: Options of tasks that the command line cannot express, or that other arguments give.
+_NOT_BY_NAME = ("self", "name", "robot", "dtype", "ground", "tiles", "randomization", "articulation")
+
+#: The terms of options that are mappings; ``none`` leaves one out.
+_TERMS: dict[str, Iterable[str]] = {
+    "rewards": rewards.TERMS,
+    "observations": observation_terms.TERMS,
+    "privileged": observation_terms.TERMS,
+    "resets": starts.TERMS,
+    "terminations": terminations.TERMS,
+    "curricula": curricula.TERMS,
+    "noise_scales": noise.GO1,
+}
+
+
+class Assignment(NamedTuple):
+    """One of ``--set a.b=1``."""
+
+    text: str
+    keys: tuple[str, ...]
+    value: Any
+
+
+def parse_assignments(texts: Iterable[str]) -> list[Assignment]:
+    """Reads assignments. Values are JSON, or several of them with commas between, or text.
+
+    Raises:
+      CommandFailure: a text is not of the form ``key=value``.
+    """
+    assignments = []
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not all(key.split(".")):
+            raise CommandFailure(f"--set {text!r}: expected KEY=VALUE, such as rewards.pose=1; the task stands before")
+        assignments.append(Assignment(text, tuple(key.strip().split(".")), _value(value.strip())))
+    return assignments
+
+
+def split(assignments: Sequence[Assignment]) -> tuple[list[Assignment], list[Assignment], list[Assignment]]:
+    """The assignments of a method of learning, such as ``ppo.``, of ``robot.``, and of the task."""
+    parts: dict[str, list[Assignment]] = {"method": [], "robot": [], "": []}
+    kinds = {"robot": "robot"} | dict.fromkeys(METHODS, "method")
+    for one in assignments:
+        parts[kinds.get(one.keys[0], "") if len(one.keys) > 1 else ""].append(one)
+    return parts["method"], parts["robot"], parts[""]
+
+
+def changed_config(config: Any, assignments: Sequence[Assignment]) -> Any:
+    """The settings of a method with, for instance, ``ppo.NAME=value`` changed.
+
+    Raises:
+      CommandFailure: there is no such setting, it is one of another method, or the value is of another type or out of
+        range.
+    """
+    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    method = method_of(config)
+    for one in assignments:
+        head, *names = one.keys
+        if head != method:
+            raise CommandFailure(f"--set {one.text}: this training run learns with {method!r} (--method)")
+        known(one, ".".join(names), fields, f"{method}.")
+        try:
+            config = dataclasses.replace(config, **{names[0]: _like(one, fields[names[0]])})
+        except ValueError as error:
+            raise CommandFailure(f"--set {one.text}: {error}") from error
+    return config
+
+
+def robot_options(assignments: Sequence[Assignment]) -> dict[str, Any]:
+    """The keywords of :meth:`artix.envs.LeggedRobot.of` from ``robot.NAME=value``.
+
+    Raises:
+      CommandFailure: there is no such keyword.
+    """
+    keywords = [name for name in inspect.signature(LeggedRobot.of).parameters if name not in ("articulation", "trunk")]
+    options = {}
+    for one in assignments:
+        _, *names = one.keys
+        known(one, ".".join(names), keywords, "robot.")
+        is_list = names[0] == "feet" and isinstance(one.value, str)
+        options[names[0]] = (one.value,) if is_list else one.value
+    return options
+
+
+def task_options(
+    make: Callable[..., Any], options: Mapping[str, Any], assignments: Sequence[Assignment]
+) -> dict[str, Any]:
+    """The options of a task with assignments.
+
+    Args:
+      make: makes the environment from options.
+      options: options to start from.
+      assignments: as ``tracking_sigma=0.5``, ``rewards.pose=1`` or ``velocity_commands.largest=1,0,1``.
+
+    Raises:
+      CommandFailure: the task has no such option, or the option no such part.
+    """
+    if not assignments:
+        return dict(options)
+    environment = make(**options)
+    names, takes_any = _parameters(make, environment)
+    changed = dict(options)
+    for one in assignments:
+        head, *rest = one.keys
+        if not takes_any:
+            terms = [f"{option}.{term}" for option in _TERMS if option in names for term in _TERMS[option]]
+            every = [*names, *terms]
+            learner = [f"ppo.{field.name}" for field in dataclasses.fields(METHODS["ppo"].Config)]
+            known(one, head, names, "", [*every, *learner])
+        before = changed.get(head, getattr(environment, head, None))
+        if head == "pushes" and before is None and rest:
+            before = disturbances.Pushes()
+        changed[head] = _with_part(one, before, rest) if rest else _like(one, before)
+    return changed
+
+
+def known(one: Assignment, name: str, names: Iterable[str], prefix: str, others: Iterable[str] = ()) -> None:
+    """Raises :class:`CommandFailure` with the names that are like it, unless ``name`` is one of ``names``."""
+    names = list(names)
+    if name in names:
+        return
+    every = dict.fromkeys([*(f"{prefix}{each}" for each in names), *others])
+    like = difflib.get_close_matches(".".join(one.keys), every, 2, 0.6)
+    hint = f"did you mean {' or '.join(like)}?" if like else f"choose from: {', '.join(prefix + x for x in names)}"
+    raise CommandFailure(f"--set {one.text}: there is no {'.'.join(one.keys)!r}; {hint}")
+
+
+def _with_part(one: Assignment, before: Any, rest: Sequence[str]) -> Any:
+    """An option of which one entry or field has the value of the assignment."""
+    head, *more = rest
+    if isinstance(before, Mapping):
+        known(one, head, dict.fromkeys([*before, *_TERMS.get(one.keys[0], ())]), f"{one.keys[0]}.")
+        if more and one.keys[0] == "observations" and not isinstance(before.get(head), ObservationTerm):
+            before = {**before, head: ObservationTerm(scale=before.get(head) or 1.0)}
+        return {**before, head: _with_part(one, before[head], more) if more else one.value}
+    fields = getattr(before, "_fields", None) or tuple(getattr(before, "__dataclass_fields__", ()))
+    if not fields:
+        raise CommandFailure(f"--set {one.text}: {one.keys[0]!r} has no parts; set it as a whole")
+    known(one, head, fields, f"{'.'.join(one.keys[: -len(rest)])}.")
+    value = _with_part(one, getattr(before, head), more) if more else _like(one, getattr(before, head))
+    try:
+        replaced = getattr(before, "_replace", None) or functools.partial(dataclasses.replace, before)
+        return replaced(**{head: value})
+    except (TypeError, ValueError) as error:
+        raise CommandFailure(f"--set {one.text}: {error}") from error
+
+
+def _parameters(make: Callable[..., Any], environment: Any) -> tuple[list[str], bool]:
+    """The options of a task, and whether it takes any: from ``make``, and from classes to which it passes any."""
+    sources: list[Any] = [make, *type(environment).__mro__]
+    names: dict[str, None] = {}
+    for source in sources:
+        parameters = inspect.signature(source).parameters.values()
+        names |= {one.name: None for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)}
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+            return [name for name in names if name not in _NOT_BY_NAME], False
+    return list(names), True
+
+
+def _like(one: Assignment, before: Any) -> Any:
+    """The value, in the type of the one that it replaces.
+
+    Raises:
+      CommandFailure: it is of another type.
+    """
+    value = one.value
+    if isinstance(before, tuple) and not hasattr(before, "_fields"):
+        value = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if isinstance(before, bool):
+        fits = isinstance(value, bool)
+    elif isinstance(before, int):
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+        value = int(value) if fits else value
+    elif isinstance(before, float):
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+    else:
+        return value
+    if not fits:
+        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(before)]
+        raise CommandFailure(f"--set {one.text}: expected {kind}, as {before}; found {one.text.partition('=')[2]!r}")
+    return value
+
+
+def _value(text: str) -> Any:
+    """JSON, or values with commas between, or the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    if "," in text and text[0] not in "[{":
+        return tuple(_value(part.strip()) for part in text.split(","))
+    return {"none": None, "None": None, "True": True, "False": False}.get(text, text)
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
 
 #: The tasks of robots with two feet, and with more.
 _BIPED, _QUADRUPED = "humanoid_velocity", "quadruped_velocity"
@@ -30,7 +232,7 @@ class TrainingTask(NamedTuple):
     name: str
     environment: envs.Environment
     config: Any
-    """Settings of the method that learns it, :class:`artix.examples.ppo.Config` or that of another."""
+    """Settings of the method that learns it, such as :class:`artix.examples.ppo.Config`."""
     steps: int
     header: dict[str, Any]
     """What checkpoints say of the task: ``"task"``, ``"set"`` and, where they apply, ``"robot"`` and ``"file"``."""
@@ -65,14 +267,14 @@ def task_named(
         if task is None:
             raise CommandFailure(f"give a task ({', '.join(envs.NAMES)}), a Python file with one, or --robot")
         name = _full_name(task)
-        return _made(name, list(assignments), {"method": method}, name)
+        return _make_task(name, list(assignments), {"method": method}, name)
     legged = legged_robot(robot, robot_options(of_robot))
     print(f"{robot}: what is known and assumed (--set robot.NAME=VALUE changes it)\n{legged.table()}\n")
     name = (_BIPED if len(legged.feet) == 2 else _QUADRUPED) if task is None else _full_name(task)
     path = description_path(robot)
     numbers = {field: _json(getattr(legged, field)) for field in _OF_ROBOT}
     kept = {"method": method, "robot": {"description": str(path.resolve()), **numbers}}
-    return _made(name, list(assignments), kept, path.stem if Path(robot).suffix else robot, legged)
+    return _make_task(name, list(assignments), kept, path.stem if Path(robot).suffix else robot, legged)
 
 
 def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> TrainingTask:
@@ -93,7 +295,7 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
     if name not in envs.NAMES:
         raise CommandFailure(f"it is for the task {name!r}, which this version does not have")
     if "robot" not in header:
-        return _made(name, assignments, {"method": method}, name, for_training=for_training)
+        return _make_task(name, assignments, {"method": method}, name, for_training=for_training)
     path = folder / "robot.npz"
     if not path.exists():
         raise CommandFailure(f"its robot is missing: copy robot.npz of the training run to {str(path)!r}")
@@ -112,14 +314,14 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
         height=kept["height"],
     )
     kept = {"method": method, "robot": kept}
-    return _made(name, assignments, kept, folder.name, legged, for_training=for_training)
+    return _make_task(name, assignments, kept, folder.name, legged, for_training=for_training)
 
 
 def legged_robot(robot: str, options: Mapping[str, Any]) -> envs.LeggedRobot:
     """What a task needs to know about the robot that ``robot`` names. The meshes of its feet are read.
 
     Raises:
-      CommandFailure: it cannot be read, or it is no legged robot.
+      CommandFailure: it cannot be read, or it is not a legged robot.
       DescriptionError: the description has errors.
     """
     path = description_path(robot)
@@ -141,7 +343,7 @@ def legged_robot(robot: str, options: Mapping[str, Any]) -> envs.LeggedRobot:
         raise CommandFailure(f"{text} (on the command line: --set robot.NAME=VALUE)") from error
 
 
-def _made(
+def _make_task(
     name: str,
     assignments: list[str],
     kept: dict[str, Any],
@@ -151,7 +353,7 @@ def _made(
     for_training: bool = True,
 ) -> TrainingTask:
     """A task of artix, with its settings."""
-    config, steps, options, always = _refused(functools.partial(settings, name, kept["method"]), {})
+    config, steps, options, always = _make_or_explain(functools.partial(settings, name, kept["method"]), {})
     of_method, of_robot, of_task = split(parse_assignments(assignments))
     if robot is None and of_robot:
         raise CommandFailure(f"--set {of_robot[0].text}: only a robot from --robot has such options")
@@ -159,7 +361,7 @@ def _made(
         of_task = [one for one in of_task if one.keys[0] != "curricula"]
     options = (options if for_training else {}) | always | ({} if robot is None else {"robot": robot})
     make = functools.partial(envs.make, name)
-    environment = _refused(make, task_options(make, options, of_task))
+    environment = _make_or_explain(make, task_options(make, options, of_task))
     return TrainingTask(
         name,
         environment,
@@ -191,7 +393,7 @@ def _from_file(path: Path, assignments: list[str], method: str | None = None) ->
     if method not in (None, its):
         raise CommandFailure(f"{str(path)!r} has a config for the method {its!r}, not {method!r}")
     of_method, of_robot, of_task = split(parse_assignments(assignments))
-    environment = _refused(make, task_options(make, {}, [*of_task, *of_robot]))
+    environment = _make_or_explain(make, task_options(make, {}, [*of_task, *of_robot]))
     if not (callable(getattr(environment, "reset", None)) and callable(getattr(environment, "step", None))):
         raise CommandFailure(f"make() of {str(path)!r} must return an artix.envs.Environment; found {environment!r}")
     steps = getattr(module, "steps", usual.steps)
@@ -217,7 +419,7 @@ def _module(path: Path) -> Any:
     return module
 
 
-def _refused(make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+def _make_or_explain(make: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     """The environment; what it refuses is for the user."""
     try:
         return make(**options)

@@ -265,7 +265,8 @@ def save_plot(path: str, environment: LeggedVelocity, results: Mapping[str, Mapp
             lift = record["feet_position"][close, k, 2] - lowest
             feet_panel.plot(time[close], 1e3 * lift - 150 * k, **style)
         force_panel.plot(time[close], record["joint_force"][close, joint], **style)
-    feet, name = _short(environment.robot.feet), environment.articulation.topology.dof_names[joint]
+    feet = _short(environment.robot.feet)
+    name = environment.articulation.topology.dof_names[joint]
     path_panel.set(xlabel="x [m]", ylabel="y [m]", title="paths of the root")
     path_panel.set_aspect("equal", adjustable="datalim")
     path_panel.legend(fontsize=8)

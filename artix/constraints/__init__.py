@@ -1,7 +1,13 @@
 """Constraints and contacts: their rows, their linear algebra, and the dynamics under them."""
 
-from artix.constraints.contact_solver import ContactSolution, solve_contact
-from artix.constraints.contacts import ContactForces, ContactProblem, contact_forces, contact_problem
+from artix.constraints.contacts import (
+    ContactForces,
+    ContactProblem,
+    ContactSolution,
+    contact_forces,
+    contact_problem,
+    solve_contact,
+)
 from artix.constraints.dynamics import (
     ConstrainedAcceleration,
     ConstrainedForces,
@@ -19,9 +25,9 @@ from artix.constraints.dynamics_derivatives import (
     impulse_dynamics_derivatives,
 )
 from artix.constraints.frame_pairs import AnchorRows
-from artix.constraints.kkt import KktSolution
 from artix.constraints.model import Constraint, Constraints
 from artix.constraints.operators import (
+    KktSolution,
     constrained_solve,
     constraint_bias,
     constraint_jacobian,

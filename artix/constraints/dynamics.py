@@ -10,14 +10,13 @@ import jax.numpy as jnp
 
 from artix.compiler import quantity
 from artix.constraints.frame_pairs import anchor_jacobian, anchor_sides, relative_motion
-from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value
 from artix.constraints.model import Constraints, check_coefficient, check_proximal
-from artix.constraints.operators import stabilized_bias
+from artix.constraints.operators import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value, stabilized_bias
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import equation_of_motion_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
+from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
-from artix.kinematics.velocities import generalized_velocity
 from artix.math.arrays import matmul
 from artix.math.tangents import add, directional_derivative, is_zero
 from artix.model.articulation import Articulation, State
@@ -107,8 +106,8 @@ def constrained_forward_dynamics(
       ValueError: ``iterations`` is less than 1, or a coefficient is negative.
       TypeError: ``iterations`` is traced.
 
-    Derivatives are implicit: they are those of the equations that hold at convergence. The forces on redundant rows are
-    not unique. Those returned are the smallest, torques being weighed against forces as the damping does, and their
+    Derivatives are implicit: they differentiate the equations that hold at convergence. Redundant rows have no unique
+    forces. The smallest are returned, torques being weighed against forces as the damping does, and their
     derivatives are the smallest that satisfy the differentiated equations. ``J^T lambda`` and the acceleration have
     unique derivatives as long as the constraints remain compatible.
 

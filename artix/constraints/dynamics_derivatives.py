@@ -26,14 +26,13 @@ from artix.constraints.frame_pairs import (
     moved_sides,
     relative_motion,
 )
-from artix.constraints.kkt import DEFAULT_ITERATIONS, factorize_damped, proximal_iterations
 from artix.constraints.model import Constraints
-from artix.constraints.operators import stabilized_bias
+from artix.constraints.operators import DEFAULT_ITERATIONS, factorize_damped, proximal_iterations, stabilized_bias
 from artix.dynamics.derivatives import ForwardDynamicsDerivatives
-from artix.dynamics.force_derivatives import force_derivatives
 from artix.dynamics.forward import inverse_matrix
-from artix.dynamics.newton_euler import newton_euler
-from artix.kinematics.displacements import NUM_ROOT, displacements, generalized_columns
+from artix.dynamics.newton_euler import force_derivatives, newton_euler
+from artix.kinematics.columns import NUM_ROOT, displacements, generalized_columns
+from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import (
     Kinematics,
     body_accelerations,
@@ -50,7 +49,6 @@ from artix.kinematics.frame_derivatives import (
     moving_displacements,
     velocity_changes,
 )
-from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.math.spatial import Motion, Transforms
@@ -441,7 +439,7 @@ def impulse_dynamics_derivatives(
 
 
 class _Operators(NamedTuple):
-    """Solutions of the equations of :mod:`artix.constraints.kkt` as matrices, for any number of right-hand sides."""
+    """Solutions of the KKT system as matrices, for any number of right-hand sides."""
 
     free: Array
     """Maps the force to x, [nv, nv]: the inverse mass matrix of the motions that the rows leave free."""

@@ -282,7 +282,8 @@ def anchor_sides(
         on_links = Transforms(take(kin.quaternion, body), take(kin.position, body)) @ in_body
         in_world = Transforms(pose.rotation, pose.position - kin.reference[:, None])
         placement = Transforms(*(_where(on_link, *pair) for pair in zip(on_links, in_world, strict=True)))
-        (linear, angular), (rate, alpha) = velocities.take(body), accelerations.take(body)
+        linear, angular = velocities.take(body)
+        rate, alpha = accelerations.take(body)
         # Relative to the root's centre of mass, whose uniform motion does not affect accelerations.
         velocity = linear + spatial.cross(angular, placement.position)
         motion = (

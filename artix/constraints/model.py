@@ -119,7 +119,7 @@ class Constraints(struct.PyTreeNode):
         Raises:
           KeyError: no link or frame has this name.
           ValueError: there is no constraint, or both ends of one are on the same link.
-          TypeError: ``constraints`` is no sequence, or has something else in it.
+          TypeError: ``constraints`` is not a sequence, or has something else in it.
         """
         if not isinstance(constraints, Sequence):
             kind = type(constraints).__name__

@@ -25,8 +25,7 @@ from artix.math.spatial import rotation_matrix
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 from artix.model.geometry import Geometry, GeometryType
-from artix.model.geometry_pairs import PAIRED_TYPES
-from artix.model.topology import Topology
+from artix.model.topology import PAIRED_TYPES, Topology
 
 Array = jax.Array
 

@@ -23,9 +23,8 @@ from artix.math import struct
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_state, check_type
 from artix.model.geometry import GeometryStructure
-from artix.model.geometry_pairs import checked_shapes
 from artix.model.states import neutral_state
-from artix.model.topology import Topology
+from artix.model.topology import Topology, checked_shapes
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

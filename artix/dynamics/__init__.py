@@ -2,22 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from artix.dynamics.coriolis import (
-    VelocityProducts,
-    composite_spatial_inertia_rates,
-    coriolis_matrix,
-    velocity_product_matrices,
-)
 from artix.dynamics.derivatives import (
     ForwardDynamicsDerivatives,
     InverseDynamicsDerivatives,
+    InverseDynamicsSecondDerivatives,
     Linearization,
     forward_dynamics_derivatives,
     gravity_derivatives,
     inverse_dynamics_derivatives,
+    inverse_dynamics_second_derivatives,
     linearize,
 )
-from artix.dynamics.energy import kinetic_energy, mechanical_energy, potential_energy
 from artix.dynamics.forward import forward_dynamics, mass_matrix_cholesky, mass_matrix_inverse, mass_matrix_solve
 from artix.dynamics.inverse import (
     bias_force,
@@ -25,19 +20,31 @@ from artix.dynamics.inverse import (
     generalized_external_force,
     gravity_compensation,
     inverse_dynamics,
+    joint_wrenches,
+    link_momenta,
     static_torque,
+    supported_force,
 )
-from artix.dynamics.joint_wrenches import joint_wrenches, link_momenta, supported_force
 from artix.dynamics.mass_matrix import mass_matrix
 from artix.dynamics.momentum import (
     CentroidalDerivatives,
     center_of_mass,
+    center_of_mass_acceleration,
     center_of_mass_jacobian,
+    center_of_mass_velocity,
     centroidal_derivatives,
     centroidal_momentum,
     centroidal_momentum_matrix,
     centroidal_momentum_matrix_rate,
     centroidal_momentum_rate,
+    kinetic_energy,
+    mechanical_energy,
+    potential_energy,
+    subtree_center_of_mass_accelerations,
+    subtree_center_of_mass_jacobian,
+    subtree_center_of_mass_velocities,
+    subtree_centers_of_mass,
+    subtree_masses,
 )
 from artix.dynamics.regressors import (
     body_regressor,
@@ -49,22 +56,16 @@ from artix.dynamics.regressors import (
     static_regressor,
     with_dynamic_parameters,
 )
-from artix.dynamics.second_derivatives import InverseDynamicsSecondDerivatives, inverse_dynamics_second_derivatives
 from artix.dynamics.spatial_inertia import (
+    VelocityProducts,
     articulated_body_inertias,
     centroidal_inertia,
+    composite_spatial_inertia_rates,
     composite_spatial_inertias,
+    coriolis_matrix,
     link_spatial_inertias,
     supported_inertia,
-)
-from artix.dynamics.subtree import (
-    center_of_mass_acceleration,
-    center_of_mass_velocity,
-    subtree_center_of_mass_accelerations,
-    subtree_center_of_mass_jacobian,
-    subtree_center_of_mass_velocities,
-    subtree_centers_of_mass,
-    subtree_masses,
+    velocity_product_matrices,
 )
 from artix.math.deprecated import old_names
 

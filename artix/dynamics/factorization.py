@@ -266,7 +266,7 @@ def factorize_articulated(tree: Topology, motions: Array, inertias: Inertias, ad
       inertias: mass moments of the bodies about the same point.
       added: what to add to the diagonal, [nv].
     """
-    return _eliminated(tree, motions, inertias, added)[0]
+    return _eliminate(tree, motions, inertias, added)[0]
 
 
 def projected_inertias(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> Array:
@@ -274,10 +274,10 @@ def projected_inertias(tree: Topology, motions: Array, inertias: Inertias, added
 
     The arguments are as in :func:`factorize_articulated`.
     """
-    return _eliminated(tree, motions, inertias, added)[1]
+    return _eliminate(tree, motions, inertias, added)[1]
 
 
-def _eliminated(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> tuple[ArticulatedFactors, Array]:
+def _eliminate(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> tuple[ArticulatedFactors, Array]:
     paths = Paths.of(tree)
     if not tree.nv:
         nothing = jnp.zeros_like(motions[0])

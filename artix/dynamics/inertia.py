@@ -21,7 +21,7 @@ Array = jax.Array
 class Inertias(NamedTuple):
     """Mass moments of bodies about one point: the blocks of their 4 x 4 pseudo-inertias.
 
-    ``mass`` is the integral of dm [B], ``first`` that of r dm [3, B], ``second`` that of r r^T dm [3, 3, B]. The
+    ``mass`` is the integral of dm [B], ``first`` of r dm [3, B], ``second`` of r r^T dm [3, 3, B]. The
     rotational inertia is ``trace(second) 1 - second``. The second moments are stored instead because they transform to
     another frame (R, p) as points do: ``R second R^T`` plus products with p (Wensing, Kim and Slotine, RA-L 2018).
     """

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from artix.compiler import quantity
 from artix.dynamics.inertia import Inertias, composite_inertias, inertia_rates, momentum_of_motion, reference_inertias
-from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents
+from artix.kinematics.columns import displaced_bodies, displacement_from_tangents
 from artix.kinematics.forward import Kinematics, generalized_motions, kinematics, motion_rates
 from artix.math.arrays import matmul
 from artix.math.spatial import Motion

@@ -1,4 +1,4 @@
-"""The recursive Newton-Euler algorithm (RNEA), its recursions written as sums over the tree.
+"""The recursive Newton-Euler algorithm (RNEA), its recursions written as sums over the tree, and its derivatives.
 
 Let S_d be the motion that a unit velocity of DOF d gives to the bodies below it, about one point and in world axes::
 
@@ -9,6 +9,13 @@ Let S_d be the motion that a unit velocity of DOF d gives to the bodies below it
 
 The first two are :func:`artix.kinematics.forward.body_accelerations`, the third :func:`forces_of_motion`, the last
 :func:`generalized_forces`. Featherstone, *Rigid Body Dynamics Algorithms* (2008), section 5.3.
+
+The derivatives have a closed form. Let c displace a body and everything below it. Seen from the displaced bodies, all
+velocities below change by the same motion ``first_c = v_above x S_c`` and all accelerations by ``second_c - v x
+first_c`` with ``second_c = a_above x S_c + v_above x first_c``; neither depends on the body. So one vector per
+displacement and one per composite body suffice, and all n^2 derivatives are their outer products under the ancestor
+masks. Carpentier and Mansard, RSS 2018; Singh, Russell and Wensing, RA-L 2022, whose ``psi'`` and ``psi''`` are
+``first`` and ``second`` and whose ``B`` matrix appears here as the moments of momentum.
 """
 
 from __future__ import annotations
@@ -18,11 +25,18 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import Inertias, first_moments, reference_inertias
-from artix.kinematics.forward import Kinematics, body_accelerations, dof_motions, link_centers
+from artix.dynamics.inertia import Inertias, first_moments, gravity_free_moments, momentum_of_motion, reference_inertias
+from artix.kinematics.columns import (
+    NUM_ROOT,
+    changes_by_displacement,
+    changes_by_velocity,
+    displacement_motions,
+    displacements,
+)
+from artix.kinematics.forward import Kinematics, body_accelerations, dof_motions, link_centers, motion_rates
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
-from artix.math.arrays import masked_sum, take
+from artix.math.arrays import masked_sum, matmul, take
 from artix.math.spatial import Motion
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
@@ -130,3 +144,216 @@ def concatenate_root_and_joints(tree: Topology, root: Array, joints: Array) -> A
     if tree.num_base_dofs == 0:
         return joints
     return jnp.concatenate([root[:, 0], joints])
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+class WorldForces(NamedTuple):
+    """Forces that keep their world components when a body is displaced: wrenches, and corrections of gravity."""
+
+    force: Array
+    """[3, k]"""
+    moments: Array
+    """Sums of f r^T over the points of application, [3, 3, k]."""
+    torque: Array
+    """Pure torques, [3, k]."""
+
+
+class Composites(NamedTuple):
+    """Sums over the bodies that each unit displacement moves."""
+
+    inertias: Inertias
+    momentum: Array
+    """Integral of velocity dm, [3, c]."""
+    momentum_moments: Array
+    """Integral of velocity r^T dm, [3, 3, c]."""
+    force: Array
+    """Forces that the bodies need, [6, c]."""
+    world: WorldForces | None
+
+
+class ForceDerivatives(NamedTuple):
+    """Derivatives of inverse dynamics."""
+
+    configuration: Array
+    """By the unit displacements of :mod:`artix.kinematics.columns`, [nv, c]."""
+    velocity: Array
+    """By the root's angular velocity and the joint velocities, [nv, 3 + n]."""
+
+
+class Rates(NamedTuple):
+    """How each unit displacement changes the motion of everything it moves, and sums over the bodies moved."""
+
+    motions: Motion
+    first: Motion
+    second: Motion
+    """As :class:`artix.kinematics.columns.Changes`, [3, c] each."""
+    sums: Composites
+
+
+def displacement_rates(
+    articulation: Articulation, kin: Kinematics, rnea: NewtonEuler, external_force: Array | None, *, gravity: bool
+) -> Rates:
+    """The rates of all unit displacements."""
+    sums = _composites(articulation, kin, rnea, external_force, gravity=gravity)
+    changes = changes_by_displacement(articulation.topology, kin, rnea.motions, rnea.velocity, rnea.acceleration)
+    return Rates(*changes, sums)
+
+
+def forces_by_configuration(rates: Rates) -> Array:
+    """Change of the force on the bodies that each unit displacement moves, in world axes, [6, c]."""
+    motions, first, second, sums = rates
+    forces = jnp.concatenate(momentum_of_motion(sums.inertias, second)) + twice_coriolis(sums, first.angular)
+    forces = forces + force_cross(motions, sums.force)
+    return forces if sums.world is None else forces + world_force_changes(sums.world, motions.angular)
+
+
+def forces_by_velocity(rates: Rates, changes: Motion) -> Array:
+    """Change of the force on the bodies that unit velocities move, [6, 3 + n], from :func:`changes_by_velocity`."""
+    sums, angular = jax.tree.map(lambda x: x[..., : changes.linear.shape[1]], (rates.sums, rates.motions.angular))
+    return jnp.concatenate(momentum_of_motion(sums.inertias, changes)) + twice_coriolis(sums, angular)
+
+
+def force_derivatives(
+    articulation: Articulation,
+    kin: Kinematics,
+    rnea: NewtonEuler,
+    external_force: Array | None = None,
+    *,
+    gravity: bool,
+) -> ForceDerivatives:
+    """Derivatives of the generalised forces of one pass of the Newton-Euler algorithm."""
+    tree = articulation.topology
+    count = NUM_ROOT + tree.num_dofs
+    rates = displacement_rates(articulation, kin, rnea, external_force, gravity=gravity)
+    dofs = jax.tree.map(lambda x: x[..., NUM_ROOT:count], rates.sums)
+    momenta = jnp.concatenate(momentum_of_motion(dofs.inertias, rnea.motions))
+    coriolis = twice_coriolis_transposed(dofs, rnea.motions)
+    rows = [momenta, coriolis]
+    columns = [*rates.second, rates.first.angular]
+    if dofs.world is not None:
+        rows.append(world_force_changes_transposed(dofs.world, rnea.motions))
+        columns.append(rates.motions.angular)
+    by_configuration = _assemble(articulation, rnea.motions, forces_by_configuration(rates), rows, columns)
+    changes = changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first)
+    columns = [*changes, rates.motions.angular[:, :count]]
+    forces = forces_by_velocity(rates, changes)
+    by_velocity = _assemble(articulation, rnea.motions, forces, [momenta, coriolis], columns)
+    return ForceDerivatives(by_configuration, by_velocity)
+
+
+def coriolis_columns(articulation: Articulation, kin: Kinematics, rnea: NewtonEuler) -> Array:
+    """The Coriolis matrix's columns of the root's angular velocity and the joint velocities, [nv, 3 + n].
+
+    In the inertial frame that moves with the root's centre of mass, where the root's own motions do not change.
+    """
+    tree = articulation.topology
+    count = NUM_ROOT + tree.num_dofs
+    sums = _composites(articulation, kin, rnea, None, gravity=False)
+    motions = Motion(*(part[:, :count] for part in displacement_motions(tree, kin, rnea.motions)))
+    rates = motion_rates(tree, rnea.velocity, rnea.motions)
+    rates = Motion(*(jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in rates))
+    sums, dofs = (jax.tree.map(lambda x, k=first: x[..., k:count], sums) for first in (0, NUM_ROOT))
+    forces = jnp.concatenate(momentum_of_motion(sums.inertias, rates)) + 0.5 * twice_coriolis(sums, motions.angular)
+    rows = [*momentum_of_motion(dofs.inertias, rnea.motions), 0.5 * twice_coriolis_transposed(dofs, rnea.motions)]
+    return _assemble(articulation, rnea.motions, forces, rows, [*rates, motions.angular])
+
+
+def _assemble(articulation: Articulation, motions: Motion, forces: Array, rows: list, columns: list) -> Array:
+    """The matrix [nv, c]: the power of the force changes for DOFs above a displacement, rows times columns below it."""
+    tree = articulation.topology
+    masks = displacements(tree)
+    count = forces.shape[1]
+    above, below = (jnp.asarray(mask, forces.dtype)[:, :count] for mask in (masks.dof_is_above, masks.carries_dof))
+    upper = matmul(jnp.concatenate(motions).T, forces)
+    lower = matmul(jnp.concatenate(rows).T, jnp.concatenate(columns))
+    joints = above * upper + below * lower
+    if tree.num_base_dofs == 0:
+        return joints
+    return jnp.concatenate([forces, joints])
+
+
+def _composites(
+    articulation: Articulation, kin: Kinematics, rnea: NewtonEuler, external_force: Array | None, *, gravity: bool
+) -> Composites:
+    tree, (mass, first, second) = articulation.topology, rnea.inertias
+    momentum, moments = moments_of_momentum(rnea.inertias, rnea.velocity)
+    rows = [first, momentum, second.reshape(9, -1), moments.reshape(9, -1), rnea.force, mass[None]]
+    sums = _sums(tree, jnp.concatenate(rows))
+    second, moments = (sums[start : start + 9].reshape(3, 3, -1) for start in (6, 15))
+    world = _gravity_corrections(articulation, kin) if gravity else None
+    if external_force is not None:
+        wrench = _wrenches(articulation, kin, external_force)
+        world = wrench if world is None else WorldForces(*map(jnp.add, world, wrench))
+    return Composites(Inertias(sums[30], sums[:3], second), sums[3:6], moments, sums[24:30], world)
+
+
+def moments_of_momentum(inertias: Inertias, velocity: Motion) -> tuple[Array, Array]:
+    """Integrals of velocity dm [3, k] and of velocity r^T dm [3, 3, k] over moving bodies."""
+    mass, first, second = inertias
+    linear, angular = velocity
+    momentum = mass[None] * linear + spatial.cross(angular, first)
+    return momentum, linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
+
+
+def _sums(tree: Topology, rows: Array) -> Array:
+    """Sums of rows [k, B] over the bodies that each unit displacement moves, [k, c]."""
+    return take(jnp.concatenate(subtree_sums(tree, rows), axis=1), displacements(tree).sums)
+
+
+def _gravity_corrections(articulation: Articulation, kin: Kinematics) -> WorldForces:
+    """The forces that cancel gravity on links with a ``gravity_scale`` of their own."""
+    mass, moment = gravity_free_moments(articulation, kin)
+    mass = _sums(articulation.topology, mass[None])
+    moment = _sums(articulation.topology, moment)
+    gravity = articulation.gravity[:, None]
+    return WorldForces(gravity * mass, gravity[:, None] * moment[None], jnp.zeros_like(moment))
+
+
+def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> WorldForces:
+    """The external wrenches on the composites, negated."""
+    tree = articulation.topology
+    force, torque = -external_force[:, :3].T, -external_force[:, 3:].T
+    moments = force[:, None] * link_centers(articulation, kin)[None]
+    rows = jnp.concatenate([force, torque, moments.reshape(9, -1)])
+    sums = _sums(tree, link_sums(tree, rows))
+    return WorldForces(sums[:3], sums[6:].reshape(3, 3, -1), sums[3:6])
+
+
+def force_cross(motion: Motion, force: Array) -> Array:
+    """Rate of change of forces [6, k] that move along with motions: the spatial cross product ``motion x* force``."""
+    linear, torque = spatial.cross(motion.angular, force[:3]), spatial.cross(motion.angular, force[3:])
+    return jnp.concatenate([linear, torque + spatial.cross(motion.linear, force[:3])])
+
+
+# Changing all velocities by a motion with angular part w changes the acceleration of each point by twice the cross
+# product of w and its velocity. The forces for this are linear in w, with the moments of momentum as coefficients.
+
+
+def twice_coriolis(sums: Composites, angular: Array) -> Array:
+    """Forces [6, k] on composites whose points accelerate by twice ``angular x velocity``."""
+    moments = sums.momentum_moments
+    torque = spatial.trace(moments)[None] * angular - spatial.apply(moments, angular)
+    return 2 * jnp.concatenate([spatial.cross(angular, sums.momentum), torque])
+
+
+def twice_coriolis_transposed(sums: Composites, motion: Motion) -> Array:
+    """The transposed map: rows [3, k] that map ``angular`` to the power of these forces along motions."""
+    moments = sums.momentum_moments
+    torque = spatial.trace(moments)[None] * motion.angular - spatial.apply_transposed(moments, motion.angular)
+    return 2 * (spatial.cross(sums.momentum, motion.linear) + torque)
+
+
+def world_force_changes(world: WorldForces, angular: Array) -> Array:
+    """Change of world forces as seen from composites that rotate by ``angular``, [6, k]."""
+    torque = spatial.apply(world.moments, angular) - spatial.trace(world.moments)[None] * angular
+    return jnp.concatenate([spatial.cross(world.force, angular), torque + spatial.cross(world.torque, angular)])
+
+
+def world_force_changes_transposed(world: WorldForces, motion: Motion) -> Array:
+    """Rows [3, k] that map ``angular`` to the power of these changes along motions."""
+    torque = (
+        spatial.apply_transposed(world.moments, motion.angular) - spatial.trace(world.moments)[None] * motion.angular
+    )
+    return torque + spatial.cross(motion.linear, world.force) + spatial.cross(motion.angular, world.torque)

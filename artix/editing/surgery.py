@@ -23,10 +23,9 @@ from artix.model.articulation import Articulation, State, without
 from artix.model.builder import ArticulationBuilder
 from artix.model.checks import check_state
 from artix.model.geometry import Geometry
-from artix.model.geometry_pairs import candidate_pairs, checked_pairs, moving_pairs
 from artix.model.joints import Joint, JointType
 from artix.model.parts import PER_DOF, PER_LINK
-from artix.model.topology import Topology
+from artix.model.topology import Topology, candidate_pairs, checked_pairs, moving_pairs
 
 Array = jax.Array
 
@@ -98,7 +97,7 @@ def attach_articulation(
       parent: the articulation to attach to.
       link: name of the parent's link that carries the child.
       child: the articulation to attach.
-      joint: the joint between them: ``parent_pose`` in the link's frame, ``child_pose`` in that of the child's root.
+      joint: the joint between them: ``parent_pose`` in the link's frame, ``child_pose`` in the child's root frame.
         When ``None``, a fixed joint with coinciding frames; ``Joint.fixed(parent_pose=...)`` places the child.
       prefix: prepended to every name of the child, for example to tell two hands apart.
 
@@ -118,7 +117,7 @@ def attach_articulation(
       9 ('load_shoulder', 'load_elbow')
     """
     above = parent.topology
-    below = _prefixed(child.topology, prefix)
+    below = _prefix(child.topology, prefix)
     if parent.dtype != child.dtype:
         raise TypeError(
             f"parent and child must have one dtype; found {parent.dtype} and {child.dtype}; convert with astype(...)"
@@ -226,7 +225,7 @@ def _bridge(joint: Joint, link: str, dtype: Any) -> Articulation:
     return builder.build(dtype)
 
 
-def _prefixed(topology: Topology, prefix: str) -> Topology:
+def _prefix(topology: Topology, prefix: str) -> Topology:
     """The topology with a prefix before every name."""
 
     def renamed(items: Sequence) -> tuple:
@@ -246,7 +245,7 @@ def _prefixed(topology: Topology, prefix: str) -> Topology:
 
 
 def _concatenate(above: Topology, bridge: Topology, below: Topology, at: int) -> Topology:
-    """The links of the parent, then those of the child, numbered in this order, which is not breadth-first.
+    """The links of the parent, then the links of the child, numbered in this order, which is not breadth-first.
 
     The joint of the two-link ``bridge`` attaches the child's root to link ``at`` of the parent.
     """
@@ -258,7 +257,7 @@ def _concatenate(above: Topology, bridge: Topology, below: Topology, at: int) ->
                 f"loop joint {joint.name!r} ties the child to the world, which is undefined once it is attached; "
                 "remove it first"
             )
-    couplings = _renumbered(below, count + np.arange(below.num_links), first + np.arange(below.num_dofs))
+    couplings = _renumber(below, count + np.arange(below.num_links), first + np.arange(below.num_dofs))
     for kind in ("fixed_tendons", "spatial_tendons", "loop_joints"):
         _check_names(kind[:-1].replace("_", " "), [item.name for item in (*getattr(above, kind), *couplings[kind])])
     _check_names("geometry", [shape.name for shape in (*above.geometries, *couplings["geometries"])])
@@ -305,12 +304,12 @@ def _breadth_first(topology: Topology) -> tuple[Topology, np.ndarray, np.ndarray
         link_names=tuple(topology.link_names[link] for link in order),
         joint_names=tuple(topology.joint_names[link - 1] for link in order[1:]),
         creation_index=tuple(topology.creation_index[link] for link in order),
-        **_renumbered(topology, links, np.argsort(dof_order)),
+        **_renumber(topology, links, np.argsort(dof_order)),
     )
     return ordered, np.array(order), dof_order
 
 
-def _renumbered(topology: Topology, links: np.ndarray, dofs: np.ndarray) -> dict[str, Any]:
+def _renumber(topology: Topology, links: np.ndarray, dofs: np.ndarray) -> dict[str, Any]:
     """Frames and couplings of a topology with new numbers of its links and DOFs."""
     return {
         "frame_names": topology.frame_names,

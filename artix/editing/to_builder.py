@@ -9,12 +9,20 @@ import jax
 import numpy as np
 
 from artix.model.articulation import Articulation
-from artix.model.builder import ArticulationBuilder
-from artix.model.couplings import LoopJoint, LoopJoints, LoopJointType
+from artix.model.builder import LINK_NUMBERS, ArticulationBuilder
+from artix.model.couplings import (
+    Attachment,
+    FixedTendon,
+    FixedTendons,
+    LoopJoint,
+    LoopJoints,
+    LoopJointType,
+    SpatialTendon,
+    SpatialTendons,
+    TendonJoint,
+)
 from artix.model.geometry import SIZE_NUMBERS, Geometries, Geometry, GeometryStructure, GeometryType
 from artix.model.joints import Drive, DriveEnvelope, Joint, JointFriction
-from artix.model.parameters import LINK_NUMBERS
-from artix.model.tendons import Attachment, FixedTendon, FixedTendons, SpatialTendon, SpatialTendons, TendonJoint
 from artix.model.topology import Topology
 
 

@@ -21,17 +21,21 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from artix.compiler.compilation import RowProgram
 from artix.compiler.quantity import Call, call_of, is_array, is_one_operation, is_readable, quantity
 from artix.compiler.row_operation import RowPrograms, evaluate_rows
-from artix.fleet.arguments import (
+from artix.fleet.kinds import (
     Axis,
+    Kind,
     Maxima,
     Meanings,
     axes_of_one_result,
     candidates,
+    each_part_alike,
+    have_tracers,
     meanings_of,
     num_parts,
+    parameters_of,
+    place_parameters,
     states_in,
 )
-from artix.fleet.kinds import Kind, each_part_alike, have_tracers, parameters_of, place_parameters
 from artix.model.articulation import Articulation
 from artix.model.zeros import keep_zeros
 
@@ -55,7 +59,7 @@ def compiled_by_kind(
       sharding: how the members are divided; each part has the same kinds in the same places.
       function: ``function(articulation, state, *arguments, **options)`` of one member.
       options: its static arguments.
-      joined: whether results are those of the fleet, padded like the arguments; otherwise there is a tuple of the
+      joined: whether results belong to the fleet, padded like the arguments; otherwise there is a tuple of the
         results of each kind.
 
     Returns:
@@ -105,7 +109,7 @@ def _function_of_one_kind(kind: Kind, function: Function, options: Mapping[str, 
     of_member = with_known_zeros(kind, function, options)
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
-        return _batched(kind, of_member, parameters[0])(*arguments)
+        return _batch(kind, of_member, parameters[0])(*arguments)
 
     return of_fleet
 
@@ -164,7 +168,7 @@ def _gather(
         rows = _as_slice(kind.members)
         entries = [(slice(None), *(axis.entries for axis in leaf_axes)) for leaf_axes in axes]
         of_kind = [leaf[rows][entry] for leaf, entry in zip(leaves, entries, strict=True)]
-        results.append(_batched(kind, function, operands)(*jax.tree.unflatten(structure, of_kind)))
+        results.append(_batch(kind, function, operands)(*jax.tree.unflatten(structure, of_kind)))
     if not joined:
         return tuple(results)
     structure = _common([jax.tree.structure(result) for result in results])
@@ -188,7 +192,7 @@ def _common(structures: Sequence[Any]) -> Any:
     return structures[0]
 
 
-def _batched(kind: Kind, function: Function, operands: Sequence[Array]) -> Function:
+def _batch(kind: Kind, function: Function, operands: Sequence[Array]) -> Function:
     """The function of batches of a kind's arguments, given the leaves of its articulation that are operands."""
     leaves, structure = jax.tree.flatten(kind.articulation)
     passed = iter(operands)
@@ -208,7 +212,7 @@ def _call_of_member(
 ) -> tuple[Call, int, list[Any]]:
     """What evaluates one member, the number of its first arguments, and its arguments or their types.
 
-    These are its first ones, which are known, the articulation's, those of all members, and arrays among the options.
+    These are its first ones, which are known, the articulation's, all members', and arrays among the options.
     """
     leaves_of_kind, structure_of_own = jax.tree.flatten(kind.articulation)
     leaves_of_kind = [
@@ -257,7 +261,8 @@ def _row_programs(
         places = before + np.cumsum(kind.is_operand) - 1
         operands, levels, numbered = [], [], []
         for index in program.traced:
-            is_argument, leaf = num_leaves <= index < num_leaves + num_arguments, index - num_known
+            is_argument = num_leaves <= index < num_leaves + num_arguments
+            leaf = index - num_known
             is_of_robot = 0 <= leaf < len(kind.differs)
             if is_argument:
                 operands.append(sum(num_operands) + index - num_leaves)
@@ -278,7 +283,7 @@ def _whole(shape: Sequence[int]) -> tuple[Axis, ...]:
 
 
 def _join(kinds: Sequence[Kind], meanings: Sequence[Meanings], parts: Sequence[Array], number: int) -> Array:
-    """One result for all members, in the fleet's order and padding, from those of the kinds."""
+    """One result for all members, in the fleet's order and padding, from the kinds' results."""
     axes = axes_of_one_result([part.shape[1:] for part in parts], meanings, number)
     padded = [
         jnp.pad(part, [(0, 0), *(axis.padding for axis in part_axes)])
@@ -343,7 +348,7 @@ class _Trial(NamedTuple):
     def first_accepted(self, assignments: Iterable[_AxesOfLeaves]) -> _AxesOfLeaves:
         """The first meanings that the function accepts; raises what it raises for the very first if there are none."""
         refusals = []
-        for axes in itertools.islice(assignments, MAX_TRIALS):  # Their number is exponential in that of the arguments.
+        for axes in itertools.islice(assignments, MAX_TRIALS):  # Exponentially many in the number of arguments.
             refusals.append(self.refusal(axes))
             if refusals[-1] is None:
                 return axes
@@ -406,7 +411,7 @@ def _options_of_leaves(
 
 
 def types_of_member(leaves: list[Array], axes: Sequence[tuple[Axis, ...]]) -> list[jax.ShapeDtypeStruct]:
-    """The types of one member's arguments, made of those of the whole fleet."""
+    """The types of one member's arguments, made of the whole fleet's."""
     return [
         jax.ShapeDtypeStruct(tuple(axis.size for axis in leaf_axes), leaf.dtype)
         for leaf, leaf_axes in zip(leaves, axes, strict=True)
@@ -450,10 +455,10 @@ def with_known_zeros(kind: Kind, function: Function, options: Mapping[str, Any])
 def _pattern(kind: Kind) -> Articulation:
     """An articulation that is zero or infinite only where all members are, and otherwise one."""
     leaves, structure = jax.tree.flatten(kind.articulation)
-    return jax.tree.unflatten(structure, list(map(_kept, leaves, kind.differs)))
+    return jax.tree.unflatten(structure, list(map(_zero_mask, leaves, kind.differs)))
 
 
-def _kept(leaf: Any, differs: bool) -> np.ndarray:
+def _zero_mask(leaf: Any, differs: bool) -> np.ndarray:
     """Zero or infinity where all members have it, and otherwise one; a leaf that differs has an axis of members."""
     ones = np.ones(leaf.shape[differs:], leaf.dtype)
     if ones.dtype.kind != "f" or not is_readable(leaf):

@@ -13,22 +13,25 @@ import numpy as np
 from jax.sharding import NamedSharding, Sharding
 
 from artix.compiler.batch_axes import block_size, in_blocks
-from artix.fleet.arguments import (
+from artix.fleet.by_kind import compiled_by_kind
+from artix.fleet.kinds import (
     REMOVED,
     Maxima,
     batches_of,
     check_removed,
     common_dtype,
+    each_part_alike,
+    have_tracers,
     joined_ranges,
     joined_states,
+    kinds_of,
     member_topology,
     num_parts,
     random_states,
+    rows_by_topology,
     static_options,
     with_members,
 )
-from artix.fleet.by_kind import compiled_by_kind
-from artix.fleet.kinds import each_part_alike, have_tracers, kinds_of, rows_by_topology
 from artix.math.arrays import entries
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_number, check_key
@@ -42,7 +45,7 @@ class Fleet:
     """Many articulations in one batch, of one topology or of many.
 
     :meth:`evaluate` evaluates each kind of members, those of one topology, by its own program. Every function of one
-    articulation and its state works, those of artix and yours. Arrays of a mixed fleet are padded: L and n are the
+    articulation and its state works, artix's and yours. Arrays of a mixed fleet are padded: L and n are the
     fleet's maxima. If any member floats, all generalised vectors begin with the root's six entries, zero for members
     with a fixed base, and dense Jacobians have the root's rows. Padded rows and columns of results are exactly zero.
 
@@ -138,7 +141,7 @@ class Fleet:
         does not have are ignored; those of results are zero. The first call compiles one program for each kind, several
         at a time.
 
-        Gradients by a member's parameters are those of the code that makes the fleet: build it inside the
+        Gradients with respect to a member's parameters go through the code that makes the fleet: build it inside the
         differentiated function, from ``robot.replace(link_mass=mass)`` and the like.
 
         Args:
@@ -167,7 +170,7 @@ class Fleet:
           >>> print(jax.grad(mean_energy)(pendulum.link_mass).round(1))  # g times a height; half of all are pendulums
           [ 0.  -2.5 -7.4]
         """
-        static, passed = self._checked(state, arguments, options)
+        static, passed = self._check_arguments(state, arguments, options)
         return self._by_kind(function, static, joined=True)(*passed)
 
     def evaluate_kinds(
@@ -198,7 +201,7 @@ class Fleet:
           >>> print(of_arms.shape, of_quadrupeds.shape, [members.tolist() for members in fleet.kinds])
           (2, 7, 7) (1, 18, 18) [[0, 2], [1]]
         """
-        static, passed = self._checked(state, arguments, options)
+        static, passed = self._check_arguments(state, arguments, options)
         return self._by_kind(function, static, joined=False)(*passed)
 
     @property
@@ -206,7 +209,7 @@ class Fleet:
         """The members of each topology: their numbers, ascending, topologies in the order of their first members."""
         return tuple(rows for _, rows in rows_by_topology(self._different, self._index))
 
-    def _checked(
+    def _check_arguments(
         self, state: State, arguments: Any, options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The options, sorted, and the arguments as batches."""
@@ -333,7 +336,8 @@ class Fleet:
         if np.count_nonzero(self._index == number) == 1:  # The articulation that leaves is not kept.
             other._different = [*self._different[:number], articulation, *self._different[number + 1 :]]
         else:
-            other._different, other._index = [*self._different, articulation], self._index.copy()
+            other._different = [*self._different, articulation]
+            other._index = self._index.copy()
             other._index[member] = len(self._different)
         other._is_traced = self._is_traced or have_tracers([articulation])
         other.topologies = (*self.topologies[:member], topology, *self.topologies[member + 1 :])

@@ -219,10 +219,10 @@ def read_log(
       time: the column of times.
       position: the columns of positions; ``{joint}`` stands for the name of a joint or degree of freedom and
         ``{index}`` for its number from 0 in the robot's order.
-      velocity: those of velocities, if any.
-      acceleration: those of accelerations, if any.
-      torque: those of torques, if any.
-      current: those of motor currents, if any.
+      velocity: columns of velocities, if any.
+      acceleration: columns of accelerations, if any.
+      torque: columns of torques, if any.
+      current: columns of motor currents, if any.
       time_unit: seconds in a unit of time, for instance ``1e-9`` for the stamps of ROS.
 
     Returns:

@@ -102,15 +102,15 @@ class _Series:
 
     def __call__(self, time: Array, coefficients: Array) -> tuple[Array, Array, Array]:
         """Positions, velocities and accelerations at these times, [N, n] each."""
-        highest = [jnp.abs(x).max(axis=0) for x in self._unscaled(jnp.asarray(self._fine), coefficients)]
+        highest = [jnp.abs(x).max(axis=0) for x in self._unscale(jnp.asarray(self._fine), coefficients)]
         bounds = (self._reach, self._speed, self._acceleration)
         factors = jnp.stack([jnp.asarray(bound) / high for bound, high in zip(bounds, highest, strict=True)])
         # Between the samples that the largest values were taken from, a series is at most 1 % larger.
         factor = 0.99 * factors.min(axis=0)
-        position, velocity, acceleration = self._unscaled(time, coefficients)
+        position, velocity, acceleration = self._unscale(time, coefficients)
         return jnp.asarray(self._middle) + factor * position, factor * velocity, factor * acceleration
 
-    def _unscaled(self, time: Array, coefficients: Array) -> tuple[Array, Array, Array]:
+    def _unscale(self, time: Array, coefficients: Array) -> tuple[Array, Array, Array]:
         frequencies = jnp.asarray(self._frequencies)
         phases = time[:, None] * frequencies
         sine, cosine = jnp.sin(phases), jnp.cos(phases)

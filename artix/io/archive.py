@@ -31,10 +31,17 @@ from artix.io.common.values import check_values, named_arrays
 from artix.math.arrays import device_array
 from artix.model import zeros
 from artix.model.articulation import Articulation, without, without_zeros
-from artix.model.couplings import LoopJoint, LoopJointType, MimicJoint
+from artix.model.couplings import (
+    Attachment,
+    FixedTendon,
+    LoopJoint,
+    LoopJointType,
+    MimicJoint,
+    SpatialTendon,
+    TendonJoint,
+)
 from artix.model.geometry import LARGEST_HULL, SIZE_NUMBERS, Geometries, Geometry, GeometryType
 from artix.model.joints import Axis, Joint, JointType
-from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 from artix.model.topology import Topology
 
 _HEADER = "header.json"
@@ -259,10 +266,10 @@ def write_header(topology: Topology, absent: Sequence[str]) -> str:
     links = [
         {
             "name": names[link],
-            "parent": _encoded(topology, "link", topology.parent[link]),
+            "parent": _encode(topology, "link", topology.parent[link]),
             "joint": joints[link],
             "joint_type": topology.joint_types[link].name.lower(),
-            "axes": _encoded(topology, "axes", topology.joint_axes[link]),
+            "axes": _encode(topology, "axes", topology.joint_axes[link]),
         }
         for link in order
     ]
@@ -277,10 +284,7 @@ def write_header(topology: Topology, absent: Sequence[str]) -> str:
     }
     for section in ("fixed_tendons", "spatial_tendons", "loop_joints", "geometries"):
         header[section] = [
-            {
-                field.name: _encoded(topology, field.name, getattr(part, field.name))
-                for field in dataclasses.fields(part)
-            }
+            {field.name: _encode(topology, field.name, getattr(part, field.name)) for field in dataclasses.fields(part)}
             for part in getattr(topology, section)
         ]
     header["absent"] = list(absent)
@@ -288,10 +292,10 @@ def write_header(topology: Topology, absent: Sequence[str]) -> str:
     return json.dumps(header, indent=1)
 
 
-def _encoded(topology: Topology, name: str, value: Any) -> Any:
+def _encode(topology: Topology, name: str, value: Any) -> Any:
     """The value of a field as JSON has it: links and degrees of freedom by name, kinds and axes in words."""
     if isinstance(value, tuple):
-        return [_encoded(topology, name, entry) for entry in value]
+        return [_encode(topology, name, entry) for entry in value]
     if name in ("link", "links", "root_link", "link_a", "link_b"):
         return None if value < 0 else topology.link_names[value]
     if name == "dofs":
@@ -335,7 +339,7 @@ def read_header(text: str) -> tuple[Articulation, list[str] | None]:
         links.append(dataclasses.replace(link, geometries=shapes.get(link.name, ())))
         names.add(link.name)
     for name in shapes:
-        _known(names, name)
+        _check_link(names, name)
     description = Description(
         name=_get(header, "name", str),
         fixed_base=_get(header, "fixed_base", bool),
@@ -360,7 +364,7 @@ def _link(record: dict[str, Any], above: Collection[str]) -> LinkDescription:
         return LinkDescription(name)
     kind = _member(JointType, _get(record, "joint_type", str))
     joint = Joint(type=kind, axes=_axes(record, "axes"), name=_get(record, "joint", str))
-    return LinkDescription(name, _known(above, parent), joint)
+    return LinkDescription(name, _check_link(above, parent), joint)
 
 
 def _mimic(record: dict[str, Any]) -> MimicJoint:
@@ -403,7 +407,8 @@ def _loop_joint(record: dict[str, Any]) -> LoopJoint:
 
 
 def _geometry(record: dict[str, Any]) -> Geometry:
-    kind, count = GeometryType(_get(record, "type", str)), _get(record, "num_points", int)
+    kind = GeometryType(_get(record, "type", str))
+    count = _get(record, "num_points", int)
     # A damaged count must not allocate memory; one point too many is enough for the builder to refuse it.
     points = [[0.0, 0.0, 0.0]] * min(count, LARGEST_HULL + 1) if kind is GeometryType.HULL else None
     if count and points is None:
@@ -452,7 +457,7 @@ def _axes(record: dict[str, Any], key: str) -> tuple[Axis, ...]:
     return tuple(_member(Axis, name) for name in _list(record, key, str))
 
 
-def _known(links: Collection[str], name: str) -> str:
+def _check_link(links: Collection[str], name: str) -> str:
     if name not in links:
         raise MalformedHeaderError(f"there is no link called {name!r:.60}")
     return name

@@ -12,9 +12,8 @@ from artix.io.common.diagnostics import Report, listed
 from artix.io.common.xml_tree import Element, origin, read_name, read_numbers, read_xml
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
-from artix.model.geometry_pairs import candidate_pairs
 from artix.model.states import neutral_state
-from artix.model.topology import Topology
+from artix.model.topology import Topology, candidate_pairs
 
 #: The name that files of Pinocchio's users give the joint between the world and a floating root.
 _ROOT_JOINT = "root_joint"

@@ -2,15 +2,27 @@
 
 from typing import TYPE_CHECKING
 
+from artix.kinematics.columns import (
+    JointMotionDerivatives,
+    joint_jacobians,
+    joint_jacobians_rate,
+    joint_jacobians_second_rate,
+    joint_kinematic_hessians,
+    joint_motion_derivatives,
+)
 from artix.kinematics.configuration import (
     difference,
     distance,
+    generalized_velocity,
     integrate,
     interpolate,
     is_normalized,
     is_same_configuration,
+    joint_rate_from_velocity,
+    joint_velocity_from_rate,
     normalize,
     squared_distance,
+    with_generalized_velocity,
 )
 from artix.kinematics.configuration_derivatives import (
     DifferenceDerivatives,
@@ -37,20 +49,6 @@ from artix.kinematics.frames import (
     frame_pose,
     frame_velocity,
     joint_placements,
-)
-from artix.kinematics.joint_jacobians import (
-    JointMotionDerivatives,
-    joint_jacobians,
-    joint_jacobians_rate,
-    joint_jacobians_second_rate,
-    joint_kinematic_hessians,
-    joint_motion_derivatives,
-)
-from artix.kinematics.velocities import (
-    generalized_velocity,
-    joint_rate_from_velocity,
-    joint_velocity_from_rate,
-    with_generalized_velocity,
 )
 from artix.math.deprecated import old_names
 

@@ -1,6 +1,6 @@
 """Closed-form Jacobians on the configuration manifold: of integrate, of difference, and of the position rates.
 
-All are identities except for one block per rotation: the root's, about the world's axes, and those of spherical joints,
+All are identities except for one block per rotation: the root's, about the world's axes, and the spherical joints',
 about the axes of the child joint frame.
 """
 
@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
+from artix.kinematics.configuration import rate_matrix
 from artix.kinematics.tree import spherical_vectors, where_spherical
-from artix.kinematics.velocities import rate_matrix
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
@@ -70,9 +70,9 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
       dnu: displacement, shape [nv] [m, rad].
 
     Returns:
-      The derivatives of the end by the start and by the displacement, each from the tangent space of the start to that
-      of the end, shape [nv, nv]. Both are identities except for the blocks of a floating root's rotation and of
-      spherical joints.
+      The derivatives of the end with respect to the start and to the displacement, each from the tangent space of the
+      start to the tangent space of the end, shape [nv, nv]. Both are identities except for the blocks of a floating
+      root's rotation and of spherical joints.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")

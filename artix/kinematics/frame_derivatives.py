@@ -13,7 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
-from artix.kinematics.displacements import NUM_ROOT, changes_by_displacement, changes_by_velocity, generalized_columns
+from artix.kinematics.columns import (
+    NUM_ROOT,
+    changes_by_displacement,
+    changes_by_velocity,
+    generalized_columns,
+    hessian_columns,
+)
 from artix.kinematics.forward import (
     Kinematics,
     body_accelerations,
@@ -38,7 +44,6 @@ from artix.kinematics.frames import (
     per_frame,
     to_axes,
 )
-from artix.kinematics.joint_jacobians import hessian_columns
 from artix.math import spatial
 from artix.math.arrays import block_matrix, take
 from artix.math.spatial import Motion, Transforms

@@ -14,9 +14,6 @@ import jax.numpy as jnp
 Array = jax.Array
 _X = TypeVar("_X")
 
-#: Added to the diagonal of possibly singular matrices whose diagonal is about one, in units of rounding error.
-_REGULARIZATION = 30
-
 
 class LuFactors(NamedTuple):
     """A matrix [n, n] as ``L U``, with ones on the diagonal of L."""
@@ -61,12 +58,6 @@ def lu_factorize(matrix: Array) -> LuFactors:
         upper_rows.append(matrix[0, 1:])
         matrix = matrix[1:, 1:] - lower_columns[-1][:, None] * upper_rows[-1][None]
     return LuFactors(lower_columns, upper_rows, inverse_pivots)
-
-
-def lu_factorize_regularized(matrix: Array) -> LuFactors:
-    """Factorises a possibly singular matrix [n, n] whose diagonal is about one, slightly regularised."""
-    added = _REGULARIZATION * jnp.finfo(matrix.dtype).eps
-    return lu_factorize(matrix + added * jnp.eye(len(matrix), dtype=matrix.dtype))
 
 
 def refined(apply: Callable[[_X], _X], solve: Callable[[_X], _X], right: _X, iterations: int = 3) -> _X:

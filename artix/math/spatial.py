@@ -113,13 +113,13 @@ def right_product_matrix(b: Array) -> Array:
     return jnp.sum(jnp.asarray(_RIGHT[..., None], b.dtype) * b[None, None], axis=2)
 
 
-# The right-product matrix of b (x) e_k is a signed row permutation of that of b: row i is SIGN[k][i] * row PLACE[k][i].
+# The right-product matrix of b (x) e_k is a signed row permutation of b's: row i is SIGN[k][i] * row PLACE[k][i].
 _UNIT_PLACE = ((3, 2, 1, 0), (2, 3, 0, 1), (1, 0, 3, 2))
 _UNIT_SIGN = ((1, 1, -1, -1), (-1, 1, 1, -1), (1, -1, 1, -1))
 
 
 def times_unit(matrix: Array, k: int) -> Array:
-    """The right-product matrix [4, 4, n] of the quaternion product of b and the unit e_k, from that of b."""
+    """The right-product matrix [4, 4, n] of the quaternion product of b and the unit e_k, from b's."""
     sign = jnp.array(_UNIT_SIGN[k], matrix.dtype)[:, None, None]
     return jnp.stack([matrix[row] for row in _UNIT_PLACE[k]]) * sign
 

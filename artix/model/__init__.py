@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from artix.math.deprecated import old_names
 from artix.model.articulation import Articulation, State
 from artix.model.builder import ArticulationBuilder
-from artix.model.couplings import LoopJoint, LoopJointType
+from artix.model.couplings import Attachment, FixedTendon, LoopJoint, LoopJointType, SpatialTendon, TendonJoint
 from artix.model.geometry import Geometry, GeometryType
 from artix.model.inertial_parameters import (
     inertia_from_log_cholesky,
@@ -15,7 +15,6 @@ from artix.model.inertial_parameters import (
 )
 from artix.model.joints import Axis, CompositeJoint, Drive, DriveEnvelope, Joint, JointFriction, JointType
 from artix.model.states import neutral_state, random_state
-from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
 from artix.model.topology import Topology
 from artix.model.zeros import keep_zeros
 

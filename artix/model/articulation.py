@@ -16,7 +16,7 @@ import numpy.typing as npt
 from artix.math import struct
 from artix.math.arrays import check_floating, device_array
 from artix.model.coordinates import ORDERS, Order, joint_places, joints_from, root_from
-from artix.model.couplings import LoopJoints, MimicJoints
+from artix.model.couplings import FixedTendons, LoopJoints, MimicJoints, SpatialTendons
 from artix.model.geometry import Geometries
 from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
 from artix.model.parts import (
@@ -30,7 +30,6 @@ from artix.model.parts import (
     names_in,
     shapes_of,
 )
-from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
 
 
@@ -128,7 +127,7 @@ class Articulation:
     geometry: Geometries
 
     def __init__(self, topology: Topology, **parts: Any) -> None:
-        _fill(self, topology, _replaced(topology, {}, parts)[0], {})
+        _fill(self, topology, _replace_arrays(topology, {}, parts)[0], {})
 
     if not TYPE_CHECKING:
 
@@ -174,9 +173,9 @@ class Articulation:
           TypeError: there is no such field, or every robot has it and it is ``None``.
         """
         topology = updates.pop("topology", self.topology)
-        arrays, changed = _replaced(topology, self.__dict__["_arrays"], updates)
+        arrays, changed = _replace_arrays(topology, self.__dict__["_arrays"], updates)
         known = {name: known for name, known in self.__dict__["_known"].items() if name not in changed}
-        return _made(topology, arrays, known)
+        return _make(topology, arrays, known)
 
     def __repr__(self) -> str:
         """One line, as the arrays of a robot would fill pages."""
@@ -189,7 +188,7 @@ class Articulation:
         """The floating-point type of the parameters.
 
         Raises:
-          TypeError: ``link_mass`` is no array.
+          TypeError: ``link_mass`` is not an array.
         """
         mass = self.__dict__["_arrays"]["link_mass"]
         if not hasattr(mass, "dtype"):
@@ -232,7 +231,7 @@ def _fill(
     articulation.__dict__.update(topology=topology, _arrays=arrays, _known=known)
 
 
-def _made(
+def _make(
     topology: Topology, arrays: Mapping[str, Any], known: Mapping[str, KnownEntries] | None = None
 ) -> Articulation:
     """An articulation of these arrays; of those that have ``known`` entries, only the others are there."""
@@ -241,7 +240,7 @@ def _made(
     return articulation
 
 
-def _replaced(
+def _replace_arrays(
     topology: Topology, arrays: Mapping[str, Any], updates: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Collection[str]]:
     """The arrays that an articulation has after some of its fields are replaced, and the names of these arrays."""
@@ -298,7 +297,7 @@ def _flatten_with_keys(articulation: Articulation) -> tuple[list[tuple[Any, Any]
 
 def _unflatten(structure: tuple[Topology, tuple[str, ...], Any], arrays: Iterable[Any]) -> Articulation:
     topology, names, known = structure
-    return _made(topology, dict(zip(names, arrays, strict=True)), dict(known))
+    return _make(topology, dict(zip(names, arrays, strict=True)), dict(known))
 
 
 jax.tree_util.register_pytree_with_keys(Articulation, _flatten_with_keys, _unflatten, _flatten)
@@ -336,7 +335,7 @@ def with_known_entries(articulation: Articulation, like: Articulation) -> Articu
         if entries is not None:
             known[name] = entries
         arrays[name] = array if entries is None else entries.varying(array)
-    return _made(articulation.topology, arrays, known)
+    return _make(articulation.topology, arrays, known)
 
 
 def with_equal_parts(articulations: Sequence[Articulation], also: Iterable[str] = ()) -> list[Articulation]:
@@ -353,7 +352,7 @@ def with_equal_parts(articulations: Sequence[Articulation], also: Iterable[str] 
     for one in articulations:
         leaves = one.__dict__["_arrays"]
         arrays = {name: leaves[name] if name in known else one._array(name) for name in names}
-        equal.append(_made(one.topology, arrays, known))
+        equal.append(_make(one.topology, arrays, known))
     return equal
 
 

@@ -32,7 +32,7 @@ def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, mea
     """Raises unless ``value`` is an array of exactly this shape and dtype.
 
     Raises:
-      TypeError: it is no array, or the dtype differs; nothing is promoted silently.
+      TypeError: it is not an array, or the dtype differs; nothing is promoted silently.
       ValueError: the shape differs.
     """
     actual = getattr(value, "shape", None)
@@ -57,7 +57,7 @@ def check_count(name: str, value: Any, least: int = 1, hint: str = "") -> None:
     """Raises unless ``value`` is a whole number of at least ``least``.
 
     Raises:
-      TypeError: it is no whole number, or traced: numbers of iterations and sizes are static.
+      TypeError: it is not a whole number, or traced: numbers of iterations and sizes are static.
       ValueError: it is smaller.
     """
     if not isinstance(value, int | np.integer):
@@ -86,7 +86,7 @@ def as_number(
     raise ValueError(f"{name}: expected one number, {rule}; found {value}")
 
 
-#: How far the length of a quaternion may be from one: that of three digits typed by hand, or left by an ODE solver.
+#: How far the length of a quaternion may be from one: as with three digits typed by hand, or left by an ODE solver.
 _QUATERNION_TOLERANCE = 1e-3
 
 
@@ -109,7 +109,7 @@ def check_finite(name: str, value: Any, fix: str = "", *, infinite: bool = False
 
     Args:
       name: what the user calls it.
-      value: the array; what is no array is not checked.
+      value: the array; what is not an array is not checked.
       fix: what to do about it, for the message.
       infinite: whether numbers may be infinite.
     """
@@ -167,7 +167,7 @@ def check_known_state(name: str, state: Any, *, any_length: bool = False) -> Non
 
     Args:
       name: what the user calls the state.
-      state: the state, or several with leading axes; what is no state is not checked.
+      state: the state, or several with leading axes; what is not a state is not checked.
       any_length: as for :func:`check_quaternion`.
     """
     if not isinstance(state, State):
@@ -253,7 +253,7 @@ def check_key(key: Any) -> None:
     """Raises unless this is one random key.
 
     Raises:
-      TypeError: it is no key, for instance a seed.
+      TypeError: it is not a key, for instance a seed.
       ValueError: it is an array of keys.
     """
     is_typed = hasattr(key, "dtype") and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key)

@@ -39,7 +39,7 @@ def joint_places(
       topology: the robot's.
       order: whose coordinates they are.
       joints: names of the joints in their order; the order that the library has by itself when ``None``.
-      is_wheel: whether each DOF turns without limits; Pinocchio has the cosine and the sine of those of URDF.
+      is_wheel: whether each DOF turns without limits; Pinocchio has the cosine and sine of a URDF's.
       length: the length of the configuration, which tells whether it has cosines and sines.
 
     Raises:

@@ -1,4 +1,8 @@
-"""Mimic joints and loop joints: their descriptions for a builder, their static structure, and their arrays."""
+"""Mimic joints, loop joints and tendons: their descriptions for a builder, their static structure, and their arrays.
+
+A *fixed tendon* (PhysX's ``PxArticulationFixedTendon``) couples joint positions; its length is a weighted sum of them.
+A *spatial tendon* (``PxArticulationSpatialTendon``) is a tree of line segments between points on links.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import numpy.typing as npt
 
 from artix.math import struct
 from artix.model.joints import IDENTITY_POSE, Axis
-from artix.model.validation import check_fields, unit_pose
+from artix.model.validation import check_fields, finite_array, interval, unit_pose
 
 Array = jax.Array
 
@@ -198,3 +202,304 @@ class LoopJoints(struct.PyTreeNode):
             np.array([getattr(joint, name) for joint in joints], float) for name in ("min_distance", "max_distance")
         ]
         return cls(*poses, *distances)  # type: ignore[arg-type]
+
+
+# --- tendons --------------------------------------------------------------------------------------
+
+
+_TENDON_GAINS = ("stiffness", "damping", "limit_stiffness")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TendonJoint:
+    """One joint axis on a fixed tendon, PhysX's ``PxArticulationTendonJoint``.
+
+    Attributes:
+      dof: name of the DOF, or of a joint with one DOF.
+      coefficient: change of the tendon's length per joint position, [m/rad] for a rotation, [1] for a translation.
+      recip_coefficient: joint effort per tendon force; equal to ``coefficient`` if the forces are to conserve energy.
+      parent: index, in the tendon's list, of the tendon joint on the parent link; -1 for those next to the root link.
+
+    Raises:
+      ValueError: a coefficient is not finite.
+
+    Examples:
+      >>> joint = artix.TendonJoint(dof="elbow", coefficient=0.02, recip_coefficient=0.02)  # a pulley of 2 cm
+      >>> print(joint.parent)  # next to the root link
+      -1
+    """
+
+    dof: str
+    coefficient: float
+    recip_coefficient: float
+    parent: int = -1
+
+    def __post_init__(self) -> None:
+        check_fields(self, f"tendon joint on {self.dof!r}", finite=("coefficient", "recip_coefficient"))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FixedTendon:
+    """A tendon of length ``offset + sum_i coefficient_i q_i``, PhysX's ``PxArticulationFixedTendon``.
+
+    Attributes:
+      name: the tendon's name.
+      joints: its joints, a tree that follows the links, parents first.
+      stiffness: spring towards ``rest_length`` [N/m].
+      damping: damper of the length [N s/m].
+      limit_stiffness: spring that pulls the length back into ``limits`` [N/m].
+      offset: added to the length [m].
+      rest_length: length at which the spring exerts no force [m].
+      limits: (lower, upper) length [m]; ``None`` is unlimited.
+      root_link: name of the link that takes the reaction; ``None`` for the parent link of the first joints.
+
+    Raises:
+      ValueError: a gain is negative, a number is not finite, or the joints do not list parents first.
+
+    Examples:
+      >>> shoulder = artix.TendonJoint(dof="shoulder", coefficient=1.0, recip_coefficient=1.0)
+      >>> elbow = artix.TendonJoint(dof="elbow", coefficient=-0.5, recip_coefficient=-0.5, parent=0)
+      >>> belt = artix.FixedTendon(name="belt", joints=[shoulder, elbow], stiffness=100.0)
+      >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+      >>> builder.add_fixed_tendon(belt)
+      >>> print(builder.build().topology.fixed_tendons[0].name)
+      belt
+    """
+
+    name: str
+    joints: Sequence[TendonJoint]
+    stiffness: float = 0.0
+    damping: float = 0.0
+    limit_stiffness: float = 0.0
+    offset: float = 0.0
+    rest_length: float = 0.0
+    limits: tuple[float, float] | None = None
+    root_link: str | None = None
+
+    def __post_init__(self) -> None:
+        where = f"fixed tendon {self.name!r}"
+        check_fields(self, where, not_negative=_TENDON_GAINS, finite=("offset", "rest_length"))
+        interval(self.limits, where)
+        object.__setattr__(self, "joints", tuple(self.joints))
+        if not self.joints:
+            raise ValueError(f"{where}: it has no joint; give at least one TendonJoint")
+        for index, joint in enumerate(self.joints):
+            if not -1 <= joint.parent < index:
+                raise ValueError(
+                    f"{where}: parent {joint.parent} of joint {index} must be -1 or the index of a joint before it"
+                )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Attachment:
+    """A point on a link through which a spatial tendon runs, PhysX's ``PxArticulationAttachment``.
+
+    Attributes:
+      link: name of the link.
+      position: the point in the link's frame [m], shape [3].
+      parent: index, in the tendon's list, of the parent attachment; -1 for the first, the tendon's root.
+      coefficient: factor on the length of the segment to the parent; for the root, on the tendon's offset.
+      rest_length: for a leaf, the length of the path from the root at which it exerts no force [m]; else ``None``.
+      limits: for a leaf, (lower, upper) length of that path [m]; ``None`` is unlimited.
+      name: the attachment's name.
+
+    Raises:
+      ValueError: a number is not finite, or the limits are out of order.
+
+    Examples:
+      >>> above = artix.Attachment(link="upper", position=(0.1, 0.0, -0.8))
+      >>> below = artix.Attachment(link="lower", position=(0.1, 0.0, -0.2), parent=0, rest_length=0.3)
+      >>> print(above.parent, below.parent)  # the tendon begins at the first
+      -1 0
+    """
+
+    link: str
+    position: npt.ArrayLike
+    parent: int = -1
+    coefficient: float = 1.0
+    rest_length: float | None = None
+    limits: tuple[float, float] | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        where = f"attachment on link {self.link!r}"
+        object.__setattr__(self, "position", tuple(finite_array(self.position, (3,), f"{where}: position").tolist()))
+        check_fields(
+            self, where, finite=("coefficient",) if self.rest_length is None else ("coefficient", "rest_length")
+        )
+        interval(self.limits, where)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpatialTendon:
+    """A tree of segments between points on links, pulling at its root and its leaves.
+
+    Every path from the root to a leaf has the length ``offset coefficient_root + sum coefficient_i |segment_i|``.
+    PhysX's ``PxArticulationSpatialTendon``.
+
+    Attributes:
+      name: the tendon's name.
+      attachments: its points, parents first; the first is the root, those without children are the leaves.
+      stiffness: spring towards each leaf's ``rest_length`` [N/m].
+      damping: damper of the paths' lengths [N s/m].
+      limit_stiffness: spring that pulls the lengths back into the leaves' limits [N/m].
+      offset: added to the length of every path [m].
+
+    Raises:
+      ValueError: a gain is negative, a number is not finite, the attachments are not a tree with parents first, a leaf
+        has no rest length, or another attachment has one, or limits.
+
+    Examples:
+      >>> above = artix.Attachment(link="upper", position=(0.1, 0.0, -0.8))
+      >>> below = artix.Attachment(link="lower", position=(0.1, 0.0, -0.2), parent=0, rest_length=0.3)
+      >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+      >>> muscle = artix.SpatialTendon(name="muscle", attachments=[above, below], stiffness=500.0)
+      >>> builder.add_spatial_tendon(muscle)
+      >>> pendulum = builder.build()
+      >>> rates = artix.vector_field(0.0, artix.neutral_state(pendulum), (pendulum, None))
+      >>> print(rates.joint_velocity[1] < 0)  # 0.1 m too long, it bends the elbow
+      True
+    """
+
+    name: str
+    attachments: Sequence[Attachment]
+    stiffness: float = 0.0
+    damping: float = 0.0
+    limit_stiffness: float = 0.0
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        where = f"spatial tendon {self.name!r}"
+        check_fields(self, where, not_negative=_TENDON_GAINS, finite=("offset",))
+        object.__setattr__(self, "attachments", tuple(self.attachments))
+        if len(self.attachments) < 2:
+            raise ValueError(
+                f"{where}: it needs a root and at least one leaf; found {len(self.attachments)} attachments"
+            )
+        parents = [attachment.parent for attachment in self.attachments]
+        places = [f"{where}: attachment {k} on link {point.link!r}" for k, point in enumerate(self.attachments)]
+        for index, (place, parent) in enumerate(zip(places, parents, strict=True)):
+            if (parent < 0) != (index == 0) or not -1 <= parent < index:
+                raise ValueError(
+                    f"{place}: parent {parent} must be -1 for the root, which comes first, and the index of one "
+                    "before it for every other"
+                )
+        for index, (place, point) in enumerate(zip(places, self.attachments, strict=True)):
+            if index in parents and (point.rest_length is not None or point.limits is not None):
+                raise ValueError(f"{place}: only leaves have a rest_length and limits; this one has children")
+            if index not in parents and point.rest_length is None:
+                raise ValueError(f"{place}: a leaf needs a rest_length [m]")
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedTendonStructure:
+    """The static structure of a fixed tendon.
+
+    Attributes:
+      name: its name.
+      root_link: the link that takes the reaction.
+      dofs: the DOF of each tendon joint.
+      parents: the parent of each tendon joint, -1 for those next to the root link.
+    """
+
+    name: str
+    root_link: int
+    dofs: tuple[int, ...]
+    parents: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class SpatialTendonStructure:
+    """The static structure of a spatial tendon.
+
+    Attributes:
+      name: its name.
+      links: the link of each attachment.
+      parents: the parent of each attachment, -1 for the root, which comes first.
+      attachment_names: the attachments' names; ``None`` for those without a name.
+    """
+
+    name: str
+    links: tuple[int, ...]
+    parents: tuple[int, ...]
+    attachment_names: tuple[str | None, ...]
+
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The attachments without children."""
+        return tuple(index for index in range(len(self.parents)) if index not in self.parents)
+
+    def path(self, attachment: int) -> tuple[int, ...]:
+        """The attachments from this one up to the root, excluding the root."""
+        above = []
+        while attachment > 0:
+            above.append(attachment)
+            attachment = self.parents[attachment]
+        return tuple(above)
+
+
+class FixedTendons(struct.PyTreeNode):
+    """The numbers of T fixed tendons with J tendon joints in all, tendon after tendon; see :class:`FixedTendon`.
+
+    ``coefficient`` and ``recip_coefficient`` have shape [J], all others [T]; missing limits are infinite.
+    """
+
+    stiffness: Array
+    damping: Array
+    limit_stiffness: Array
+    offset: Array
+    rest_length: Array
+    lower_limit: Array
+    upper_limit: Array
+    coefficient: Array
+    recip_coefficient: Array
+
+    @classmethod
+    def of(cls, tendons: Sequence[FixedTendon]) -> FixedTendons:
+        """NumPy arrays from the descriptors."""
+        limits = np.array([interval(tendon.limits, tendon.name) for tendon in tendons], float).reshape(-1, 2)
+        joints = [joint for tendon in tendons for joint in tendon.joints]
+        return cls(
+            **{name: _column(tendons, name) for name in (*_TENDON_GAINS, "offset", "rest_length")},
+            lower_limit=limits[:, 0],  # type: ignore[arg-type]
+            upper_limit=limits[:, 1],  # type: ignore[arg-type]
+            coefficient=_column(joints, "coefficient"),
+            recip_coefficient=_column(joints, "recip_coefficient"),
+        )
+
+
+class SpatialTendons(struct.PyTreeNode):
+    """The numbers of T spatial tendons with A attachments in all, tendon after tendon; see :class:`SpatialTendon`.
+
+    ``stiffness``, ``damping``, ``limit_stiffness`` and ``offset`` have shape [T], ``position`` [A, 3], the others [A].
+    The rest length is zero and the limits are infinite where an attachment has none.
+    """
+
+    stiffness: Array
+    damping: Array
+    limit_stiffness: Array
+    offset: Array
+    position: Array
+    coefficient: Array
+    rest_length: Array
+    lower_limit: Array
+    upper_limit: Array
+
+    @classmethod
+    def of(cls, tendons: Sequence[SpatialTendon]) -> SpatialTendons:
+        """NumPy arrays from the descriptors."""
+        points = [attachment for tendon in tendons for attachment in tendon.attachments]
+        limits = np.array([interval(point.limits, point.link) for point in points], float).reshape(-1, 2)
+        rest = [0.0 if point.rest_length is None else point.rest_length for point in points]
+        return cls(
+            **{name: _column(tendons, name) for name in (*_TENDON_GAINS, "offset")},
+            position=np.array([point.position for point in points], float).reshape(-1, 3),  # type: ignore[arg-type]
+            coefficient=_column(points, "coefficient"),
+            rest_length=np.array(rest, float),  # type: ignore[arg-type]
+            lower_limit=limits[:, 0],  # type: ignore[arg-type]
+            upper_limit=limits[:, 1],  # type: ignore[arg-type]
+        )
+
+
+def _column(descriptors: Sequence, name: str):
+    return np.array([getattr(descriptor, name) for descriptor in descriptors], float)

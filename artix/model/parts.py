@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import device_array, entries, is_known, take
-from artix.model.couplings import LoopJoints, MimicJoints
+from artix.model.couplings import FixedTendons, LoopJoints, MimicJoints, SpatialTendons
 from artix.model.geometry import Geometries
 from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
-from artix.model.tendons import FixedTendons, SpatialTendons
 from artix.model.topology import Topology
 
 #: The fields of an articulation with one row per link, and those with one per DOF.
@@ -67,7 +66,7 @@ _INNER |= {"spatial_tendons.position": (3,), "loop_joints.pose_a": (7,), "loop_j
 
 
 def names_in(field: str) -> tuple[str, ...]:
-    """The names of the arrays of a field: its own, or those of the group such as ``"drive.stiffness"``."""
+    """The names of the arrays of a field: its own, or its group's, such as ``"drive.stiffness"``."""
     group = GROUPS.get(field)
     return (field,) if group is None else tuple(f"{field}.{one.name}" for one in dataclasses.fields(group))
 

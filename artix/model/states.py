@@ -128,7 +128,8 @@ def sample_state(ranges: Ranges, key: Array, scale: Array) -> State:
     high = jnp.where(jnp.isfinite(known_upper), upper, jnp.maximum(width, known_lower + width))
     q = jnp.clip(low + (high - low) * (0.5 + 0.5 * uniform[:n]), lower, upper)
     qd, position = scale * normal[10:], uniform[n : n + 3]
-    quaternion, velocity = spatial.normalize(normal[:4, None])[:, 0], scale * normal[4:10]
+    quaternion = spatial.normalize(normal[:4, None])[:, 0]
+    velocity = scale * normal[4:10]
     root = jnp.where(root_is_free, jnp.concatenate([position, quaternion]), jnp.array([0, 0, 0, 0, 0, 0, 1], dtype))
     velocity = jnp.where(root_is_free, velocity, jnp.zeros_like(velocity))
     return State(root, velocity, q, qd)

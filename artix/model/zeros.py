@@ -30,7 +30,7 @@ def keep_zeros(articulation: Articulation, varied: Articulation | None = None) -
       The articulation, in the dtypes of ``varied``.
 
     Raises:
-      TypeError: one of them is no articulation, or there is one only and JAX traces it.
+      TypeError: one of them is not an articulation, or there is one only and JAX traces it.
       ValueError: the two have different topologies, or their arrays different shapes.
 
     Identity: every array of ``keep_zeros(a)`` equals that of ``a``.

@@ -27,7 +27,7 @@ from artix.physx.enums import (
     ArticulationKinematicFlag,
     ArticulationMotion,
 )
-from artix.physx.simulation import AnyArticulation, ArticulationSimulation
+from artix.physx.simulation import AnyArticulation, ArticulationSimulation, wake_if
 from artix.physx.solver import sleeping
 
 Array = jax.Array
@@ -196,7 +196,7 @@ def set_max_com_linear_velocity(simulation: ArticulationSimulation, limit: float
       >>> print(physx.get_root_linear_velocity(physx.simulate(simulation, 0.1))[2])  # no faster, though it falls
       -0.5
     """
-    return simulation.replace(max_com_linear_velocity=_checked(limit, simulation))
+    return simulation.replace(max_com_linear_velocity=_check_limit(limit, simulation))
 
 
 def set_max_com_angular_velocity(simulation: ArticulationSimulation, limit: float | Array) -> ArticulationSimulation:
@@ -219,10 +219,10 @@ def set_max_com_angular_velocity(simulation: ArticulationSimulation, limit: floa
       >>> print(physx.get_max_com_angular_velocity(physx.set_max_com_angular_velocity(simulation, 5.0)))
       5.0
     """
-    return simulation.replace(max_com_angular_velocity=_checked(limit, simulation))
+    return simulation.replace(max_com_angular_velocity=_check_limit(limit, simulation))
 
 
-def _checked(limit: float | Array, simulation: ArticulationSimulation) -> Array:
+def _check_limit(limit: float | Array, simulation: ArticulationSimulation) -> Array:
     if not isinstance(limit, jax.core.Tracer) and (math.isnan(limit) or limit < 0):
         raise ValueError(f"the limit must not be negative; found {limit}")
     return jnp.asarray(limit, simulation.dtype)
@@ -269,11 +269,6 @@ def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
         joint_force=jnp.zeros_like(simulation.joint_force),
         external_force=jnp.zeros_like(simulation.external_force),
     )
-
-
-def wake_if(simulation: ArticulationSimulation, condition: bool | Array) -> ArticulationSimulation:
-    """PhysX's ``autowake``: where the condition holds, raises the wake counters to at least their reset value."""
-    return simulation.replace(sleep=sleeping.woken_if(condition, simulation.sleep))
 
 
 def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | Array) -> ArticulationSimulation:
@@ -326,8 +321,7 @@ def set_root_global_pose(
       autowake: whether to wake the articulation.
 
     Raises:
-      ValueError: the pose has the wrong shape, or is known and has a quaternion not of length 1.
-      TypeError: it has another dtype than the articulation.
+      ValueError: the pose is known and has a quaternion not of length 1.
 
     Examples:
       >>> from artix import physx
@@ -353,10 +347,6 @@ def set_root_linear_velocity(
       velocity: of the centre of mass, world axes [m/s], shape [3].
       autowake: whether to wake the articulation; a velocity other than zero wakes it in any case.
 
-    Raises:
-      ValueError: the velocity has the wrong shape.
-      TypeError: it has another dtype than the articulation.
-
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
@@ -379,10 +369,6 @@ def set_root_angular_velocity(
       simulation: the articulation in its scene.
       velocity: world axes [rad/s], shape [3].
       autowake: whether to wake the articulation; a velocity other than zero wakes it in any case.
-
-    Raises:
-      ValueError: the velocity has the wrong shape.
-      TypeError: it has another dtype than the articulation.
 
     Examples:
       >>> from artix import physx
@@ -422,7 +408,7 @@ def update_kinematic(
       >>> pole = artix.robots.load("cart_pole")
       >>> simulation = physx.create_simulation(pole).replace(joint_force=jnp.array([12.0, 0.0]))
       >>> simulation = physx.update_kinematic(physx.simulate(simulation, 0.01))
-      >>> print(physx.get_link_acceleration(simulation, 1))  # that of the last step is gone
+      >>> print(physx.get_link_acceleration(simulation, 1))  # the last step's is gone
       [0. 0. 0. 0. 0. 0.]
     """
     ArticulationKinematicFlag(flags)
@@ -559,10 +545,6 @@ def get_world_bounds(simulation: ArticulationSimulation, link_bounds: Array, *, 
 
     Returns:
       Lower and upper corner in the world [m], shape [2, 3]; infinite, lower above upper, if all links are ignored.
-
-    Raises:
-      ValueError: ``link_bounds`` has the wrong shape.
-      TypeError: it has another dtype than the articulation.
 
     Examples:
       >>> from artix import physx

@@ -12,10 +12,9 @@ from artix.math import struct
 from artix.model.checks import check_quaternion, check_vector
 from artix.model.couplings import LoopJointType
 from artix.model.topology import Topology
-from artix.physx.accessors import wake_if
 from artix.physx.enums import FIELDS, Field
 from artix.physx.enums import ArticulationCacheFlag as Flag
-from artix.physx.simulation import AnyArticulation, ArticulationSimulation, check_in_scene
+from artix.physx.simulation import AnyArticulation, ArticulationSimulation, check_in_scene, wake_if
 
 Array = jax.Array
 
@@ -220,15 +219,11 @@ def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
 
     Args:
       articulation: the articulation or its simulation.
-      maximum: a number for each axis of each joint, those of link i from ``6 (i - 1)`` on in the order of
+      maximum: a number for each axis of each joint, link i's from ``6 (i - 1)`` on in the order of
         :class:`artix.Axis`, shape [6 (L - 1)]; any unit.
 
     Returns:
       The numbers of the free axes, shape [n], in the same unit.
-
-    Raises:
-      ValueError: ``maximum`` has the wrong shape.
-      TypeError: it has another dtype than the articulation.
 
     Identity: ``pack_joint_data(a, unpack_joint_data(a, x)) == x``.
 
@@ -255,10 +250,6 @@ def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
       A number for each axis of each joint, in the order of :func:`pack_joint_data`, shape [6 (L - 1)],
       in the same unit.
 
-    Raises:
-      ValueError: ``reduced`` has the wrong shape.
-      TypeError: it has another dtype than the articulation.
-
     Identity: ``pack_joint_data(a, unpack_joint_data(a, x)) == x``.
 
     Examples:
@@ -276,7 +267,7 @@ def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
 def check_cache(simulation: ArticulationSimulation, cache: ArticulationCache) -> None:
     """Raises ``ValueError`` unless the cache was made for this articulation, as PhysX checks its version.
 
-    Raises ``TypeError`` for what is no simulation.
+    Raises ``TypeError`` for what is not a simulation.
     """
     check_in_scene(simulation)
     if cache.version != hash(simulation.topology):
@@ -297,7 +288,7 @@ def _axis_indices(tree: Topology) -> np.ndarray:
 
 
 _TARGETS = Flag.JOINT_TARGET_POSITIONS | Flag.JOINT_TARGET_VELOCITIES
-#: What both functions move: by flag, the field of the cache and that of the simulation.
+#: What both functions move: by flag, the fields of the cache and of the simulation.
 _STATE = (
     (Flag.VELOCITY, Field("joint_velocity"), FIELDS["JOINT_VELOCITY"]),
     (Flag.ROOT_TRANSFORM, Field("root_link_data.transform"), FIELDS["ROOT_GLOBAL_POSE"]),

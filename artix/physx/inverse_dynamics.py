@@ -129,7 +129,7 @@ def compute_coriolis_compensation(
 ) -> ArticulationCache:
     """``computeCoriolisCompensation``: :func:`artix.coriolis_compensation` into ``cache.coriolis_force``.
 
-    The root's velocity is that of the simulation.
+    The root's velocity is the simulation's.
 
     Args:
       simulation: the articulation in its state.
@@ -141,8 +141,7 @@ def compute_coriolis_compensation(
       The cache with ``coriolis_force``, shape [nv] [N or N m].
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx
@@ -175,8 +174,7 @@ def compute_generalized_external_force(
       The cache with ``joint_force``, shape [n] [N or N m].
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx
@@ -211,8 +209,7 @@ def compute_joint_force(
       The cache with ``joint_force``, shape [n] [N or N m].
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Identity: it is the matrix of :func:`compute_generalized_mass_matrix` times the accelerations.
 
@@ -248,8 +245,7 @@ def compute_joint_acceleration(
       The cache with ``joint_acceleration``, shape [n] [rad/s^2 or m/s^2].
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx
@@ -302,8 +298,7 @@ def compute_centroidal_momentum_matrix(
       [kg m/s, N], then angular about the centre of mass [kg m^2/s, N m], world axes.
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx
@@ -397,8 +392,7 @@ def compute_coriolis_and_centrifugal_force(
       The cache with ``joint_force``, shape [n] [N or N m].
 
     Raises:
-      ValueError: the cache was made for another articulation, or an array in it has the wrong shape.
-      TypeError: an array in it has another dtype than the articulation.
+      ValueError: the cache was made for another articulation.
 
     Examples:
       >>> from artix import physx

@@ -9,14 +9,22 @@ import jax.numpy as jnp
 
 from artix.dynamics.momentum import centroidal_momentum_matrix
 from artix.editing.surgery import select_geometry_pairs
-from artix.kinematics.velocities import generalized_velocity
+from artix.kinematics.configuration import generalized_velocity
 from artix.math import struct
 from artix.math.arrays import entries, matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_known_state, check_state, check_vector
 from artix.model.states import neutral_state
 from artix.physx.enums import ArticulationFlag
-from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, is_sleeping, sleep_after_step, wake_up, woken_by
+from artix.physx.solver.sleeping import (
+    SLEEP_THRESHOLD,
+    SleepState,
+    is_sleeping,
+    sleep_after_step,
+    wake_up,
+    woken_by,
+    woken_if,
+)
 from artix.simulation.common.control import Control, lacks_gains
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import Residual, StepReport
@@ -243,7 +251,7 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
 
 
 def check_in_scene(simulation: Any) -> None:
-    """Raises ``TypeError`` for what is no simulation, such as an articulation, and says how to make one."""
+    """Raises ``TypeError`` for what is not a simulation, such as an articulation, and says how to make one."""
     if not isinstance(simulation, ArticulationSimulation):
         raise TypeError(
             f"simulation: expected artix.physx.ArticulationSimulation, found {type(simulation).__name__}; make one "
@@ -280,3 +288,8 @@ def _excess(velocity: Array, limit: Array | None) -> Array:
     square = jnp.sum(velocity**2)
     fast = square > limit**2
     return velocity * jnp.where(fast, 1 - limit / jnp.sqrt(jnp.where(fast, square, 1)), 0)
+
+
+def wake_if(simulation: ArticulationSimulation, condition: bool | Array) -> ArticulationSimulation:
+    """PhysX's ``autowake``: where the condition holds, raises the wake counters to at least their reset value."""
+    return simulation.replace(sleep=woken_if(condition, simulation.sleep))

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 from artix.compiler.jax_internals import scan
 from artix.compiler.quantity import quantity
 from artix.dynamics.forward import forward_dynamics
-from artix.kinematics.configuration import integrate
-from artix.kinematics.velocities import generalized_velocity, joint_rate_from_velocity
+from artix.kinematics.configuration import generalized_velocity, integrate, joint_rate_from_velocity
 from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State

@@ -6,6 +6,7 @@ a browser, and trimesh, which opens meshes; pictures of robots without meshes ne
 
 from artix.viewer.meshes import TriangleMesh as TriangleMesh
 from artix.viewer.meshes import geometry_mesh as geometry_mesh
+from artix.viewer.pictures import Camera as Camera
 from artix.viewer.pictures import draw_scene as draw_scene
 from artix.viewer.pictures import render_png as render_png
 from artix.viewer.player import Viewer as Viewer
@@ -17,7 +18,6 @@ from artix.viewer.scene import Scene as Scene
 from artix.viewer.scene import colored as colored
 from artix.viewer.scene import make_scene as make_scene
 from artix.viewer.scene import scene_of as scene_of
-from artix.viewer.shading import Camera as Camera
 from artix.viewer.sliders import Poser as Poser
 from artix.viewer.sliders import joint_range as joint_range
 from artix.viewer.sliders import pose as pose

@@ -93,19 +93,19 @@ def capsule_mesh(radius: float, half_length: float) -> TriangleMesh:
         upper = upper[1:]
     rings = [(radius * np.cos(a), radius * np.sin(a) - half_length) for a in lower]
     rings += [(radius * np.cos(a), radius * np.sin(a) + half_length) for a in upper]
-    return _revolved(rings)
+    return _revolve(rings)
 
 
 def cylinder_mesh(radius: float, half_length: float) -> TriangleMesh:
     """A cylinder along z centred at the origin, with half its length ``half_length`` [m]."""
     low, high = -half_length, half_length
     parts = [[(0.0, low), (radius, low)], [(radius, low), (radius, high)], [(radius, high), (0.0, high)]]
-    return joined([_revolved(part) for part in parts])
+    return joined([_revolve(part) for part in parts])
 
 
 def cone_mesh(radius: float, length: float) -> TriangleMesh:
     """A cone along z, with the base at the origin and the tip at ``length`` [m]."""
-    return joined([_revolved([(0.0, 0.0), (radius, 0.0)]), _revolved([(radius, 0.0), (0.0, length)])])
+    return joined([_revolve([(0.0, 0.0), (radius, 0.0)]), _revolve([(radius, 0.0), (0.0, length)])])
 
 
 def hull_mesh(points: npt.ArrayLike, radius: float = 0.0) -> TriangleMesh:
@@ -148,7 +148,7 @@ def geometry_mesh(geometry: Geometry) -> TriangleMesh:
     return makers[geometry.type](*geometry.size)
 
 
-def _revolved(profile: list[tuple[float, float]]) -> TriangleMesh:
+def _revolve(profile: list[tuple[float, float]]) -> TriangleMesh:
     """The surface of revolution around z of a profile of (radius, z) points, from low to high."""
     angles = np.linspace(0.0, 2.0 * np.pi, AROUND, endpoint=False)
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)

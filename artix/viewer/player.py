@@ -15,10 +15,8 @@ import numpy.typing as npt
 
 from artix import Ground, State
 from artix.io.common.atomic_file import check_writable, write_atomically
-from artix.viewer.motions import Robots
-from artix.viewer.nodes import Nodes
-from artix.viewer.scene import LAYERS, Scene, make_scene
-from artix.viewer.servers import address, close_server, open_server, private_server, wait_for
+from artix.viewer.browser import Nodes, address, close_server, open_server, private_server, wait_for
+from artix.viewer.scene import LAYERS, Robots, Scene, make_scene
 
 SPEEDS = ("0.1x", "0.25x", "0.5x", "1x", "2x", "4x")
 #: Rate at which a browser gets new poses [1/s].
@@ -65,7 +63,7 @@ class Viewer:
         with gui.add_folder("show"):
             add_layers(gui, self.nodes)
         self._plots = [Plot(gui, name, values, scene.dt) for name, values in series.items()]
-        self._slider.on_update(lambda _: self._moved())
+        self._slider.on_update(lambda _: self._show_frame())
         if scene.num_frames == 1:
             self._is_playing.disabled = self._slider.disabled = True
         self._thread = threading.Thread(target=self._play, name="artix viewer", daemon=True)
@@ -101,7 +99,7 @@ class Viewer:
         """Waits until the process is interrupted (Ctrl-C), and stops the server."""
         wait_for(self._closed, self.close)
 
-    def _moved(self) -> None:
+    def _show_frame(self) -> None:
         frame = min(self.frame, self.scene.num_frames - 1)
         self.nodes.show(frame)
         self._clock.value = f"{frame * self.scene.dt:.3f}"
@@ -110,7 +108,7 @@ class Viewer:
 
     def _follow(self) -> None:
         self.nodes.follows = self._follows.value
-        self._moved()
+        self._show_frame()
 
     def _play(self) -> None:
         """Moves the slider with time. The slider's handler moves everything else."""

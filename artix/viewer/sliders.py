@@ -16,10 +16,9 @@ import numpy as np
 
 import artix
 from artix import Articulation, Ground, State, Topology, optimal_control
-from artix.viewer.nodes import Nodes
+from artix.viewer.browser import Nodes, address, close_server, open_server, wait_for
 from artix.viewer.player import add_layers
 from artix.viewer.scene import make_scene
-from artix.viewer.servers import address, close_server, open_server, wait_for
 from artix.viewer.visuals import Visual
 
 NO_FRAME = "(none)"

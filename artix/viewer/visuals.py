@@ -87,7 +87,7 @@ def collision_visuals(articulation: Articulation) -> tuple[Visual, ...]:
 
 
 def shape_visuals(topology: Topology, shapes: Sequence[tuple[str, Geometry]]) -> tuple[Visual, ...]:
-    """Makes visuals of shapes on named links; those on links that are no more are left out."""
+    """Makes visuals of shapes on named links; those on links that no longer exist are left out."""
     number = {name: link for link, name in enumerate(topology.link_names)}
     return tuple(
         Visual(number[link], geometry_mesh(shape), shape.pose, COLLISION_COLOR, 0.35 if shape.sensor else 1.0)
@@ -162,7 +162,7 @@ def load_visuals(
     if not surfaces:
         return visuals_of(articulation)
     files = _Files(str(path), path.parent, package_dirs, packages)
-    visuals, raw = _drawn(surfaces, articulation, files)
+    visuals, raw = _draw_surfaces(surfaces, articulation, files)
     if not visuals:
         topology = articulation.topology
         names = sorted({one.link for one in surfaces})[:5]
@@ -170,7 +170,7 @@ def load_visuals(
             f"{path}: none of its links with visuals ({', '.join(names)}, "
             f"...) is one of {topology.name!r} ({', '.join(topology.link_names[:5])}, ...)"
         )
-    return _completed(_finished(visuals, raw, max_triangles), articulation)
+    return _complete(_finish(visuals, raw, max_triangles), articulation)
 
 
 @dataclasses.dataclass
@@ -200,7 +200,7 @@ class _Files:
         return self.known[name]
 
 
-def _drawn(
+def _draw_surfaces(
     surfaces: Sequence[Surface], articulation: Articulation, files: _Files
 ) -> tuple[tuple[Visual, ...], dict[int, TriangleMesh]]:
     """The visuals of surfaces on links of an articulation, and by identity those meshes that are not smooth yet.
@@ -263,14 +263,14 @@ def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
     if topology.name in robots.names():
         surfaces = URDF.visuals(robots.path(topology.name), ReadOptions())
         if {one.link for one in surfaces} <= {*topology.link_names, *topology.frame_names}:
-            return _drawn(surfaces, articulation, _Files("", Path()))[0]
+            return _draw_surfaces(surfaces, articulation, _Files("", Path()))[0]
     # Shapes that were left out of contact are drawn all the same.
     shapes = shape_visuals(topology, topology.drawn_shapes) or collision_visuals(articulation)
     shapes = tuple(dataclasses.replace(shape, color=None) for shape in shapes)
-    return _completed(shapes, articulation)
+    return _complete(shapes, articulation)
 
 
-def _completed(visuals: tuple[Visual, ...], articulation: Articulation) -> tuple[Visual, ...]:
+def _complete(visuals: tuple[Visual, ...], articulation: Articulation) -> tuple[Visual, ...]:
     """Adds :func:`link_visuals` for links without visuals, unless visuals cover half of the links with mass."""
     heavy = set(np.flatnonzero(np.asarray(articulation.link_mass) > 0).tolist())
     covered = {visual.link for visual in visuals}
@@ -279,7 +279,7 @@ def _completed(visuals: tuple[Visual, ...], articulation: Articulation) -> tuple
     return visuals + tuple(one for one in link_visuals(articulation) if one.link not in covered)
 
 
-def _finished(visuals: tuple[Visual, ...], raw: dict[int, TriangleMesh], most: int | None) -> tuple[Visual, ...]:
+def _finish(visuals: tuple[Visual, ...], raw: dict[int, TriangleMesh], most: int | None) -> tuple[Visual, ...]:
     """Adds sharp edges and simplifies meshes from files, the largest ones most."""
     cap = _cap([len(visual.mesh.faces) for visual in visuals], most)
     finished = {key: with_sharp_edges(simplified(mesh, cap)) for key, mesh in raw.items()}

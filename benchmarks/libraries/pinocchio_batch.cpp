@@ -1,26 +1,14 @@
 // Pinocchio's algorithms over a batch of states on some threads, driven over standard input and output.
 //
 // usage: pinocchio_batch MODEL.txt STATES.bin THREADS X Y Z [JOINT ...]
-//   MODEL.txt   a pinocchio::Model saved as text
-//   STATES.bin  int64 count, then doubles: q [count, nq], v, acceleration, force [count, nv] each
+//   MODEL.txt, STATES.bin, input and output as in pinocchio_server.hpp
 //   JOINT       feet: the bodies of these joints are held at the point X Y Z of the joints' frames
-// For each input line "BATCH QUANTITY" the quantity is computed and stored for the first BATCH states. Answer: one line
-// "SECONDS WIDTH ROWS", then ROWS * WIDTH doubles, the results of the first states. An unknown quantity: "unknown".
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
 #include <deque>
-#include <fstream>
 #include <functional>
-#include <iostream>
 #include <map>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "pinocchio/multibody.hpp"
-#include "pinocchio/serialization.hpp"
+#include "pinocchio_server.hpp"
+
 #include "pinocchio/algorithm/aba-derivatives.hpp"
 #include "pinocchio/algorithm/aba.hpp"
 #include "pinocchio/algorithm/constrained-dynamics-derivatives.hpp"
@@ -30,15 +18,6 @@
 #include "pinocchio/algorithm/kinematics.hpp"
 #include "pinocchio/algorithm/rnea-derivatives.hpp"
 #include "pinocchio/algorithm/rnea.hpp"
-
-namespace pin = pinocchio;
-using Matrix = Eigen::MatrixXd;
-using Index = std::int64_t;
-
-struct States {
-  Index count;
-  Matrix q, v, acceleration, force;  // one column for each state
-};
 
 using Feet = std::vector<pin::RigidConstraintModel>;
 
@@ -59,22 +38,6 @@ struct Quantity {
   std::size_t width;
   std::function<void(Workspace &, const States &, Index, double *)> compute;
 };
-
-static States read_states(const char *path, const pin::Model &model) {
-  std::ifstream file(path, std::ios::binary);
-  States states;
-  file.read(reinterpret_cast<char *>(&states.count), sizeof states.count);
-  const auto read = [&](Matrix &values, int rows) {
-    values.resize(rows, states.count);
-    file.read(reinterpret_cast<char *>(values.data()), sizeof(double) * values.size());
-  };
-  read(states.q, model.nq);
-  read(states.v, model.nv);
-  read(states.acceleration, model.nv);
-  read(states.force, model.nv);
-  if (!file) throw std::runtime_error("the states' file is too short");
-  return states;
-}
 
 template <typename Values>
 static double *put(double *out, const Eigen::MatrixBase<Values> &values) {
@@ -160,49 +123,20 @@ static std::map<std::string, Quantity> quantities(const pin::Model &model, const
   return all;
 }
 
-// Threads get at least so many states each: starting one costs as much as some dozens of states.
-constexpr Index kFewest = 128;
-
-static double run(const Quantity &quantity, const States &states, Index batch, std::deque<Workspace> &data,
-                  std::vector<double> &results) {
-  const auto begin = std::chrono::steady_clock::now();
-  const Index parts = std::clamp<Index>(batch / kFewest, 1, data.size());
-  const auto part = [&](Index index) {
-    for (Index k = batch * index / parts; k < batch * (index + 1) / parts; ++k)
-      quantity.compute(data[index], states, k, results.data() + k * quantity.width);
-  };
-  std::vector<std::thread> threads;
-  for (Index index = 1; index < parts; ++index) threads.emplace_back(part, index);
-  part(0);
-  for (auto &thread : threads) thread.join();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 int main(int count, char **arguments) {
   if (count < 7) return 2;
-  pin::Model model;
-  std::ifstream text(arguments[1]);
-  model.loadFromString(std::string(std::istreambuf_iterator<char>(text), std::istreambuf_iterator<char>()));
+  const pin::Model model = read_model(arguments[1]);
   const States states = read_states(arguments[2], model);
   const Feet feet = held_feet(model, count - 4, arguments + 4);
   std::deque<Workspace> data;
   for (int thread = 0; thread < std::max(1, std::stoi(arguments[3])); ++thread) data.emplace_back(model, feet);
   const auto all = quantities(model, feet);
-  std::vector<double> results;
-  Index batch;
-  std::string name;
-  while (std::cin >> batch && std::getline(std::cin >> std::ws, name)) {
-    const auto found = all.find(name);
-    if (found == all.end() || batch < 1 || batch > states.count) {
-      std::cout << "unknown" << std::endl;
-      continue;
-    }
-    const std::size_t width = found->second.width, rows = std::min<Index>(batch, 32);
-    if (results.size() < batch * width) results.resize(batch * width);
-    const double seconds = run(found->second, states, batch, data, results);
-    std::cout << seconds << ' ' << width << ' ' << rows << '\n';
-    std::cout.write(reinterpret_cast<const char *>(results.data()), sizeof(double) * rows * width);
-    std::cout.flush();
-  }
+  const auto find = [&](const std::string &name) {
+    const auto entry = all.find(name);
+    return entry == all.end() ? nullptr : &entry->second;
+  };
+  serve(states.count, data.size(), find, [&](const Quantity &quantity, Index thread, Index k, double *out) {
+    quantity.compute(data[thread], states, k, out);
+  });
   return 0;
 }

@@ -19,7 +19,7 @@ import numpy as np
 import pinocchio
 
 from benchmarks.libraries.base import mean_seconds
-from benchmarks.libraries.pinocchio_results import PinocchioResults
+from benchmarks.libraries.pinocchio_results import DYNAMICS, PinocchioResults
 from benchmarks.reference import FOOT, Reference, States
 from benchmarks.robots import Robot
 
@@ -40,17 +40,6 @@ _HEADERS = (
     ("Eigen/Core", "eigen3", "cmeel-eigen"),
 )
 _GENERATOR_HEADERS = (("cppad/cppad.hpp", "", "cmeel-cppad"), ("cppad/cg.hpp", "", "cmeel-cppadcodegen"))
-
-
-#: What the generator is asked for.
-GENERATED = (
-    "mass matrix",
-    "bias force",
-    "inverse dynamics",
-    "forward dynamics",
-    "inverse dynamics derivatives",
-    "forward dynamics derivatives",
-)
 
 
 class PinocchioCpp(PinocchioResults):
@@ -100,7 +89,7 @@ class PinocchioGenerated(PinocchioCpp):
 
     def __init__(self, robot: Robot, reference: Reference) -> None:
         super().__init__(robot, reference)
-        self.quantities = GENERATED
+        self.quantities = DYNAMICS
 
     def options(self) -> tuple[str, ...]:
         return (self._folder.name,)
@@ -160,6 +149,7 @@ def executable(name: str, headers: tuple[tuple[str, str, str], ...], optimizatio
     key = "\n".join(
         [
             source.read_text(),
+            source.with_name("pinocchio_server.hpp").read_text(),
             optimization,
             *FLAGS,
             pinocchio.__version__,

@@ -2,53 +2,18 @@
 // algorithms, and the C compiler of this machine compiles the straight lines that it writes.
 //
 // usage: pinocchio_generated MODEL.txt STATES.bin THREADS FOLDER
-//   MODEL.txt, STATES.bin  as for pinocchio_batch
+//   MODEL.txt, STATES.bin, input and output as in pinocchio_server.hpp
 //   FOLDER                 for generated code
-// Input and output are those of pinocchio_batch. A quantity is generated and compiled when it is first asked for.
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <fstream>
+// A quantity is generated and compiled when it is first asked for.
 #include <functional>
-#include <iostream>
 #include <map>
 #include <memory>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "pinocchio/codegen/cppadcg-algo.hpp"
-#include "pinocchio/serialization.hpp"
+#include "pinocchio_server.hpp"
 
-namespace pin = pinocchio;
-using Matrix = Eigen::MatrixXd;
-using Index = std::int64_t;
 using Base = pin::CodeGenBase<double>;
 using Vector = Base::ADVectorXs;
-
-struct States {
-  Index count;
-  Matrix with_acceleration, with_force;  // one column for each state: q, v, and acceleration or force
-};
-
-static States read_states(const char *path, const pin::Model &model) {
-  std::ifstream file(path, std::ios::binary);
-  States states;
-  file.read(reinterpret_cast<char *>(&states.count), sizeof states.count);
-  const auto read = [&](int rows) {
-    Matrix values(rows, states.count);
-    file.read(reinterpret_cast<char *>(values.data()), sizeof(double) * values.size());
-    return values;
-  };
-  const Matrix q = read(model.nq), v = read(model.nv), acceleration = read(model.nv), force = read(model.nv);
-  if (!file) throw std::runtime_error("the states' file is too short");
-  for (Matrix *all : {&states.with_acceleration, &states.with_force}) {
-    all->resize(model.nq + 2 * model.nv, states.count);
-    *all << q, v, (all == &states.with_force ? force : acceleration);
-  }
-  return states;
-}
 
 // What to trace: of the model and data, q, v and an acceleration or force.
 using Trace = std::function<void(const Base::ADModel &, Base::ADData &, const Vector &, const Vector &, const Vector &,
@@ -98,7 +63,8 @@ static std::map<std::string, Quantity> quantities(const pin::Model &model) {
 class Generated : public Base {
  public:
   Generated(const pin::Model &model, const Quantity &quantity, const std::string &path, int threads)
-      : Base(model, model.nq + 2 * model.nv, quantity.width, "f", path), trace_(quantity.trace) {
+      : Base(model, model.nq + 2 * model.nv, quantity.width, "f", path),
+        width(quantity.width), takes_force(quantity.takes_force), trace_(quantity.trace) {
     build_jacobian = false;
     initLib();
     CppAD::cg::GccCompiler<double> compiler("/usr/bin/gcc");
@@ -124,59 +90,41 @@ class Generated : public Base {
                                  CppAD::cg::ArrayView<double>(out, ad_Y.size()));
   }
 
+  const Index width;
+  const bool takes_force;
+
  private:
   Trace trace_;
   std::vector<std::unique_ptr<CppAD::cg::GenericModel<double>>> models_;
 };
 
-// Threads get at least so many states each: starting one costs as much as some dozens of states.
-constexpr Index kFewest = 128;
-
-static double run(Generated &code, const Matrix &inputs, Index batch, Index width, int threads,
-                  std::vector<double> &results) {
-  const auto begin = std::chrono::steady_clock::now();
-  const Index parts = std::clamp<Index>(batch / kFewest, 1, threads);
-  const auto part = [&](Index index) {
-    for (Index k = batch * index / parts; k < batch * (index + 1) / parts; ++k)
-      code.evaluate(index, inputs.col(k).data(), results.data() + k * width);
-  };
-  std::vector<std::thread> others;
-  for (Index index = 1; index < parts; ++index) others.emplace_back(part, index);
-  part(0);
-  for (auto &thread : others) thread.join();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+// What the generated code reads of each state: q, v, and an acceleration or a force.
+static Matrix inputs(const States &states, const Matrix &last) {
+  Matrix all(states.q.rows() + states.v.rows() + last.rows(), states.count);
+  all << states.q, states.v, last;
+  return all;
 }
 
 int main(int count, char **arguments) {
   if (count < 5) return 2;
-  pin::Model model;
-  std::ifstream text(arguments[1]);
-  model.loadFromString(std::string(std::istreambuf_iterator<char>(text), std::istreambuf_iterator<char>()));
+  const pin::Model model = read_model(arguments[1]);
   const States states = read_states(arguments[2], model);
+  const Matrix with_acceleration = inputs(states, states.acceleration), with_force = inputs(states, states.force);
   const int threads = std::max(1, std::stoi(arguments[3]));
   const auto all = quantities(model);
   std::map<std::string, std::unique_ptr<Generated>> codes;
-  std::vector<double> results;
-  Index batch;
-  std::string name;
-  while (std::cin >> batch && std::getline(std::cin >> std::ws, name)) {
+  const auto find = [&](const std::string &name) -> Generated * {
     const auto quantity = all.find(name);
-    if (quantity == all.end() || batch < 1 || batch > states.count) {
-      std::cout << "unknown" << std::endl;
-      continue;
-    }
+    if (quantity == all.end()) return nullptr;
     auto &code = codes[name];
     if (!code) {
       const std::string path = std::string(arguments[4]) + "/" + std::to_string(codes.size());
       code = std::make_unique<Generated>(model, quantity->second, path, threads);
     }
-    const Index width = quantity->second.width, rows = std::min<Index>(batch, 32);
-    if (results.size() < static_cast<std::size_t>(batch * width)) results.resize(batch * width);
-    const Matrix &inputs = quantity->second.takes_force ? states.with_force : states.with_acceleration;
-    const double seconds = run(*code, inputs, batch, width, threads, results);
-    std::cout << seconds << ' ' << width << ' ' << rows << '\n';
-    std::cout.write(reinterpret_cast<const char *>(results.data()), sizeof(double) * rows * width);
-    std::cout.flush();
-  }
+    return code.get();
+  };
+  serve(states.count, threads, find, [&](Generated &code, Index thread, Index k, double *out) {
+    code.evaluate(thread, (code.takes_force ? with_force : with_acceleration).col(k).data(), out);
+  });
   return 0;
 }

@@ -8,10 +8,8 @@ import pinocchio
 from benchmarks.libraries.base import moved_to_centers
 from benchmarks.reference import JUDGED_STATES, Reference, States
 
-QUANTITIES = (
-    "link poses",
-    "poses and velocities",
-    "dense Jacobian",
+#: Of these, Pinocchio generates code.
+DYNAMICS = (
     "mass matrix",
     "bias force",
     "inverse dynamics",
@@ -19,6 +17,7 @@ QUANTITIES = (
     "inverse dynamics derivatives",
     "forward dynamics derivatives",
 )
+QUANTITIES = ("link poses", "poses and velocities", "dense Jacobian", *DYNAMICS)
 
 #: Of robots with feet.
 CONSTRAINED = ("constrained forward dynamics", "constrained forward dynamics derivatives")

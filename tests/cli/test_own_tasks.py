@@ -13,12 +13,19 @@ import artix
 from artix import envs
 from artix.cli import main, names
 from artix.cli import train as command
-from artix.cli.assignments import changed_config, parse_assignments, robot_options, split, task_options
 from artix.cli.names import INSTALLABLE
 from artix.cli.robot_source import description_path
 from artix.cli.text import CommandFailure
 from artix.cli.training_files import TrainingFiles, load_rows, save_curve
-from artix.cli.training_tasks import task_named, task_of
+from artix.cli.training_tasks import (
+    changed_config,
+    parse_assignments,
+    robot_options,
+    split,
+    task_named,
+    task_of,
+    task_options,
+)
 from artix.envs.observation_terms import ObservationTerm
 from artix.envs.tasks.legged import OBSERVATIONS
 from artix.envs.tasks.quadruped_velocity import REWARDS, quadruped

@@ -80,12 +80,12 @@ def test_the_demonstration_refuses_an_output_that_cannot_be_written(tmp_path, ca
 
 
 def test_a_result_that_did_not_arrive_fails_the_command(tmp_path, capsys, monkeypatch) -> None:
-    from artix.cli import trajectory_demo
+    from artix.cli import demo
 
     def solved(converged):
-        return trajectory_demo.Solved(converged, [("cost", "0")], {}, np.ones((2, 1)), 0.1)
+        return demo.Solved(converged, [("cost", "0")], {}, np.ones((2, 1)), 0.1)
 
-    monkeypatch.setattr(trajectory_demo, "solve_swing_up", lambda seed: solved(False))
-    monkeypatch.setattr(trajectory_demo, "solve_reach", lambda: solved(True))
+    monkeypatch.setattr(demo, "solve_swing_up", lambda seed: solved(False))
+    monkeypatch.setattr(demo, "solve_reach", lambda: solved(True))
     assert main(["demo", "--trajectory-optimization", "--output", str(tmp_path / "t.png")]) == 1
     assert "did not converge: the swing-up" in capsys.readouterr().err

@@ -20,10 +20,9 @@ from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, 
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
-from artix.model.couplings import LoopJoint, MimicJoint
+from artix.model.couplings import FixedTendon, LoopJoint, MimicJoint, SpatialTendon
 from artix.model.geometry import Geometry
 from artix.model.joints import IDENTITY_POSE, Axis, Joint, JointType
-from artix.model.tendons import FixedTendon, SpatialTendon
 from artix.model.validation import (
     impossible_inertia,
     inertia_rounding,
@@ -423,7 +422,7 @@ def merge_links(
             parent = host[link.parent]
             joint = dataclasses.replace(link.joint, parent_pose=outer)
         shapes = [
-            (unique, shape if pose is IDENTITY else _moved(shape, pose))
+            (unique, shape if pose is IDENTITY else _move(shape, pose))
             for part, pose in poses
             for unique, (_, shape) in zip(names[part.name], part.geometries, strict=True)
         ]
@@ -433,7 +432,7 @@ def merge_links(
     return merged, frames, places
 
 
-def _moved(shape: Geometry, pose: np.ndarray) -> Geometry:
+def _move(shape: Geometry, pose: np.ndarray) -> Geometry:
     return dataclasses.replace(shape, pose=compose(pose, np.asarray(shape.pose)))
 
 

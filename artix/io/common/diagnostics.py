@@ -216,10 +216,10 @@ def grouped(issues: Sequence[Issue], several: Mapping[Issue, str] = types.Mappin
         said = several.get(issue, issue.message)
         alike = (issue.severity, issue.file, _noun_and_name(issue.element)[0], said, issue.fix)
         kinds.setdefault(number if issue.severity == "error" else alike, []).append(issue)
-    return [_joined(kind, several.get(kind[0], kind[0].message)) for kind in kinds.values()]
+    return [_join(kind, several.get(kind[0], kind[0].message)) for kind in kinds.values()]
 
 
-def _joined(alike: Sequence[Issue], message: str) -> Issue:
+def _join(alike: Sequence[Issue], message: str) -> Issue:
     names = dict.fromkeys(_noun_and_name(issue.element) for issue in alike)
     first = min(alike, key=lambda issue: issue.line)
     if len(names) == 1:

@@ -147,7 +147,7 @@ def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> E
     except (ValueError, LookupError) as problem:
         report.error(Location("XML", 1 + skipped), f"unreadable encoding ({problem})", "save the file as UTF-8")
         return None
-    mended = _mended(data)
+    mended = _mend(data)
     fix = "correct the XML at this line"
     try:
         root = None if mended is None else _parse_strictly(mended.encode("utf-8"), "utf-8", skipped, report)
@@ -160,7 +160,7 @@ def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> E
     return root
 
 
-def _mended(data: bytes) -> str | None:
+def _mend(data: bytes) -> str | None:
     """A document as well-formed XML if lenient parsers accept it; every element stays on its line.
 
     It may have blanks before its declaration and after ``<``, none between attributes, ``--`` in comments, ``&`` and
@@ -180,14 +180,14 @@ def _mended(data: bytes) -> str | None:
         else:
             tag = _TAG.match(text, start)
             end, at = (-1, 0) if tag is None else (start, tag.end())
-            part = "" if tag is None else "<" + _QUOTED.sub(_spaced, tag[0])[1:].lstrip(" \t")
+            part = "" if tag is None else "<" + _QUOTED.sub(_add_space, tag[0])[1:].lstrip(" \t")
         if end < 0:
             return None
         parts.append(part)
     return "".join([*parts, text[at:]])
 
 
-def _spaced(value: re.Match[str]) -> str:
+def _add_space(value: re.Match[str]) -> str:
     """An attribute's value in its quotes, escaped, and a blank after it."""
     return _BARE_AMPERSAND.sub("&amp;", value[0]).replace("<", "&lt;") + " "
 

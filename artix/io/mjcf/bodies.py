@@ -94,7 +94,9 @@ def _links(
 
 def _mass(model: mujoco.MjModel, body: int) -> tuple[float, np.ndarray, np.ndarray]:
     """Mass, mass frame and inertia of a body as MuJoCo uses them."""
-    mass, position, same = float(model.body_mass[body]), model.body_ipos[body], int(model.body_sameframe[body])
+    mass = float(model.body_mass[body])
+    position = model.body_ipos[body]
+    same = int(model.body_sameframe[body])
     inertia = np.diag(model.body_inertia[body])
     if same == NOT_SAME:
         return mass, pose_from_wxyz(position, model.body_iquat[body]), inertia
@@ -120,7 +122,8 @@ def _joint(source: MjcfSource, number: int, options: Mapping[str, Any]) -> Joint
     reference = float(model.qpos0[model.jnt_qposadr[number]])
     zero = IDENTITY.copy()
     if kind == HINGE:
-        zero[3 + coordinate], zero[6] = np.sin(-0.5 * reference), np.cos(-0.5 * reference)
+        zero[3 + coordinate] = np.sin(-0.5 * reference)
+        zero[6] = np.cos(-0.5 * reference)
     else:
         zero[coordinate] = -reference
     merged |= {
@@ -272,7 +275,7 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
 def springs_beside_drives(
     source: MjcfSource, options: Mapping[int, Mapping[str, Any]]
 ) -> dict[int, tuple[float, float]]:
-    """Stiffness and reference position of the springs that are no part of their joint's drive, by joint."""
+    """Stiffness and reference position of the springs that are not part of their joint's drive, by joint."""
     model = source.model
     springs = dict[int, tuple[float, float]]()
     for joint, option in options.items():

@@ -12,8 +12,15 @@ from artix.io.common.diagnostics import Location
 from artix.io.common.poses import compose, rotation_matrix, translation
 from artix.io.common.xml_tree import LARGEST_NUMBER
 from artix.io.mjcf.source import MjcfSource, import_mujoco, pose_from_wxyz
-from artix.model.couplings import LoopJoint, LoopJointType, MimicJoint
-from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
+from artix.model.couplings import (
+    Attachment,
+    FixedTendon,
+    LoopJoint,
+    LoopJointType,
+    MimicJoint,
+    SpatialTendon,
+    TendonJoint,
+)
 
 #: Why a coupling is refused that is only partly of one articulation.
 BEYOND = "it couples two articulations, or one with the world or another that is not read"

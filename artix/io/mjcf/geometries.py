@@ -15,7 +15,7 @@ from artix.io.common.diagnostics import Location, Report, listed
 from artix.io.common.meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
 from artix.io.mjcf.source import MjcfSource, compile_mjcf, geom_type, pose_from_wxyz
 from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
-from artix.model.geometry_pairs import PAIRED_TYPES
+from artix.model.topology import PAIRED_TYPES
 
 if TYPE_CHECKING:
     import mujoco
@@ -223,7 +223,7 @@ def ground_friction(model: mujoco.MjModel) -> GroundFriction:
     inexact = {
         pair: (wanted, read)
         for pair, wanted in moving.items()
-        if (read := _combined(combination, shapes[pair[0]], surfaces[pair[1]])) != wanted
+        if (read := _combine(combination, shapes[pair[0]], surfaces[pair[1]])) != wanted
     }
     ranks = {int(model.geom_priority[geom]) for geom in [*touching, *ground]}
     apart = [geom for geom in touching if any((geom, surface) not in frictions for surface in ground)]
@@ -253,14 +253,14 @@ def _coefficients(
     def error(choice) -> float:
         combination, a, b = choice
         return max(
-            (abs(_combined(combination, a[shape], b[surface]) - mu) for (shape, surface), mu in frictions.items()),
+            (abs(_combine(combination, a[shape], b[surface]) - mu) for (shape, surface), mu in frictions.items()),
             default=0.0,
         )
 
     return min(choices, key=error)  # The first of the best.
 
 
-def _combined(combination: Combination, shape: float, surface: float) -> float:
+def _combine(combination: Combination, shape: float, surface: float) -> float:
     return {"max": max(shape, surface), "ground": surface, "robot": shape}[combination]
 
 

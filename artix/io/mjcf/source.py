@@ -182,7 +182,7 @@ def compile_mjcf(path_or_text: str | Path, report: Report, options: ReadOptions 
         report.error(document, "the outermost element of an MJCF is <mujoco>", fix)
         return None
     elements: dict[tuple[str, str], Location] = {}
-    for file, root in [(None, document), *_included(document, origin(path_or_text)[1], report)]:
+    for file, root in [(None, document), *_read_includes(document, origin(path_or_text)[1], report)]:
         _index(root, file, elements)
         _check_sizes(root, file, report)
     if report.num_errors:
@@ -195,7 +195,7 @@ def compile_mjcf(path_or_text: str | Path, report: Report, options: ReadOptions 
     return None if report.num_errors else source
 
 
-def _included(document: Element, base: Path, report: Report) -> list[tuple[str, Element]]:
+def _read_includes(document: Element, base: Path, report: Report) -> list[tuple[str, Element]]:
     """The included documents, without duplicates; MuJoCo's compiler reports missing ones."""
     included: list[tuple[str, Element]] = []
     seen: set[str] = set()

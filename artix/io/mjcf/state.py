@@ -38,7 +38,7 @@ class MujocoCoordinates:
 
     Raises:
       ValueError: the model has no joint with the name of one of the articulation's joints, or one of another kind.
-      TypeError: ``model`` is no compiled model, or the articulation belongs to a mixed fleet.
+      TypeError: ``model`` is not a compiled model, or the articulation belongs to a mixed fleet.
 
     Examples:
       >>> import mujoco

@@ -92,7 +92,7 @@ class UrdfRobot:
 def parse_urdf(path_or_text: str | Path, report: Report, options: ReadOptions) -> UrdfRobot | None:
     """Reads links and joints one by one.
 
-    :mod:`artix.io.urdf.checks` checks that they are consistent.
+    :mod:`artix.io.urdf.reader` checks that they are consistent.
 
     Args:
       path_or_text: a path, or the URDF itself.

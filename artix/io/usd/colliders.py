@@ -100,7 +100,7 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
 
 
 def read_ground(scene: UsdScene) -> Ground | None:
-    """The planes of a stage that are no parts of bodies, with PhysX's average of coefficients; ``None`` without one."""
+    """The planes of a stage outside its bodies, with PhysX's average of coefficients; ``None`` without one."""
     planes = []
     for prim in scene.prims.values():
         if str(prim.prim.GetTypeName()) != "Plane" or not prim.has("PhysicsCollisionAPI"):
@@ -298,7 +298,7 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
       body: the prim of the body.
       colliders: the prims of its colliders.
     """
-    authored = _authored(scene, body)
+    authored = _read_mass_schema(scene, body)
     if body.prim.GetCustomDataByKey(ZERO_KEY) is True:
         return _as_given(authored)
     full_inertia = _newton_inertia(scene, body)
@@ -317,7 +317,7 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
         return MassProperties(mass, translation(center), _assumed_inertia(body, mass))
     if total is not None and authored.moments is None and authored.axes is None:
         return total
-    return _paired(body, authored, mass, center, total)
+    return _pair_with_colliders(body, authored, mass, center, total)
 
 
 def _as_given(authored: _Authored) -> MassProperties:
@@ -328,7 +328,7 @@ def _as_given(authored: _Authored) -> MassProperties:
     return MassProperties(authored.mass, np.concatenate([position, rotation]), np.diag(moments))
 
 
-def _paired(
+def _pair_with_colliders(
     prim: UsdPrim, authored: _Authored, mass: float, center: np.ndarray, total: MassProperties | None
 ) -> MassProperties:
     """Authored moments or axes; the colliders give the other."""
@@ -369,7 +369,7 @@ def _nearest_principal_axes(inertia: np.ndarray) -> np.ndarray:
     return turn
 
 
-def _authored(scene: UsdScene, prim: UsdPrim) -> _Authored:
+def _read_mass_schema(scene: UsdScene, prim: UsdPrim) -> _Authored:
     """Reads the ``PhysicsMassAPI`` of a prim; its attributes have no meaning where it is not applied."""
     if not prim.has(_SCHEMA):
         for name in _NAMES:
@@ -436,7 +436,7 @@ def _collider_mass(scene: UsdScene, collider: UsdPrim, body_density: float) -> M
     solid = _solid(scene, collider)
     if solid is None:
         return None
-    authored = _authored(scene, collider)
+    authored = _read_mass_schema(scene, collider)
     shell = collider.read_bool("mjc:shellinertia", False) or collider.read_token("mjc:inertia", "") == "shell"
     if shell or collider.read_token("newton:massModel", "solid") == "shell":
         scene.left_out(collider, "its mass is that of a solid, not of a shell", "author mass and inertia")

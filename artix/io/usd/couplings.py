@@ -13,8 +13,15 @@ from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to, rotat
 from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.stage import UsdPrim
 from artix.io.usd.tree import AXIS_INSTANCES, UsdAxis, UsdJoint
-from artix.model.couplings import LoopJoint, LoopJointType, MimicJoint
-from artix.model.tendons import Attachment, FixedTendon, SpatialTendon, TendonJoint
+from artix.model.couplings import (
+    Attachment,
+    FixedTendon,
+    LoopJoint,
+    LoopJointType,
+    MimicJoint,
+    SpatialTendon,
+    TendonJoint,
+)
 
 #: One end of a coupling: name of the degree of freedom, its axis, and the sign of its positions relative to USD's.
 _Dof = tuple[str, UsdAxis, float]

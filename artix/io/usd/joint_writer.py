@@ -13,9 +13,8 @@ from artix.io.usd.couplings import ATTACHMENT, ATTACHMENT_LEAF, ATTACHMENT_ROOT,
 from artix.io.usd.stage import NAME_KEY, AxisUnits, StageUnits, import_pxr
 from artix.io.usd.tree import AXIS_INSTANCES, KINDS
 from artix.model.articulation import Articulation, State
-from artix.model.couplings import LoopJointType
+from artix.model.couplings import FixedTendonStructure, LoopJointType, SpatialTendonStructure
 from artix.model.joints import Axis, JointType
-from artix.model.tendons import FixedTendonStructure, SpatialTendonStructure
 from artix.model.topology import Topology
 
 if TYPE_CHECKING:

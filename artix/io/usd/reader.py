@@ -38,7 +38,7 @@ from artix.io.usd.couplings import read_couplings
 from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
 from artix.io.usd.tree import UsdJoint, enclosing, is_between, roots_of
 from artix.model.articulation import Articulation, State
-from artix.model.geometry_pairs import PAIRED_TYPES
+from artix.model.topology import PAIRED_TYPES
 
 
 @takes(UsdOptions)

@@ -24,7 +24,6 @@ from artix.math.arrays import matmul, square_root
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.geometry import GeometryType
-from artix.physx.solver.dof_laws import Sweep
 from artix.physx.solver.friction_anchors import (
     Anchored,
     FrictionAnchors,
@@ -36,6 +35,7 @@ from artix.physx.solver.friction_anchors import (
     patches_of,
     present,
 )
+from artix.physx.solver.joint_rows import Sweep
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import ContactReport
 from artix.simulation.common.step_start import StepStart, point_row
@@ -60,7 +60,7 @@ class NormalRow(NamedTuple):
     wrench: Array
     """Wrench of a unit impulse on the link at its centre of mass, [6]."""
     direction: Array
-    """Derivative of the separation rate by the generalised velocity, [nv]."""
+    """Derivative of the separation rate with respect to the generalised velocity, [nv]."""
     effect: Array
     """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
@@ -136,7 +136,7 @@ def contact_rows(
     )
     normal = _normal_rows(articulation, at_start, contacts, point, near, motion, dt, options)
     anchors = [
-        _anchored(at_start, touching, p, links[p], _patch(contacts, point, near, numbers))
+        _anchor(at_start, touching, p, links[p], _patch(contacts, point, near, numbers))
         for p, numbers in enumerate(patches)
     ]
     floor = _floor(normal, contacts.gap, near, patches, dt, options)
@@ -157,7 +157,7 @@ def _patch(contacts: Contacts, point: Array, near: Array, numbers: tuple[int, ..
     return Patch(near[index], point[index], contacts.gap[index], contacts.normal[index[0]])
 
 
-def _anchored(at_start: StepStart, touching: AnchoredContacts, pair: int, link: int, patch: Patch) -> Anchored:
+def _anchor(at_start: StepStart, touching: AnchoredContacts, pair: int, link: int, patch: Patch) -> Anchored:
     if touching.anchors is None:
         nowhere = jnp.zeros_like(patch.point, shape=(2, 3))
         return anchored(patch, Anchored(nowhere, nowhere, patch.normal, jnp.zeros_like(patch.gap[0])))

@@ -92,7 +92,7 @@ def patches_of(topology: Topology, geometries: tuple[int, ...], surfaces: int) -
     pairs: dict[tuple[int, int], list[int]] = {}
     for k, geometry in enumerate(geometries):
         pairs.setdefault((k // each, geometry), []).append(k)
-    # PhysX starts with a box's corner of positive coordinates, artix's candidates with that of negative ones.
+    # PhysX starts with a box's corner of positive coordinates, artix's candidates with the negative one.
     return tuple(
         tuple(reversed(numbers) if topology.geometries[geometry].type is GeometryType.BOX else numbers)
         for (_, geometry), numbers in pairs.items()
@@ -139,7 +139,7 @@ def present(count: Array) -> Array:
 
 
 def anchored(patch: Patch, before: Anchored) -> Anchored:
-    """The anchors of a step: those of the previous step that still hold, and new ones at contacts.
+    """The anchors of a step: the previous step's anchors that still hold, and new ones at contacts.
 
     Args:
       patch: the contacts.
@@ -203,7 +203,7 @@ def carried(before: FrictionAnchors, pair: int, frame: Transforms, reference: Ar
 def kept(
     anchors: list[Anchored], slips: Array, frames: list[Transforms], reference: Array, found_at: Array
 ) -> FrictionAnchors:
-    """The anchors to remember after a step: those of pairs that did not slip.
+    """The anchors to remember after a step, of the pairs that did not slip.
 
     Args:
       anchors: anchors of each pair during the step.

@@ -24,26 +24,24 @@ from artix.physx.solver.contact_rows import (
     solve_pair,
     travel,
 )
-from artix.physx.solver.couplings import (
+from artix.physx.solver.joint_rows import (
     FixedTendonRow,
+    LimitRow,
     LoopRow,
     MimicRow,
     SpatialTendonRow,
+    Sweep,
+    drive_impulse,
     fixed_tendon_impulses,
     fixed_tendon_rows,
+    friction_impulse,
+    limit_impulses,
     loop_impulses,
     loop_rows,
     mimic_impulse,
     mimic_rows,
     spatial_tendon_impulses,
     spatial_tendon_rows,
-)
-from artix.physx.solver.dof_laws import (
-    LimitRow,
-    Sweep,
-    drive_impulse,
-    friction_impulse,
-    limit_impulses,
     velocity_limit_impulse,
 )
 from artix.physx.solver.positions import drift_by_body
@@ -151,7 +149,7 @@ def sweep_once(
     free_velocity: Array,
     sweep: Sweep,
 ) -> tuple[Array, SweepImpulses, Array]:
-    """Solves every row once, in PhysX's order: first joints of the scene, then those of the articulation.
+    """Solves every row once, in PhysX's order: first the scene's joints, then the articulation's.
 
     Args:
       rows: the rows.
@@ -262,7 +260,7 @@ def _sweep_dofs_and_contacts(
     progress: Progress,
     sweep: Sweep,
 ):
-    """Sweeps over the DOFs and, after those of each link, its contacts."""
+    """Sweeps over the links: the DOFs of each, then its contacts."""
     assert rows.contacts is not None
     moved = travel(rows.contacts, progress.link_travel) if sweep.temporal else None
     solved = []
@@ -327,7 +325,7 @@ def constraint_rows(
 ) -> Rows:
     """All rows at the start of the step.
 
-    ``motion`` [L, 6] is the links' velocity before any impulse, ``drift`` [L, 3] that of their joints if it is kept.
+    ``motion`` [L, 6] is the links' velocity before any impulse, ``drift`` [L, 3] their joints' drift if it is kept.
     """
     a, t = articulation, at_start.topology
     return Rows(

@@ -47,10 +47,6 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
     Returns:
       The articulation with a new ``joint_parent_pose``.
 
-    Raises:
-      ValueError: ``drift`` has another shape.
-      TypeError: ``drift`` has another dtype than the articulation.
-
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> drift = jnp.zeros((9, 3)).at[1, 0].set(0.1)
@@ -84,9 +80,9 @@ class Configuration(NamedTuple):
     root_rotation: Array
     """Orientation of the root link's frame, [4, 1]."""
     joint_position: Array
-    """Joint positions, [n]; those of spherical joints are not updated."""
+    """Joint positions, [n]; spherical joints keep theirs."""
     orientation: Array
-    """Orientations of the links, [4, L]; only those of links on spherical joints are updated."""
+    """Orientations of the links, [4, L]; only links on spherical joints get new ones."""
 
 
 def start_configuration(at_start: StepStart, state: State) -> Configuration:
@@ -107,10 +103,10 @@ def advance(
     root_center, root_rotation = configuration.root_center, configuration.root_rotation
     if not topology.fixed_base:
         root_center = root_center + time * motion[0, :3, None]
-        root_rotation = _turned(turn[:, :1], root_rotation)
+        root_rotation = _turn(turn[:, :1], root_rotation)
     orientation = configuration.orientation
     if topology.has_spherical:
-        orientation = _turned(turn, orientation)
+        orientation = _turn(turn, orientation)
     joint_position = configuration.joint_position + time * joint_velocity
     return Configuration(root_center, root_rotation, joint_position, orientation)
 
@@ -143,7 +139,7 @@ def with_drift_of(
     return with_joint_drift(articulation, drift), drift
 
 
-def _turned(vector: Array, quaternion: Array) -> Array:
+def _turn(vector: Array, quaternion: Array) -> Array:
     return spatial.normalize(spatial.quaternion_product(spatial.quaternion_exp(vector), quaternion))
 
 

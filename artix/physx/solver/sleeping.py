@@ -171,13 +171,13 @@ def sleep_after_step(
     """Applies sleeping to a step from ``state`` to ``end``; see :func:`step_with_sleep`."""
     dt = jnp.asarray(dt, articulation.dtype)
     sleep = woken_by(control, sleep)
-    after = _counted(articulation, end, sleep, dt, jnp.asarray(sleep_threshold, dt.dtype))
+    after = _count_down(articulation, end, sleep, dt, jnp.asarray(sleep_threshold, dt.dtype))
     slept, falls_asleep = is_sleeping(sleep), is_sleeping(after)
     end = chosen(falls_asleep, at_rest(end), end)
     return chosen(slept, at_rest(state), end), chosen(slept, sleep, after)
 
 
-def _counted(articulation: Articulation, end: State, sleep: SleepState, dt: Array, threshold: Array) -> SleepState:
+def _count_down(articulation: Articulation, end: State, sleep: SleepState, dt: Array, threshold: Array) -> SleepState:
     """The counters after a step that ended in ``end``."""
     links = forward_kinematics(articulation, end)
     frame = Transforms.from_poses(links.pose) @ Transforms.from_poses(articulation.link_com_pose)

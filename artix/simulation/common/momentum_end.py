@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from artix.dynamics.inertia import Inertias, inertia_rates, momentum_of_motion, reference_inertias
 from artix.dynamics.momentum import about
-from artix.kinematics.displacements import displaced_bodies, displacement_from_tangents
+from artix.kinematics.columns import displaced_bodies, displacement_from_tangents
 from artix.kinematics.forward import (
     body_velocities,
     dof_motions,

@@ -12,7 +12,7 @@ from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation
-from artix.model.tendons import SpatialTendonStructure
+from artix.model.couplings import SpatialTendonStructure
 from artix.model.topology import Topology
 from artix.simulation.common.step_start import HIGHEST, StepStart, onto_links, point_row
 

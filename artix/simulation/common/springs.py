@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
-from artix.model.tendons import FixedTendons, SpatialTendons
+from artix.model.couplings import FixedTendons, SpatialTendons
 from artix.simulation.common.fixed_tendons import tendon_joint_wrenches, tendon_joints
 from artix.simulation.common.mimic import mimic_directions, mimic_errors
 from artix.simulation.common.spatial_tendons import beyond_limits, end_wrenches, path_ends, path_gradients, path_lengths

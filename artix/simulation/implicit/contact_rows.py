@@ -26,7 +26,7 @@ import numpy as np
 
 from artix.contact.ground_contacts import GroundContacts
 from artix.contact.selection import Choice
-from artix.kinematics.velocities import generalized_velocity
+from artix.kinematics.configuration import generalized_velocity
 from artix.math import spatial, struct
 from artix.math.arrays import joined, matmul, square_root, take
 from artix.model.articulation import Articulation, State

@@ -30,11 +30,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.energy import kinetic_energy
 from artix.dynamics.inertia import gravity_moments
 from artix.dynamics.inverse import gravity_compensation, rigid_body_forces
+from artix.dynamics.momentum import kinetic_energy
+from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
-from artix.kinematics.velocities import generalized_velocity
 from artix.math import spatial
 from artix.math.arrays import matmul, square_root
 from artix.math.tangents import value_and_change

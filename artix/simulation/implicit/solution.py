@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.dynamics.factorization import MassProduct, factorize_product, solve
-from artix.kinematics.velocities import generalized_velocity
+from artix.kinematics.configuration import generalized_velocity
 from artix.math.arrays import joined, matmul
 from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State

@@ -12,8 +12,7 @@ from artix.dynamics.inertia import Inertias
 from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about
 from artix.dynamics.newton_euler import gravity_wrenches
-from artix.kinematics.configuration import integrate
-from artix.kinematics.velocities import generalized_velocity
+from artix.kinematics.configuration import generalized_velocity, integrate
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory

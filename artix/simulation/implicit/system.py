@@ -22,7 +22,7 @@ from artix.dynamics.factorization import (
     split_inverse,
 )
 from artix.dynamics.inverse import rigid_body_forces
-from artix.kinematics.velocities import generalized_velocity
+from artix.kinematics.configuration import generalized_velocity
 from artix.math import spatial, struct
 from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State

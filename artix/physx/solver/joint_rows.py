@@ -1,11 +1,12 @@
-"""The rows of what couples DOFs, and their laws in a Gauss-Seidel sweep: loop joints, mimic joints and tendons.
+"""The rows of a Gauss-Seidel sweep without contacts, and their laws: DOFs, loop joints, mimic joints and tendons.
 
-The held rows of loop joints act like hard mimic joints, and their distances like limits.
+A DOF has a drive, friction, position limits and velocity limits. The held rows of loop joints act like hard mimic
+joints, and their distances like limits.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,8 @@ import jax.numpy as jnp
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.couplings import MimicJoints
-from artix.physx.solver.dof_laws import Sweep, limit_impulses
+from artix.model.joints import JointFrictions
+from artix.simulation.common.drives import DriveRow, within_limit
 from artix.simulation.common.fixed_tendons import tendon_joint_structure, tendon_joint_wrenches
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
 from artix.simulation.common.mimic import mimic_directions, mimic_errors
@@ -21,6 +23,151 @@ from artix.simulation.common.spatial_tendons import beyond_limits, end_wrenches,
 from artix.simulation.common.step_start import HIGHEST, StepStart
 
 Array = jax.Array
+
+
+class Sweep(NamedTuple):
+    """What all rows of a sweep share: its kind (static) and its times (arrays of shape [])."""
+
+    temporal: bool
+    """Whether the solver is the temporal one (TGS), whose positions move from sweep to sweep."""
+    moves_positions: bool
+    """Whether this is a position sweep rather than a velocity sweep."""
+    restarts: bool
+    """Whether friction and envelopes account for this sweep only instead of the whole step."""
+    drive_limits_are_forces: bool
+    """Whether drive limits are forces instead of impulses per step."""
+    dt: Array
+    """The step [s]."""
+    h: Array
+    """The time that a sweep covers [s]: the whole step for PGS."""
+    elapsed: Array
+    """Time since the start of the step [s]; 0 for PGS."""
+    error_reduction: Array
+    """Fraction of a position error that one sweep removes."""
+
+    @property
+    def budget_time(self) -> Array:
+        """The time over which friction and envelopes accumulate [s]."""
+        return self.h if self.restarts else self.dt
+
+
+class Gaps(Protocol):
+    """The gaps of a row (or of all) to its two limits."""
+
+    @property
+    def lower_gap(self) -> Array:
+        """Position minus lower limit at the start of the step; ``inf`` without a limit."""
+        ...
+
+    @property
+    def upper_gap(self) -> Array:
+        """Upper limit minus position; ``inf`` without a limit."""
+        ...
+
+    @property
+    def softened(self) -> Array:
+        """Impulse per velocity."""
+        ...
+
+
+class LimitRow(NamedTuple):
+    """Friction and limits of one DOF (or of all, [n]): everything that their impulses depend on, except velocity."""
+
+    friction: JointFrictions
+    lower_gap: Array
+    """Position minus lower limit at the start of the step [rad or m]; ``inf`` without a limit."""
+    upper_gap: Array
+    """Upper limit minus position; ``inf`` without a limit."""
+    max_velocity: Array
+    softened: Array
+    """Impulse per velocity with the link's constraint-force mixing."""
+
+
+def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displacement: Array, sweep: Sweep) -> Array:
+    """The accumulated impulse of an implicit spring and damper after one more sweep.
+
+    Converged PGS sweeps are one step of implicit Euler; TGS sweeps are explicit-in-order steps of ``dt / N``.
+
+    Args:
+      row: the drive.
+      accumulated: impulse so far in this step.
+      velocity: velocity of the DOF now.
+      displacement: displacement of the DOF since the start of the step.
+      sweep: the sweep.
+
+    Returns:
+      The new accumulated impulse.
+    """
+    drive, h = row.drive, sweep.h
+    accelerates = drive.is_acceleration > 0
+    gain = h * (h * drive.stiffness + drive.damping)
+    share = 1 / (1 + gain * jnp.where(accelerates, 1, row.response))
+    scale = jnp.where(accelerates, row.softened, 1)
+    drift = (sweep.elapsed - sweep.dt + h) * row.target_velocity
+    error = row.position_error - displacement + drift
+    push = -gain * velocity + h * drive.damping * row.target_velocity + h * drive.stiffness * error
+    kept = accumulated if sweep.temporal else (1 - share) * accumulated
+    impulse = kept + scale * share * push
+    return within_limit(row, impulse, sweep)
+
+
+def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: Sweep) -> Array:
+    """The accumulated friction impulse: it stops the DOF, or is the sliding friction if that is less."""
+    friction, time = row.friction, sweep.budget_time
+    stopping = accumulated - row.softened * velocity
+    sliding = (friction.dynamic + friction.viscous * jnp.abs(velocity)) * time
+    slides = jnp.abs(stopping) > friction.static * time
+    impulse = jnp.where(slides, jnp.clip(stopping, -sliding, sliding), stopping)
+    return jnp.where((friction.static > 0) | (friction.viscous > 0), impulse, accumulated)
+
+
+def limit_impulses(
+    row: Gaps, lower: Array, upper: Array, velocity: Array, displacement: Array, sweep: Sweep
+) -> tuple[Array, Array]:
+    """The accumulated impulses of the lower (never negative) and upper (never positive) position limit.
+
+    A limit acts if the DOF is beyond it or would be at the end of the sweep. Limits do not bounce.
+
+    Args:
+      row: the limits.
+      lower: impulse of the lower limit so far.
+      upper: impulse of the upper limit so far.
+      velocity: velocity of the DOF now.
+      displacement: displacement of the DOF since the start of the step.
+      sweep: the sweep.
+    """
+    has_lower, has_upper = jnp.isfinite(row.lower_gap), jnp.isfinite(row.upper_gap)
+    gap_below = jnp.where(has_lower, row.lower_gap, 1) + displacement
+    gap_above = jnp.where(has_upper, row.upper_gap, 1) - displacement
+    at_lower = has_lower & ((gap_below < 0) | (gap_below + velocity * sweep.h < 0))
+    at_upper = ~at_lower & has_upper & ((gap_above < 0) | (gap_above - velocity * sweep.h < 0))
+    stopped_below = jnp.maximum(lower + (_target_velocity(gap_below, velocity, 1, sweep) - velocity) * row.softened, 0)
+    stopped_above = jnp.minimum(upper + (_target_velocity(gap_above, velocity, -1, sweep) - velocity) * row.softened, 0)
+    # If the DOF leaves faster than required, the limit takes back impulse.
+    returned_below = lower + jnp.where(velocity > 0, jnp.maximum(-velocity * row.softened, -lower), 0)
+    returned_above = upper + jnp.where(velocity > 0, 0, jnp.minimum(-velocity * row.softened, -upper))
+    apart = ~at_lower & ~at_upper
+    # A limit that has not pushed takes nothing back; otherwise derivatives at rest would be half those of a stop.
+    lower = jnp.where(at_lower, stopped_below, jnp.where(apart & (lower > 0), returned_below, lower))
+    upper = jnp.where(at_upper, stopped_above, jnp.where(apart & (upper < 0), returned_above, upper))
+    return lower, upper
+
+
+def _target_velocity(gap: Array, velocity: Array, sign: int, sweep: Sweep) -> Array:
+    """The velocity that a limit with this gap requires; ``sign`` is the direction away from the limit."""
+    back = velocity if not sweep.moves_positions else -sign * sweep.error_reduction * gap / sweep.h
+    return jnp.where(gap < 0, back, -sign * gap / sweep.h)
+
+
+def velocity_limit_impulse(row: LimitRow, velocity: Array) -> Array:
+    """The impulse that brings the DOF back to its speed limit."""
+    limited = jnp.isfinite(row.max_velocity)
+    bound = jnp.where(limited, row.max_velocity, 0)
+    return jnp.where(limited, (jnp.clip(velocity, -bound, bound) - velocity) * row.softened, 0)
+
+
+# --- loop joints, mimic joints and tendons --------------------------------------------------------
+
 
 # A row is ignored if its mobility is below this fraction of the largest one, in units of the rounding error.
 _FIXED = 100
@@ -30,7 +177,7 @@ class LoopRow(NamedTuple):
     """One row of a loop joint (or all, with a leading axis [R])."""
 
     direction: Array
-    """Derivative of the row's rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
+    """Derivative of the row's rate with respect to the generalised velocity; also the force of a unit impulse, [nv]."""
     effect: Array
     """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
@@ -148,11 +295,11 @@ class FixedTendonRow(NamedTuple):
     under_lower: Array
     """Length at the start of the step minus the lower limit, per joint; ``inf`` without a limit."""
     coefficient: Array
-    """Derivative of the length, per joint, by the joint positions, [n]."""
+    """Derivative of the length, per joint, with respect to the joint positions, [n]."""
     free_rate: Array
     """Rate of the length, per joint, before any impulse."""
     rate: Array
-    """Derivative of that rate by the generalised velocity, [nv]."""
+    """Derivative of that rate with respect to the generalised velocity, [nv]."""
     recip_coefficient: Array
     """Impulse per tendon impulse, [m]; 0 where there is no joint."""
     response: Array
@@ -253,7 +400,7 @@ class SpatialTendonRow(NamedTuple):
     free_rate: Array
     """Rate at which the ends of the path shorten it, before any impulse."""
     direction: Array
-    """Derivative of that rate by the generalised velocity, [nv]; also the generalised force of a unit impulse."""
+    """Derivative of that rate with respect to the generalised velocity; also the force of a unit impulse, [nv]."""
     effect: Array
     """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
