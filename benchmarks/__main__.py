@@ -1,8 +1,7 @@
 """``python -m benchmarks``: artix beside its peers on this machine, see :mod:`benchmarks.comparison`.
 
 ``python -m benchmarks gpu`` compiles the same functions for an H100, without needing one, and reports what XLA makes of
-them; ``gpu-session`` measures on the GPU of this machine; ``gpu-splitting`` counts what several threads for a robot
-would gain.
+them; ``gpu-session`` measures on the GPU of this machine.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import sys
 _COMMANDS = {
     "gpu": "benchmarks.gpu.command",
     "gpu-session": "benchmarks.gpu.session",
-    "gpu-splitting": "benchmarks.gpu.splitting",
 }
 
 

@@ -2,7 +2,7 @@
 
 Two or four threads, the lanes of a robot, execute the same instructions for different legs. What belongs to no leg is
 computed by all of them, bit for bit alike; sums over legs are exchanged between them. So a kernel has a third to a
-half of the instructions, and on a GPU it is the length of its code that a step of few robots takes time for.
+half of the instructions: on a GPU, a step of few robots takes the time in which its code is read.
 
 The legs are found in the program itself: Weisfeiler and Leman's colours tell operations apart by what they compute and
 by what is computed from them, whatever their signs. Inputs of one colour are the same quantity of different legs, and
@@ -21,8 +21,10 @@ import numpy as np
 
 from artix.compiler.scalar_program import Kind, Loop, Op, ScalarProgram, array_operand
 
-#: Lanes are used where they leave at most this share of the operations.
-WORTH = 0.6
+#: Lanes are used where they leave at most this share of the operations, and where these are so many that their code
+#: exceeds an instruction cache of 128 kB. Shorter code is read once, and with more threads than the GPU runs at a time,
+#: what is computed for each lane anew costs more than lanes gain.
+WORTH, LEAST = 0.6, 8192
 
 _INPUT, _CARRIED, _CONSTANT, _LOAD = int(Op.INPUT), int(Op.CARRIED), int(Op.CONSTANT), int(Op.LOAD)
 _ADD, _SUB, _MUL, _DIV, _SELECT = int(Op.ADD), int(Op.SUB), int(Op.MUL), int(Op.DIV), int(Op.SELECT)
@@ -33,8 +35,9 @@ _ODD = {int(op) for op in (Op.SIN, Op.TAN, Op.ASIN, Op.ATAN, Op.SINH, Op.TANH, O
 _EVEN = {int(op) for op in (Op.COS, Op.COSH, Op.ABS, Op.IS_FINITE)}
 _FLOAT = int(Kind.FLOAT32)
 #: The distances within which scalars are told apart: too near, joints of one leg look alike; too far, no leg is like
-#: another if they are visited one after the other somewhere, as in a Gauss-Seidel sweep.
-_LEAST_DISTANCE, _LARGEST_DISTANCE = 3, 20
+#: another if they are visited one after the other somewhere, as in a Gauss-Seidel sweep. The search ends where it has
+#: not become better for some steps.
+_LEAST_DISTANCE, _PATIENCE = 3, 4
 #: What each lane computes for itself, the same for all lanes, or is not known yet.
 _UNIFORM, _UNKNOWN = -1, -2
 
@@ -45,13 +48,15 @@ def in_lanes(program: ScalarProgram) -> tuple[ScalarProgram, int]:
     Args:
       program: the program of one robot, without items.
     """
-    if not len(program.operations) or program.levels.max() > 1:
+    if program.size < LEAST or not len(program.operations) or program.levels.max() > 1:
         return program, 1
     graph = _Graph(program)
     lanes, inputs = _lanes_of_inputs(graph)
     if lanes == 1:
         return program, 1
     parts = _Parts(graph, inputs)
+    if parts.size > WORTH * program.size:
+        return program, 1
     result = _Writer(graph, parts, lanes).program()
     return (result, lanes) if result.size <= WORTH * program.size else (program, 1)
 
@@ -73,8 +78,7 @@ class _Graph:
         self.ends = {(a, b): x for a, loop in enumerate(program.loops) for b, x in enumerate(loop.ends.tolist())}
         self.leaves = self._trees()
         self.inputs = [k for k, op in enumerate(self.ops) if op == _INPUT]
-        around = itertools.islice(self._neighbourhoods(), _LEAST_DISTANCE, _LARGEST_DISTANCE)
-        self.coarse = max(around, key=lambda colors: self.classes(colors)[0])
+        self.coarse = self._coarse()
         self.colors = self.upstream(self.coarse)
 
     def family(self, number: int) -> int | None:
@@ -152,6 +156,17 @@ class _Graph:
                 new[number] = hash((colors[number], *(colors[end] for end in ends)))
             colors = [hash(pair) for pair in zip(new, seen, strict=True)]
             yield colors
+
+    def _coarse(self) -> list[int]:
+        """The neighbourhoods in which most inputs have others like them."""
+        best, most, distance = [0] * len(self.ops), 0, 0
+        for place, colors in enumerate(itertools.islice(self._neighbourhoods(), _LEAST_DISTANCE, None)):
+            count, *_ = self.classes(colors)
+            if count > most:
+                best, most, distance = colors, count, place
+            if place - distance >= _PATIENCE:
+                return best
+        raise AssertionError("neighbourhoods grow without end")
 
     def upstream(self, coarse: list[int]) -> list[int]:
         """Colours by what scalars are computed from: inputs and carried scalars of these colours."""
@@ -258,6 +273,14 @@ class _Parts:
         self.entries: dict[tuple[int, int], tuple[int, int]] = {}
         """For each entry that a loop carries in a lane, its loop and the entry that stands for it and the others."""
         self._group()
+
+    @property
+    def size(self) -> int:
+        """Number of operations of a lane, without those that lanes exchange and that choose between them."""
+        ops, inner = self._graph.ops, self._graph.inner
+        is_here = [ops[next(iter(group.values()))] > _CONSTANT for group in self.groups]
+        alike = (k for k, op in enumerate(ops) if op > _CONSTANT and k not in self.group_of and not inner[k])
+        return sum(is_here) + sum(1 for _ in alike)
 
     def _lane_of_entry(self, place: tuple[int, int]) -> int:
         before = self.carried[place]
@@ -415,16 +438,14 @@ class _Writer:
 
     def _add(self, op: int, kind: int, *operands: int) -> int:
         """The reference of an operation, which is written once."""
-        row = (*operands, -1, -1, -1)[:3]
-        key = (op, kind, row)
+        a, b, c = (*operands, -1, -1, -1)[:3]
+        key = (op, kind, a, b, c)
         if key not in self._known:
             level = max((self._levels[x >> 1] for x in operands if x >= 0), default=0)
-            if op in (_INPUT, _CARRIED):
-                raise AssertionError("inputs and carried scalars have levels of their own")
             if op == _LOAD:
-                array, arguments = array_operand(row[1]), self._graph.program.arguments
+                array, arguments = array_operand(b), self._graph.program.arguments
                 level = max(level, arguments[array][2] if array < len(arguments) else 0)
-            self._known[key] = self._new((op, *row), kind, 1 if op == Op.LANE else level)
+            self._known[key] = self._new((op, a, b, c), kind, 1 if op == Op.LANE else level)
         return self._known[key]
 
     def _new(self, row: tuple[int, int, int, int], kind: int, level: int, constant: float = 0.0) -> int:
@@ -568,7 +589,7 @@ class _Writer:
         graph = self._graph
         op, kind, row = graph.ops[number], graph.kinds[number], graph.rows[number]
         if op == _INPUT:
-            return self._new((op, *row), kind, int(graph.program.levels[number]))  # type: ignore[arg-type]
+            return self._new((op, row[0], row[1], row[2]), kind, int(graph.program.levels[number]))
         if op == _CARRIED:
             place = self._places[row[0], row[1]]
             return self._new((op, row[0], place, row[2]), kind, int(graph.program.levels[number]))

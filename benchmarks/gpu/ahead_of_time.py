@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.gpu.assembler import assemble, assembler
 from benchmarks.gpu.hlo import launches
-from benchmarks.gpu.machine import predict
+from benchmarks.gpu.machine import THREADS, predict
 
 _TARGET = Path(__file__).parent / "h100_sxm.txtpb"
 WHEELS = ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")
@@ -101,7 +101,8 @@ class Compiler:
         num_launches = sum(launch.times for launch in found)
         cycles = None
         if report is not None and len(own) == num_launches == 1:
-            cycles = predict(report.kernels[0], batch, least)
+            (blocks,) = {int(text) for text in re.findall(r"grid_x = (\d+)", lowered.as_text())}
+            cycles = predict(report.kernels[0], THREADS * blocks, least)
         return Compiled(
             launches=num_launches,
             moved=sum(launch.times * launch.bytes for launch in found),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import artix
+from artix.compiler import lanes
 from artix.compiler.batch_axes import groups_of, merged
 from artix.compiler.compilation import scalars_of
 from artix.compiler.kernels import available
@@ -22,6 +23,11 @@ from tests.support.gpu_threads import run_threads
 from tests.support.scalar_interpreter import check_program, interpret
 
 COUNT = 9
+
+
+@pytest.fixture(autouse=True)
+def _of_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "LEAST", 0)
 
 
 def traced(robot: artix.Articulation, name: str) -> tuple[ScalarProgram, list[np.ndarray]]:
@@ -52,17 +58,17 @@ def traced(robot: artix.Articulation, name: str) -> tuple[ScalarProgram, list[np
     return scalars_of(equation.params["program"], levels_of(axes, len(rows))), rows
 
 
-def check(robot: artix.Articulation, name: str, lanes: int, share: float, ulps: float) -> ScalarProgram:
+def check(robot: artix.Articulation, name: str, count: int, share: float, ulps: float) -> ScalarProgram:
     """The program of a lane beside the program, by NumPy; all lanes of a robot have the same results, bit for bit."""
     program, rows = traced(robot, name)
     shared, number = in_lanes(program)
-    assert number == lanes
+    assert number == count
     assert shared.size <= share * program.size
     check_program(fewest_live(shared))
     expected = interpret(program, rows)
-    results = interpret(fewest_live(shared), [np.repeat(row, lanes, axis=0) for row in rows], lanes)
+    results = interpret(fewest_live(shared), [np.repeat(row, count, axis=0) for row in rows], count)
     for one, other in zip(results, expected, strict=True):
-        by_lane = one.reshape(COUNT, lanes, *one.shape[1:])
+        by_lane = one.reshape(COUNT, count, *one.shape[1:])
         np.testing.assert_array_equal(by_lane, np.broadcast_to(by_lane[:, :1], by_lane.shape))
         if np.issubdtype(other.dtype, np.floating):
             unit = np.finfo(other.dtype).eps * np.abs(other).max(initial=1e-3)
@@ -89,9 +95,15 @@ def test_sides_of_a_humanoid() -> None:
 
 def test_a_robot_without_equal_parts_has_one_thread() -> None:
     program, _ = traced(load("arm7"), "forward dynamics")
-    same, lanes = in_lanes(program)
-    assert lanes == 1
+    same, count = in_lanes(program)
+    assert count == 1
     assert same is program
+
+
+def test_short_programs_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "LEAST", 8192)
+    program, _ = traced(load("quadruped"), "inverse dynamics")
+    assert in_lanes(program)[1] == 1
 
 
 def test_legs_of_other_lengths_are_no_lanes() -> None:
@@ -115,7 +127,7 @@ def test_steps(name: str) -> None:
 @pytest.mark.skipif(available() is not None, reason=f"no kernels here: {available()}")
 def test_threads_that_run_at_the_same_time() -> None:
     program, rows = traced(load("quadruped"), "step")
-    shared, lanes = in_lanes(program)
-    layout = Layout(fewest_live(shared), [Mapped(True, False)] * len(rows), False, lanes)
+    shared, count = in_lanes(program)
+    layout = Layout(fewest_live(shared), [Mapped(True, False)] * len(rows), False, count)
     for one, other in zip(run_threads(layout, rows, COUNT), interpret(program, rows), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5 * np.abs(other).max(initial=1e-3))
