@@ -102,6 +102,7 @@ def test_models_of_gymnasium():
 
 @pytest.mark.exhaustive
 def test_models_of_dm_control():
+    pytest.importorskip("dm_control", reason="dm_control is not installed (it has no wheels for Python 3.13)")
     models = files("dm_control")
     assert len(models) == 19
     check(models)

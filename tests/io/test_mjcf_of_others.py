@@ -312,6 +312,8 @@ def test_reference_positions_other_than_zero_are_said():
 )
 def test_models_of_others_load_and_say_what_checking_says(folder):
     """Every model of three packages that MuJoCo compiles, in at most 12 warnings, one a kind."""
+    if not (SITE_PACKAGES / folder).is_dir():
+        pytest.skip(f"{folder.partition('/')[0]} is not installed")
     for path in sorted((SITE_PACKAGES / folder).glob("*.xml")):
         try:
             mujoco.MjModel.from_xml_path(str(path))
