@@ -159,7 +159,7 @@ def test_robots_whose_gradients_are_not_finite_cost_only_their_own(trained):
 
 @pytest.mark.slow  # 22 s of compilation, 10 s of training
 def test_a_quadruped_walks_and_hardly_ever_falls():
-    """After 0.3 million steps, with the task's own commands, starts and noise: 1 of 200 robots falls in 10 s."""
+    """After 0.3 million steps, with the task's own commands, starts and noise, for 10 s."""
     chosen = learners.settings("quadruped_velocity", "shac")
     environment = envs.make("quadruped_velocity", **chosen.options, **chosen.always)
     *_, (training, _) = shac.train(environment, chosen.config, steps=300_000)
