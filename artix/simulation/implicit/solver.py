@@ -17,9 +17,10 @@ two kinds of functions:
   sets (:mod:`artix.simulation.implicit.first_guess`) where links have single contacts.
 * **Proximal points.** With De Saxce's correction ``s = mu |u_t|`` held constant, the equation is the
   gradient of a convex function, whose minimum Newton's method with a line search finds. The impulses at
-  the minimum are the next centre and its velocities give the next s. Where laws leave impulses open, this
-  finds those nearest to the start: equal corners carry equal loads, whatever their order. Responses
-  become smaller from point to point, and active sets are tried from each.
+  the minimum are the next centre and its velocities give the next s, by Aitken's extrapolation. Where laws
+  leave impulses open, this finds those nearest to the start: equal corners carry equal loads, whatever
+  their order. Responses become smaller once s changes little, and active sets are tried from each point
+  that is clearly better than the last one from which they failed.
 
 A step that is not solved after ``max_steps`` keeps impulses within their bounds, and the velocity that
 follows from them. They are made smaller if they would add energy.
@@ -28,7 +29,8 @@ Hintermueller, Ito and Kunisch, *The primal-dual active set strategy as a semism
 Alart and Curnier, *A mixed formulation for frictional contact problems*, 1991; De Saxce and Feng, *The
 bipotential method*, 1998; Acary, Bremond and Huber, *On solving contact problems with Coulomb friction*,
 2018; Castro et al., *An unconstrained convex formulation of compliant contact* (SAP, arXiv 2110.10107);
-Rockafellar, *Augmented Lagrangians and applications of the proximal point algorithm*, 1976.
+Rockafellar, *Augmented Lagrangians and applications of the proximal point algorithm*, 1976; Irons and Tuck,
+*A version of the Aitken accelerator for computer iteration*, 1969.
 """
 
 from __future__ import annotations
@@ -71,14 +73,15 @@ _FIRST_MISSES, _MISSES = 6, 1
 #: A step with active sets is halved until it leaves less than this share of the squares of all residuals, a few times.
 _SMALLER, _MAX_HALVINGS = 0.9, 5
 
-#: Active sets are tried from proximal points that took so few steps.
-_FEW = 2
-
-#: A step gets nearer if it leaves less than this share of the smallest residual so far.
+#: A step gets nearer if it leaves less than this share of the smallest residual so far. Active sets are tried from
+#: proximal points with less than this share of the residual from which they were tried last.
 _NEARER = 0.5
 
 #: Responses at the first proximal point and at late ones as shares of the rows' own, and their ratio.
 _FIRST_SHARE, _LAST_SHARE, _STIFFER = 0.1, 1e-4, 0.1
+
+#: Bounds of the factor by which De Saxce's corrections change, as a multiple of what they miss.
+_RELAXATION = 0.3, 10.0
 
 #: A minimum need not be more exact than this share of what it changes.
 _INEXACT = 0.1
@@ -193,6 +196,12 @@ class _Loop(NamedTuple):
     best: Point
     """The proximal point with the smallest residual. Before the first one, the best iterate so far."""
     lagged: Lagged
+    missed: Array
+    """What De Saxce's corrections missed at the last proximal point, [K]."""
+    relaxation: Array
+    """The multiple of it by which they changed, []."""
+    tried: Array
+    """The residual of the last proximal point from which active sets were tried."""
     share: Array
     """Responses of proximal points as shares of the rows' own."""
     misses: Array
@@ -259,6 +268,9 @@ def solve_system(
         center=center,
         best=point,
         lagged=Lagged(rows.correction(at_start), budget),
+        missed=jnp.zeros_like(rows.correction(at_start)),
+        relaxation=jnp.ones((), dtype),
+        tried=jnp.full((), jnp.inf, dtype),
         share=jnp.full((), _FIRST_SHARE, dtype),
         misses=jnp.full((), _FIRST_MISSES, jnp.int32),
         steps=jnp.zeros((), jnp.int32),
@@ -477,17 +489,35 @@ def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness,
     slower = _kinetic_budget(rows, lagged.friction, point)
     holds = convex.is_minimum & exactness.satisfied(rows, point, exactness.loose, convex.step)
     is_better = convex.is_minimum & ((error < loop.best.error) | ~loop.has_point)
-    tries_sets = convex.steps - loop.steps <= _FEW
+    tries_sets = error < _NEARER * loop.tried
+    missed = rows.correction(rates) - lagged.slip
+    relaxation = _relaxation(loop, missed)
+    slip = jnp.maximum(lagged.slip + relaxation * missed, 0)
+    # Each change of s moves stiff rows far, and costs many steps.
+    is_early = _largest(missed) > share * _distance(rows, impulses, center.impulses)
+    stiffer = jnp.maximum(_STIFFER * share, _LAST_SHARE)
     return loop._replace(
         now=point,
         center=point,
         best=chosen(is_better, point, loop.best),
-        lagged=Lagged(rows.correction(rates), slower),
-        share=jnp.maximum(_STIFFER * share, _LAST_SHARE),
+        lagged=Lagged(slip, slower),
+        missed=missed,
+        relaxation=relaxation,
+        tried=jnp.where(tries_sets, error, loop.tried),
+        share=jnp.where(is_early & loop.has_point, share, stiffer),
         misses=jnp.where(tries_sets, jnp.int32(_MISSES), jnp.int32(0)),
         steps=convex.steps,
         is_solved=holds & jnp.all(slower == lagged.friction),
     )
+
+
+def _relaxation(loop: _Loop, missed: Array) -> Array:
+    """The multiple of what De Saxce's corrections miss by which to change them: Aitken's extrapolation."""
+    change = missed - loop.missed
+    square = jnp.sum(change**2)
+    extrapolates = loop.has_point & (square > 0)
+    secant = -loop.relaxation * jnp.sum(loop.missed * change) / jnp.where(square > 0, square, 1)
+    return jnp.where(extrapolates, jnp.clip(secant, *_RELAXATION), 1)
 
 
 def _line_search(
