@@ -11,7 +11,7 @@ import functools
 import platform
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from artix.compiler.kernels.machine import has_feature
 from artix.compiler.scalar_program import Kind
@@ -165,7 +165,7 @@ def avx512() -> Encoding:
         return _vex(0, 1, opcode, length=length, commutes=commutes, result=MASK, operands=MASK)
 
     flag, scratch = FLAG_REGISTER, SCRATCH_REGISTER
-    traits = {
+    traits: dict[str, Any] = {
         "spread": _evex(1, 2, 0x78, length=0),
         "loads": scratch,
         "loaded": ((_evex(1, 2, 0x26, length=0), flag, scratch, scratch),),

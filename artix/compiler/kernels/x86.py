@@ -323,7 +323,7 @@ class _Allocator:
         """Instructions on a register of flags and the last one."""
         registers = flag, self._last_register, 0
         for form, result, first, last in steps:
-            self._write(form.bits, *(registers[name] for name in (result, first, last)), form.tail)
+            self._write(form.bits, registers[result], registers[first], registers[last], form.tail)
 
     def _write(self, bits: int, result: int, first: int, last: int, tail: bytes = b"") -> None:
         """An instruction on registers."""
