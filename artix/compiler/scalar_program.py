@@ -230,7 +230,8 @@ class ScalarProgram(NamedTuple):
             stages[number] = bodies[loop][is_after]
         computed = np.flatnonzero(self.operations > Op.CARRIED)
         stage_of = [*stages.tolist(), 0]  # The last one is for operands that do not exist.
-        for number, (a, b, c) in zip(computed.tolist(), (self.operands[computed] >> 1).tolist(), strict=True):
+        sources = np.maximum(self.operands[computed], -1) >> 1  # Arrays of loads are below -1.
+        for number, (a, b, c) in zip(computed.tolist(), sources.tolist(), strict=True):
             stage_of[number] = max(stage_of[a], stage_of[b], stage_of[c])
         return np.array(stage_of[:-1], np.int32)
 

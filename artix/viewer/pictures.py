@@ -100,14 +100,14 @@ def shade(
     for mask, is_solid in ((solid, True), (~solid, False)):
         if mask.any():
             depth = _draw(picture, depth, triangles.kept(mask), shadows, camera, fine, is_solid)
-    corners = [picture[i::samples, j::samples] for i in range(samples) for j in range(samples)]
-    picture = sum(corners[1:], start=corners[0].astype(float)) / samples**2
+    subpixels = [picture[i::samples, j::samples] for i in range(samples) for j in range(samples)]
+    mean = sum(subpixels[1:], start=subpixels[0].astype(float)) / samples**2
     if background is not None:
-        picture[..., :3] += (1.0 - picture[..., 3:]) * background
-        picture[..., 3] = 1.0
+        mean[..., :3] += (1.0 - mean[..., 3:]) * background
+        mean[..., 3] = 1.0
     else:
-        picture[..., :3] /= np.maximum(picture[..., 3:], 1e-9)
-    return np.clip(picture, 0.0, 1.0)
+        mean[..., :3] /= np.maximum(mean[..., 3:], 1e-9)
+    return np.clip(mean, 0.0, 1.0)
 
 
 def _draw(

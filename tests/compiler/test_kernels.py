@@ -17,7 +17,7 @@ import pytest
 import artix
 from artix.compiler import kernels
 from artix.compiler.compilation import scalars_of
-from artix.compiler.kernels import machine, x86
+from artix.compiler.kernels import encodings, machine
 from artix.compiler.kernels.cpu import module_texts
 from artix.compiler.kernels.machine import vector_bytes
 from artix.compiler.kernels.plan import Plan
@@ -183,14 +183,22 @@ def random_program(rng, dtype, levels, size=150):
     return builder.program()
 
 
-@pytest.fixture(params=["machine code", "LLVM"])
+@pytest.fixture(params=["machine code", "AVX2", "LLVM"])
 def writer(request, monkeypatch):
-    """What writes straight lines: artix, where it supports the processor, or LLVM, as elsewhere."""
+    """What writes straight lines: artix, where it supports the processor, also as one without AVX-512, or LLVM."""
     if request.param == "LLVM":
-        monkeypatch.setattr(x86, "available", lambda: False)
-    elif not x86.available():
+        monkeypatch.setattr(encodings, "encoding", lambda: None)
+    elif encodings.encoding() is None:
         pytest.skip("no machine code for this processor")
-    return request.param
+    elif request.param == "AVX2":
+        if not machine.has_feature("avx512f"):
+            pytest.skip("the processor has no AVX-512 to do without")
+        without = machine.features().replace("+avx512", "-avx512")
+        monkeypatch.setattr(machine, "features", lambda: without)
+        machine.vector_bytes.cache_clear()
+    yield request.param
+    monkeypatch.undo()
+    machine.vector_bytes.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -421,17 +429,17 @@ def test_registers_run_out(several, writer):
         assert np.isclose(got, want, rtol=1e-3, atol=1e-3).mean() > 0.99
 
 
-def test_machine_code_is_what_llvm_makes_of_one_line(monkeypatch):
+def test_machine_code_is_what_llvm_makes_of_one_line(monkeypatch, writer):
     """To the last bit, fused products included."""
-    if not x86.available():
-        pytest.skip("no machine code for this processor")
+    if writer == "LLVM":
+        pytest.skip("there is no machine code to compare")
     robot = artix.robots.load("arm7")
     (program,) = (call_of(artix.mass_matrix, robot, artix.neutral_state(robot)).program,)
     scalars = scalars_of(program, (1,) * len(program.traced))
     rng = np.random.default_rng(0)
     arrays = [random_array(rng, (30, *shape), dtype.name) for shape, dtype, _ in scalars.arguments]
     by_artix = caller(scalars)(arrays, 30)
-    monkeypatch.setattr(x86, "available", lambda: False)
+    monkeypatch.setattr(encodings, "encoding", lambda: None)
     monkeypatch.setattr("artix.compiler.kernels.plan.PART_OPERATIONS", 10**9)
     for got, want in zip(by_artix, caller(scalars)(arrays, 30), strict=True):
         np.testing.assert_array_equal(got, want)
@@ -441,12 +449,13 @@ def test_each_line_of_the_next_block_is_requested_once(monkeypatch, writer):
     """Of arguments that depend on the robot, by all functions of a kernel together."""
     monkeypatch.setattr("artix.compiler.kernels.plan.PART_OPERATIONS", 40)
     program = random_program(np.random.default_rng(5), "float32", (0, 1), size=300)
-    plan, encoded = Plan(program, WIDTH), []
+    width, encoded = vector_bytes() // 4, []
+    plan = Plan(program, width)
     monkeypatch.setattr(Line, "_request", lambda _, *request: encoded.append(request))
     requests = "".join(module_texts(program)).count("call void @llvm.prefetch") + len(set(encoded))
     assert (len([part for part in plan.parts if part.level == 1]) > 1) == (writer == "LLVM")
     assert len(set(encoded)) == len(encoded)
-    sizes = [4 * WIDTH * int(np.prod(program.arguments[argument][0])) for argument in plan.next_rows]
+    sizes = [4 * width * int(np.prod(program.arguments[argument][0])) for argument in plan.next_rows]
     assert requests == sum(-(-size // 64) for size in sizes) > 0
 
 

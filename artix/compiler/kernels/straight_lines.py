@@ -1,4 +1,4 @@
-"""Straight lines of a program as instructions on values, for x86 processors with AVX-512.
+"""Straight lines of a program as instructions on values, for x86 processors with AVX2 or AVX-512.
 
 LLVM would take most of a first call, since its passes expect more than straight lines in an order that is chosen
 already. Here each operation becomes one instruction or a few. Products that only a sum needs become one instruction
@@ -12,24 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from artix.compiler.kernels import x86
-from artix.compiler.kernels.machine import vector_bytes
+from artix.compiler.kernels import encodings, x86
+from artix.compiler.kernels.encodings import MASK, VECTOR, Encoding, Form
 from artix.compiler.kernels.program_lists import SCALARS, ProgramLists
-from artix.compiler.kernels.x86 import (
-    FLAG,
-    FLAGS,
-    FLOATS,
-    INTEGERS,
-    LANES,
-    MASK,
-    MASKS,
-    ONCE,
-    VECTOR,
-    VECTOR_BYTES,
-    Form,
-    Scratch,
-    Values,
-)
+from artix.compiler.kernels.x86 import FLAG, FLAGS, LANES, ONCE, Scratch, Values
 from artix.compiler.scalar_program import BYTES, Kind, Op
 
 _ARITHMETIC = {Op.ADD: "add", Op.SUB: "sub", Op.MUL: "mul", Op.DIV: "div", Op.MIN: "min", Op.MAX: "max"}
@@ -46,8 +32,9 @@ _OF_BOOLS = {*_LOGIC, *_COMPARED, Op.IS_FINITE, Op.SELECT, Op.CONVERT}
 def encodable(lists: ProgramLists, width: int) -> np.ndarray:
     """Which of a program's scalars have machine code here, bool [N]: floats of one kind, and 32-bit integers."""
     program = lists.program
-    kind = next((k for k in FLOATS if width * BYTES[k] == VECTOR_BYTES == vector_bytes()), None)
-    if kind is None or not x86.available():
+    encoding = encodings.encoding()
+    kind = None if encoding is None else _kind_of(encoding, width)
+    if encoding is None or kind is None:
         return np.zeros(len(program.operations), bool)
     operations, kinds, operands = program.operations, program.kinds, program.operands
     of_kind = {kind: _OF_FLOATS, Kind.BOOL: _OF_BOOLS}
@@ -63,9 +50,16 @@ def encodable(lists: ProgramLists, width: int) -> np.ndarray:
     result &= ~np.any(is_operand & (source_kinds == Kind.BOOL) & (operations[source] == Op.CONSTANT), axis=1)
     compares = np.isin(operations, [int(op) for op in _COMPARED])
     result &= ~(compares & (source_kinds[:, 0] == Kind.BOOL))
+    if "eq" not in encoding.integers:
+        result &= ~((kinds == Kind.BOOL) & (source_kinds[:, 0] == Kind.INT32))
     to_integers = (source_kinds[:, 0] == kind) & (kinds == Kind.INT32)
     result &= ~((operations == Op.CONVERT) & ((source_kinds[:, 0] == kinds) | to_integers))
     return result & ~np.any(is_operand & ~np.isin(source_kinds, [int(k) for k in of_kind]), axis=1)
+
+
+def _kind_of(encoding: Encoding, width: int) -> Kind | None:
+    """The kind of floats of which a vector has so many."""
+    return next((kind for kind in encoding.floats if width * BYTES[kind] == encoding.vector_bytes), None)
 
 
 class Places(NamedTuple):
@@ -102,8 +96,12 @@ class Line:
     ) -> None:
         self._lists, self._width, self._places = lists, width, places
         self._scratch, self._function = scratch, function
-        self._kind = Kind.FLOAT32 if 4 * width == VECTOR_BYTES else Kind.FLOAT64
-        self._floats, self._size = FLOATS[self._kind], BYTES[self._kind]
+        encoding = encodings.encoding()
+        assert encoding is not None
+        kind = _kind_of(encoding, width)
+        assert kind is not None
+        self._encoding, self._kind = encoding, kind
+        self._floats, self._size = encoding.floats[kind], BYTES[kind]
         self._code: list[int] = []
         """Of each instruction the number of its form, its result, and up to three operands; -1 for none."""
         self._forms: list[Form] = []
@@ -243,7 +241,7 @@ class Line:
         if op in _FUNCTIONS:
             return self._call(op, a, b)
         if op in _COMPARED:
-            forms = INTEGERS if lists.kinds[a >> 1] == Kind.INT32 else self._floats
+            forms = self._encoding.integers if lists.kinds[a >> 1] == Kind.INT32 else self._floats
             return self._emit(forms[_COMPARED[op]], value(a), value(b))
         if op is Op.SELECT:
             return self._select(kind, value(a), b, c)
@@ -252,8 +250,8 @@ class Line:
         if kind == Kind.INT32 and op is not Op.CONVERT:
             x = value(a)
             if op is Op.ABS:
-                return self._emit(INTEGERS["abs"], -1, x)
-            return self._emit(INTEGERS["and" if op is Op.AND else _ARITHMETIC[op]], x, value(b))
+                return self._emit(self._encoding.integers["abs"], -1, x)
+            return self._emit(self._encoding.integers["and" if op is Op.AND else _ARITHMETIC[op]], x, value(b))
         if op in (Op.MIN, Op.MAX):
             return self._extremum(op, a, b)
         if op in _ARITHMETIC:
@@ -278,21 +276,28 @@ class Line:
         return self._append("and", self._value(reference & -2), self._pattern(self._sign - 1))
 
     def _logic(self, op: Op, x: int, b: int) -> int:
-        if op is Op.NOT:
-            return self._emit(MASKS["not"], -1, x)
-        return self._emit(MASKS[_LOGIC[op]], x, self._value(b))
+        logic = self._encoding.logic
+        if op is not Op.NOT:
+            return self._emit(logic[_LOGIC[op]], x, self._value(b))
+        if "not" in logic:
+            return self._emit(logic["not"], -1, x)
+        return self._emit(logic["xor"], x, self._pattern(2 * self._sign - 1))
 
     def _select(self, kind: Kind, which: int, yes: int, no: int) -> int:
         if kind == Kind.BOOL:
-            first = self._emit(MASKS["and"], which, self._value(yes))
-            return self._emit(MASKS["or"], first, self._emit(MASKS["but_not"], which, self._value(no)))
+            logic = self._encoding.logic
+            first = self._emit(logic["and"], which, self._value(yes))
+            return self._emit(logic["or"], first, self._emit(logic["but_not"], which, self._value(no)))
         lists, number = self._lists, no >> 1
         if lists.operations[number] == Op.CONSTANT and lists.constants[number] == 0 and not no & 1:
-            return self._append("spread_in_mask" if self._is_once(yes) else "in_mask", -1, self._value(yes), which)
+            return self._masked(self._value(yes), which)
         return self._append("blend", self._value(no), self._value(yes), which)
 
-    def _is_once(self, reference: int) -> bool:
-        return self._values.how[self._value(reference)] == ONCE
+    def _masked(self, value: int, which: int) -> int:
+        """A value where flags are set, zero elsewhere."""
+        if not self._encoding.has_masks:
+            return self._append("and", which, value)
+        return self._append("spread_in_mask" if self._values.how[value] == ONCE else "in_mask", -1, value, which)
 
     def _extremum(self, op: Op, a: int, b: int) -> int:
         """The minimum or maximum of two, NaN if one is NaN."""
@@ -309,11 +314,11 @@ class Line:
     def _convert(self, a: int, kind: Kind) -> int:
         source, x = Kind(self._lists.kinds[a >> 1]), self._value(a)
         if kind == Kind.BOOL:
-            forms = INTEGERS if source == Kind.INT32 else self._floats
+            forms = self._encoding.integers if source == Kind.INT32 else self._floats
             return self._emit(forms["ne"], x, self._constant(0, source))
         if source == Kind.BOOL:
-            return self._append("spread_in_mask", -1, self._constant(1, kind), x)
-        return self._emit(INTEGERS["convert"], -1, x)
+            return self._masked(self._constant(1, kind), x)
+        return self._emit(self._encoding.integers["convert"], -1, x)
 
     def _call(self, op: Op, a: int, b: int) -> int:
         scalar = SCALARS[self._kind]
@@ -334,4 +339,4 @@ class Line:
 
     def encode(self) -> list[bytes | str]:
         """The function's code; texts are names of functions that it calls."""
-        return x86.encode(self._code, self._forms, self._values, self._scratch, self._kind)
+        return x86.encode(self._code, self._forms, self._values, self._scratch, self._kind, self._encoding)

@@ -1,134 +1,35 @@
-"""Instructions of x86 processors with AVX-512, and registers for their operands.
+"""Registers for the operands of x86 instructions, and their code.
 
 Where registers run out, the value leaves that is needed last, as in L. A. Belady, *A study of replacement algorithms
 for a virtual-storage computer* (1966). Values in memory that are not needed again soon are operands from there.
-Encodings are those of the *Intel 64 and IA-32 Architectures Software Developer's Manual*, volume 2.
 """
 
 from __future__ import annotations
 
-import platform
-import sys
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from artix.compiler.kernels.machine import has_feature
+from artix.compiler.kernels.encodings import (
+    LOAD_MASK,
+    MASK,
+    SCRATCH_REGISTER,
+    STORE_MASK,
+    VECTOR,
+    Encoding,
+    Form,
+    Step,
+)
+from artix.compiler.kernels.machine import vector_bytes
 from artix.compiler.scalar_program import BYTES, DTYPES, Kind
 
-#: Bytes of a vector.
-VECTOR_BYTES = 64
-#: A value in memory stays there if its next use is so many instructions away.
-_NEAR = 24
 #: The place of a next use that does not exist.
 _NEVER = 1 << 40
-#: The two files of registers. The last vector register is only used for moves; mask 0 means no mask.
-VECTOR, MASK = 0, 1
-_SCRATCH = 31
 #: Where a value is in memory: nowhere; in all lanes of a vector; once for all lanes; and flags as bits, as a byte for
 #: each lane, or as one byte for all lanes.
 NOWHERE, LANES, ONCE, BITS, FLAGS, FLAG = range(6)
-
-
-def available() -> bool:
-    """Whether this processor, and the format of object files, are supported."""
-    needed = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
-    return sys.platform == "linux" and platform.machine() == "x86_64" and all(map(has_feature, needed))
-
-
-class Form(NamedTuple):
-    """An instruction without its operands."""
-
-    bits: int
-    """Its bytes, the first one lowest, with all registers 0."""
-    tail: bytes = b""
-    """What follows the operands."""
-    commutes: bool = False
-    result: int = VECTOR
-    """The file of its result."""
-    operands: int = VECTOR
-    """The file of its operands."""
-    into_factor: int = 0
-    """Of ``c = a * b + c``, the bits of ``a = a * b + c``."""
-    call: str = ""
-    """The name of a function, if it is a call."""
-
-
-def _evex(
-    prefix: int, page: int, opcode: int, wide: int = 0, length: int = 2, tail: Sequence[int] = (), **traits: int
-) -> Form:
-    """An instruction with the bytes 62, P0, P1, P2, opcode and ModR/M."""
-    bits = 0x62 | (0xF0 | page) << 8 | (wide << 7 | 0x7C | prefix) << 16 | (length << 5 | 8) << 24
-    return Form(bits | opcode << 32 | 0xC0 << 40, bytes(tail), **traits)  # type: ignore[arg-type]
-
-
-def _of_masks(opcode: int, length: int = 1, commutes: bool = False) -> Form:
-    """An instruction with the bytes C4, two more, opcode and ModR/M."""
-    bits = 0xC4 | 0xE1 << 8 | (0x78 | length << 2) << 16 | opcode << 24 | 0xC0 << 32
-    return Form(bits, commutes=commutes, result=MASK, operands=MASK)
-
-
-#: What registers add to the bits, as result, as first and as last operand.
-_RESULT = [(r >> 3 & 1) << 15 | (r >> 4 & 1) << 12 | (r & 7) << 43 for r in range(32)]
-_FIRST = [(r & 15) << 19 | (r >> 4) << 27 for r in range(32)]
-_LAST = [(r >> 3 & 1) << 13 | (r >> 4) << 14 | (r & 7) << 40 for r in range(32)]
-#: The same for a last operand in memory, with displacements of 1 and 4 bytes from register rbx; and if it has one lane.
-_NEAR_MEMORY, _FAR_MEMORY, _ONE_LANE = 0x83 << 40, 0x43 << 40, 1 << 28
-_ZEROING = 1 << 31
-
-_PREDICATES = {"lt": 17, "le": 18, "eq": 0, "ne": 4, "unordered": 3, "apart": 12}
-
-
-def _of_floats(wide: int) -> dict[str, Form]:
-    opcodes = {"sub": 0x5C, "min": 0x5D, "div": 0x5E, "max": 0x5F, "sqrt": 0x51, "or": 0x56, "move": 0x28}
-    commuting = {"add": 0x58, "mul": 0x59, "and": 0x54, "xor": 0x57}
-    products = {"times_plus": 0xB8, "times_minus": 0xBA, "minus_times": 0xBC}
-    roundings = {"floor": 9, "ceil": 10, "round": 8}
-    return {
-        **{name: _evex(wide, 1, code, wide) for name, code in opcodes.items()},
-        **{name: _evex(wide, 1, code, wide, commutes=True) for name, code in commuting.items()},
-        **{
-            name: _evex(1, 2, code, wide, into_factor=_evex(1, 2, code - 16, wide).bits)
-            for name, code in products.items()
-        },
-        **{name: _evex(1, 3, 8 + wide, wide, tail=[how]) for name, how in roundings.items()},
-        **{name: _evex(wide, 1, 0xC2, wide, tail=[how], result=MASK) for name, how in _PREDICATES.items()},
-        "store": _evex(wide, 1, 0x29, wide),
-        "spread": _evex(1, 2, 0x18 + wide, wide),
-        "blend": _evex(1, 2, 0x65, wide),
-        "in_mask": _evex(wide, 1, 0x28, wide)._replace(bits=_evex(wide, 1, 0x28, wide).bits | _ZEROING),
-        "spread_in_mask": _evex(1, 2, 0x18 + wide, wide)._replace(bits=_evex(1, 2, 0x18 + wide, wide).bits | _ZEROING),
-    }
-
-
-FLOATS = {Kind.FLOAT32: _of_floats(0), Kind.FLOAT64: _of_floats(1)}
-INTEGERS = {
-    "add": _evex(1, 1, 0xFE, commutes=True),
-    "sub": _evex(1, 1, 0xFA),
-    "mul": _evex(1, 2, 0x40, commutes=True),
-    "min": _evex(1, 2, 0x39, commutes=True),
-    "max": _evex(1, 2, 0x3D, commutes=True),
-    "and": _evex(1, 1, 0xDB, commutes=True),
-    "abs": _evex(1, 2, 0x1E),
-    "convert": _evex(0, 1, 0x5B),
-    **{name: _evex(1, 3, 0x1F, tail=[how], result=MASK) for name, how in {"eq": 0, "lt": 1, "le": 2, "ne": 4}.items()},
-}
-MASKS = {
-    "and": _of_masks(0x41, commutes=True),
-    "but_not": _of_masks(0x42),  # not a, and b
-    "or": _of_masks(0x45, commutes=True),
-    "xor": _of_masks(0x47, commutes=True),
-    "not": _of_masks(0x44, length=0),
-}
-_LOAD_MASK, _STORE_MASK = _of_masks(0x90, length=0), _of_masks(0x91, length=0)
-_MASK_OF_FLAGS, _FLAGS_OF_MASK = _evex(1, 2, 0x26, length=0), _evex(2, 2, 0x28, length=0)
-_ONES_OF_FLAGS, _SPREAD_FLAG = _evex(1, 2, 0x1C, length=0), _evex(1, 2, 0x78, length=0)
-#: Loads and stores of 16 and of 8 flags.
-_MOVES_OF_FLAGS = {
-    16: (_evex(3, 1, 0x6F, length=0), _evex(3, 1, 0x7F, length=0)),
-    8: (_evex(2, 1, 0x7E, 1, length=0), _evex(1, 1, 0xD6, 1, length=0)),
-}
+#: Of an operand in memory that has one lane.
+_ONE_LANE = 1 << 28
 
 
 class Scratch:
@@ -143,10 +44,11 @@ class Scratch:
         self.constants: dict[tuple[int, int], int] = {}
         """The slot of each constant, by its bits and its bytes."""
         self._constants, self._capacity = start, constants
-        self._vectors = -(-(start + 8 * constants) // VECTOR_BYTES) * VECTOR_BYTES
+        self._size = vector_bytes()
+        self._vectors = -(-(start + 8 * constants) // self._size) * self._size
         self.end = self._vectors
-        self.base = self._vectors + 128 * VECTOR_BYTES
-        """The address in the base register: short displacements reach 128 vectors to each side."""
+        self.base = self._vectors + 128 * self._size
+        """The address in the base register: with AVX-512, short displacements reach 128 vectors to each side."""
 
     def constant(self, value: float, kind: Kind) -> int:
         """The slot of a constant."""
@@ -163,8 +65,8 @@ class Scratch:
 
     def vector(self, number: int) -> int:
         """A slot for a vector."""
-        slot = self._vectors + number * VECTOR_BYTES
-        self.end = max(self.end, slot + VECTOR_BYTES)
+        slot = self._vectors + number * self._size
+        self.end = max(self.end, slot + self._size)
         return slot
 
 
@@ -190,7 +92,12 @@ class Values:
 
 
 def encode(
-    instructions: Sequence[int], forms: Sequence[Form], values: Values, scratch: Scratch, kind: Kind
+    instructions: Sequence[int],
+    forms: Sequence[Form],
+    values: Values,
+    scratch: Scratch,
+    kind: Kind,
+    encoding: Encoding,
 ) -> list[bytes | str]:
     """The code of a function ``void (memory)``; texts are names of functions that it calls.
 
@@ -201,24 +108,33 @@ def encode(
       values: the values.
       scratch: memory for values without registers.
       kind: the kind of floats.
+      encoding: the encoding of the forms.
     """
     start = b"\x53\x48\x8d\x9f" + scratch.base.to_bytes(4, "little", signed=True)  # push rbx; lea rbx, [rdi + base]
     end = b"\xc5\xf8\x77\x5b\xc3"  # vzeroupper; pop rbx; ret
-    return [start, *_Allocator(values, scratch, kind).encode(instructions, forms), end]
+    return [start, *_Allocator(values, scratch, kind, encoding).encode(instructions, forms), end]
 
 
 class _Allocator:
     """Chooses registers for values, and writes instructions."""
 
-    def __init__(self, values: Values, scratch: Scratch, kind: Kind) -> None:
+    def __init__(self, values: Values, scratch: Scratch, kind: Kind, encoding: Encoding) -> None:
         self._home, self._how, self._file, self._kept = values.home, values.how, values.file, values.kept
         self._scratch, self._base = scratch, scratch.base
-        self._floats, self._size = FLOATS[kind], BYTES[kind]
-        self._width = VECTOR_BYTES // self._size
+        self._encoding, self._bytes, self._has_masks = encoding, encoding.size, encoding.has_masks
+        self._floats, self._flags, self._size = encoding.floats[kind], encoding.flags[kind], BYTES[kind]
+        self._last_register = encoding.registers - 1
+        self._in_place = (LANES, ONCE) if encoding.has_masks else (LANES,)
+        """How values are in memory that are operands from there."""
+        self._near = 3 * encoding.registers // 4
+        """A value in memory stays there if its next use is so many instructions away."""
         self._register = [-1] * len(self._file)
-        self._free = [list(range(_SCRATCH - 1, -1, -1)), list(range(7, 0, -1))]
-        self._held = [[-1] * _SCRATCH, [-1] * 8]
-        self._next = [[-1] * _SCRATCH, [-1] * 8]
+        # Mask 0 means no mask. Without masks, flags have the registers of vectors.
+        self._ranges = [range(self._last_register), range(1, 8)][: 1 + encoding.has_masks]
+        files = [number if number < len(self._ranges) else VECTOR for number in (VECTOR, MASK)]
+        free = [list(reversed(numbers)) for numbers in self._ranges]
+        held, following = ([[-1] * numbers.stop for numbers in self._ranges] for _ in range(2))
+        self._free, self._held, self._next = ([lists[file] for file in files] for lists in (free, held, following))
         self._slots: list[int] = []
         self._num_slots = 0
         self._is_spilled = bytearray(len(self._file))
@@ -230,8 +146,9 @@ class _Allocator:
         is_call = np.array([bool(form.call) for form in forms], bool)[code[:, 0]]
         operands = np.where(is_call[:, None] & (np.arange(3) == 2), -1, code[:, 2:])
         following, first = _next_uses(operands, len(self._file))
-        register, free, next_ = self._register, self._free, self._next
-        out = self._out
+        register, free, next_, how = self._register, self._free, self._next, self._how
+        out, size, near, in_place, has_masks = self._out, self._bytes, self._near, self._in_place, self._has_masks
+        results, firsts, lasts = self._encoding.result, self._encoding.first, self._encoding.last
         for place, ((number, result, a, b, c), (na, nb, nc)) in enumerate(
             zip(code.tolist(), following.tolist(), strict=True)
         ):
@@ -253,7 +170,7 @@ class _Allocator:
             else:
                 if a == b:
                     na = nb
-                file, mask, ra = form.operands, 0, 0
+                file, bits, tail, mask, ra = form.operands, form.bits, form.tail, 0, 0
                 rb = register[b]
                 if a >= 0:
                     ra = register[a]
@@ -268,9 +185,12 @@ class _Allocator:
                     if mask < 0:
                         mask = self._load(c)
                     next_[MASK][mask] = place
-                bits = form.bits | mask << 24 if mask else form.bits
+                    if has_masks:
+                        bits |= mask << 24
+                    else:
+                        tail = bytes([mask << 4])
                 rb = register[b]
-                if rb < 0 and (file or nb - place < _NEAR):
+                if rb < 0 and (file or nb - place < near or how[b] not in in_place):
                     rb = self._load(b)
                 if rb >= 0:
                     next_[file][rb] = place
@@ -283,13 +203,13 @@ class _Allocator:
                 target = free[form.result].pop() if free[form.result] else self._take(form.result)
                 if rb >= 0:
                     if file:
-                        bits ^= (target & 7) << 35 ^ _FIRST[ra] ^ rb << 32
+                        bits ^= target << 35 ^ firsts[ra] ^ rb << 32
                         out.append(bits.to_bytes(5, "little"))
                     else:
-                        bits ^= _RESULT[target] ^ _FIRST[ra] ^ _LAST[rb]
-                        out.append(bits.to_bytes(6, "little") + form.tail)
+                        bits ^= results[target] ^ firsts[ra] ^ lasts[rb]
+                        out.append(bits.to_bytes(size, "little") + tail)
                 else:
-                    self._from_memory(bits ^ _RESULT[target] ^ _FIRST[ra], b, form.tail)
+                    self._from_memory(bits ^ results[target] ^ firsts[ra], b, tail)
                 if nb == _NEVER:
                     self._forget(b)
                 if a >= 0 and a != b and na == _NEVER:
@@ -355,7 +275,7 @@ class _Allocator:
         else:
             slot = self._scratch.vector(self._num_slots)
             self._num_slots += 1
-        self._home[value], self._how[value] = slot, BITS if file else LANES
+        self._home[value], self._how[value] = slot, BITS if file and self._has_masks else LANES
         self._is_spilled[value] = 1
         self._store(register, slot, self._how[value])
 
@@ -370,57 +290,71 @@ class _Allocator:
 
     def _move(self, value: int, register: int) -> None:
         """Copies a value from memory to a register."""
-        how, offset = self._how[value], self._home[value] - self._base
+        how, offset, result = self._how[value], self._home[value] - self._base, self._encoding.result
         if how == LANES:
-            self._at(self._floats["move"].bits ^ _RESULT[register], offset, VECTOR_BYTES)
+            self._at(self._floats["move"].bits ^ result[register], offset, self._encoding.vector_bytes)
         elif how == ONCE:
-            self._at(self._floats["spread"].bits ^ _RESULT[register], offset, self._size)
+            self._at(self._floats["spread"].bits ^ result[register], offset, self._size)
         elif how == BITS:
-            bits = _LOAD_MASK.bits ^ register << 35 ^ 0x43 << 32
-            self._out.append(bits.to_bytes(5, "little") + offset.to_bytes(4, "little", signed=True))
+            self._move_mask(LOAD_MASK, register, offset)
         else:
-            load = _SPREAD_FLAG if how == FLAG else _MOVES_OF_FLAGS[self._width][0]
-            self._at(load.bits ^ _RESULT[_SCRATCH], offset, 0)
-            bits = _MASK_OF_FLAGS.bits ^ _RESULT[register] ^ _FIRST[_SCRATCH] ^ _LAST[_SCRATCH]
-            self._out.append(bits.to_bytes(6, "little"))
+            moves = self._flags
+            load = moves.spread if how == FLAG else moves.load
+            target = self._last_register if moves.loads == SCRATCH_REGISTER else register
+            self._at(load.bits ^ result[target], offset, 0)
+            self._steps(moves.loaded, register)
 
     def _store(self, register: int, slot: int, how: int) -> None:
-        offset = slot - self._base
+        offset, result = slot - self._base, self._encoding.result
         if how == LANES:
-            self._at(self._floats["store"].bits ^ _RESULT[register], offset, VECTOR_BYTES)
+            self._at(self._floats["store"].bits ^ result[register], offset, self._encoding.vector_bytes)
         elif how == BITS:
-            bits = _STORE_MASK.bits ^ register << 35 ^ 0x43 << 32
-            self._out.append(bits.to_bytes(5, "little") + offset.to_bytes(4, "little", signed=True))
+            self._move_mask(STORE_MASK, register, offset)
         else:
-            bits = _FLAGS_OF_MASK.bits ^ _RESULT[_SCRATCH] ^ _LAST[register]
-            self._out.append(bits.to_bytes(6, "little"))
-            bits = _ONES_OF_FLAGS.bits ^ _RESULT[_SCRATCH] ^ _LAST[_SCRATCH]
-            self._out.append(bits.to_bytes(6, "little"))
-            _, store = _MOVES_OF_FLAGS[self._width]
-            self._at(store.bits ^ _RESULT[_SCRATCH], offset, 0)
+            self._steps(self._flags.stored, register)
+            self._at(self._flags.store.bits ^ result[self._last_register], offset, 0)
+
+    def _move_mask(self, form: Form, register: int, offset: int) -> None:
+        """Loads or stores a register of flags."""
+        bits = form.bits ^ register << 35 ^ 0x43 << 32
+        self._out.append(bits.to_bytes(5, "little") + offset.to_bytes(4, "little", signed=True))
+
+    def _steps(self, steps: Sequence[Step], flag: int) -> None:
+        """Instructions on a register of flags and the last one."""
+        registers = flag, self._last_register, 0
+        for form, result, first, last in steps:
+            self._write(form.bits, registers[result], registers[first], registers[last], form.tail)
+
+    def _write(self, bits: int, result: int, first: int, last: int, tail: bytes = b"") -> None:
+        """An instruction on registers."""
+        encoding = self._encoding
+        bits ^= encoding.result[result] ^ encoding.first[first] ^ encoding.last[last]
+        self._out.append(bits.to_bytes(self._bytes, "little") + tail)
 
     def _from_memory(self, bits: int, value: int, tail: bytes = b"") -> None:
         """An instruction whose last operand is in memory."""
         offset = self._home[value] - self._base
         if self._how[value] == LANES:
-            self._at(bits, offset, VECTOR_BYTES, tail)
+            self._at(bits, offset, self._encoding.vector_bytes, tail)
         elif bits >> 32 & 0xFE == 0x18:  # which spreads one lane itself
             self._at(bits, offset, self._size, tail)
         else:
             self._at(bits | _ONE_LANE, offset, self._size, tail)
 
     def _at(self, bits: int, offset: int, unit: int, tail: bytes = b"") -> None:
-        """An instruction with an operand at an offset; short offsets are multiples of a unit."""
+        """An instruction with an operand at an offset; with AVX-512, short offsets are multiples of a unit."""
+        size, unit = self._bytes, unit if self._has_masks else 1
         if unit and offset % unit == 0 and -128 <= offset // unit < 128:
-            bits ^= _NEAR_MEMORY
-            self._out.append((bits | (offset // unit & 0xFF) << 48).to_bytes(7, "little") + tail)
+            bits ^= self._encoding.near
+            self._out.append((bits | (offset // unit & 0xFF) << 8 * size).to_bytes(size + 1, "little") + tail)
         else:
-            bits ^= _FAR_MEMORY
-            self._out.append((bits | (offset & 0xFFFFFFFF) << 48).to_bytes(10, "little") + tail)
+            bits ^= self._encoding.far
+            self._out.append((bits | (offset & 0xFFFFFFFF) << 8 * size).to_bytes(size + 4, "little") + tail)
 
     def _product(self, form: Form, a: int, b: int, c: int, na: int, nb: int, nc: int, place: int) -> int:
         """``a * b + c``, in the register of an operand that is not needed any more, if there is one."""
-        register, following = self._register, self._next[VECTOR]
+        register, following, encoding = self._register, self._next[VECTOR], self._encoding
+        in_place, near = self._in_place, self._near
         ra, rb, rc = register[a], register[b], register[c]
         if ra < 0 and rb >= 0:
             a, b, na, nb, ra, rb = b, a, nb, na, rb, ra
@@ -428,24 +362,25 @@ class _Allocator:
             ra = self._load(a)
             rb = register[b]
         following[ra] = place
+        if rb < 0 and self._how[b] not in in_place:
+            rb = self._load(b)
         if rb >= 0:
             following[rb] = place
         if rc >= 0:
             following[rc] = place
-        elif nc - place < _NEAR:
+        elif nc - place < near:
             rc = self._load(c)
             following[rc] = place
             rb = register[b]
         # Into the sum's own register, if it is not needed any more.
         if rc >= 0 and nc == _NEVER:
-            if rb < 0 and nb - place < _NEAR:
+            if rb < 0 and nb - place < near:
                 rb = self._load(b)
                 following[rb] = place
-            bits = form.bits ^ _RESULT[rc] ^ _FIRST[ra]
             if rb >= 0:
-                self._out.append((bits ^ _LAST[rb]).to_bytes(6, "little"))
+                self._write(form.bits, rc, ra, rb)
             else:
-                self._from_memory(bits, b)
+                self._from_memory(form.bits ^ encoding.result[rc] ^ encoding.first[ra], b)
             register[c] = -1
             self._forget(c)
             if a != c:
@@ -456,15 +391,14 @@ class _Allocator:
         # Into a factor's register, if that is not needed any more.
         if rb >= 0 and nb == _NEVER and na != _NEVER:
             a, b, na, nb, ra, rb = b, a, nb, na, rb, ra
-        if na == _NEVER and a != c and (rc >= 0 or rb >= 0 or nb - place < _NEAR):
+        if na == _NEVER and a != c and (rc >= 0 or ((rb >= 0 or nb - place < near) and self._how[c] in in_place)):
             if rb < 0:
                 rb = self._load(b)
                 following[rb] = place
-            bits = form.into_factor ^ _RESULT[ra] ^ _FIRST[rb]
             if rc >= 0:
-                self._out.append((bits ^ _LAST[rc]).to_bytes(6, "little"))
+                self._write(form.into_factor, ra, rb, rc)
             else:
-                self._from_memory(bits, c)
+                self._from_memory(form.into_factor ^ encoding.result[ra] ^ encoding.first[rb], c)
             register[a] = -1
             self._forget(a)
             if b != a:
@@ -479,15 +413,13 @@ class _Allocator:
         if rc >= 0:
             rc = register[c]
         if rc >= 0:
-            bits = self._floats["move"].bits ^ _RESULT[target] ^ _LAST[rc]
-            self._out.append(bits.to_bytes(6, "little"))
+            self._write(self._floats["move"].bits, target, 0, rc)
         else:
             self._move(c, target)
-        bits = form.bits ^ _RESULT[target] ^ _FIRST[ra]
         if rb >= 0:
-            self._out.append((bits ^ _LAST[rb]).to_bytes(6, "little"))
+            self._write(form.bits, target, ra, rb)
         else:
-            self._from_memory(bits, b)
+            self._from_memory(form.bits ^ encoding.result[target] ^ encoding.first[ra], b)
         self._used_up(a, na, ra)
         if b != a:
             self._used_up(b, nb, rb)
@@ -502,7 +434,7 @@ class _Allocator:
         register = self._register
         if a == b:
             na = nb
-        for file in (VECTOR, MASK):
+        for file, _ in enumerate(self._ranges):
             for number, value in enumerate(self._held[file]):
                 if self._next[file][number] >= 0 and self._how[value] == NOWHERE:
                     is_last = (value == a and na == _NEVER) or (value == b and nb == _NEVER)
@@ -511,21 +443,21 @@ class _Allocator:
         ra, rb = register[a], register[b] if b >= 0 else -1
         move = self._floats["move"].bits
         if rb == 0 and ra != 0:
-            self._out.append((move ^ _RESULT[_SCRATCH] ^ _LAST[rb]).to_bytes(6, "little"))
-            rb = _SCRATCH
+            self._write(move, self._last_register, 0, rb)
+            rb = self._last_register
         for value, source, target in ((a, ra, 0), (b, rb, 1)):
             if value < 0 or source == target:
                 continue
             if source >= 0:
-                self._out.append((move ^ _RESULT[target] ^ _LAST[source]).to_bytes(6, "little"))
+                self._write(move, target, 0, source)
             else:
                 self._move(value, target)
-        for file, count, lowest in ((VECTOR, _SCRATCH, 0), (MASK, 8, 1)):
-            for number in range(lowest, count):
+        for file, numbers in enumerate(self._ranges):
+            for number in numbers:
                 if self._next[file][number] >= 0:
                     register[self._held[file][number]] = -1
-            self._next[file] = [-1] * count
-            self._free[file] = list(range(count - 1, lowest - 1, -1))
+            self._next[file][:] = [-1] * numbers.stop
+            self._free[file][:] = reversed(numbers)
         for value, use in ((a, na), (b, nb)):
             if value >= 0 and use == _NEVER and (value is a or a != b):
                 self._forget(value)
