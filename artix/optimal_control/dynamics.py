@@ -205,7 +205,7 @@ class DiscreteDynamics(struct.PyTreeNode):
           (4, 4)
         """
         if self.options is None and self.dt is not None:
-            return self._linearized(x, control, time)
+            return self._linearized(x, control, self.dt, time)
         ndx, (end, contact_force) = self.num_deviations, self.step(x, control, time)
 
         def twin(change: Array) -> tuple[Array, Array]:
@@ -215,11 +215,11 @@ class DiscreteDynamics(struct.PyTreeNode):
         matrix, by_force = jax.jacfwd(twin)(jnp.zeros(ndx + self.num_controls, x.dtype))
         return TangentLinearization(end, matrix[:, :ndx], matrix[:, ndx:], contact_force, by_force)
 
-    def _linearized(self, x: Array, control: Array, time: int | Array) -> TangentLinearization:
+    def _linearized(self, x: Array, control: Array, dt: Array, time: int | Array) -> TangentLinearization:
         """Closed-form derivatives of the robot's step, and of the motors'."""
         seen, (body, _) = self._seen(x, control), self._split(x)
         force, motors = self._driven(seen)
-        linear = TangentLinearization(*knots.linearized(*self._smooth(time), body, force, self.dt, self.actuated))
+        linear = TangentLinearization(*knots.linearized(*self._smooth(time), body, force, dt, self.actuated))
         if self.actuator is None:
             return linear
         ndx, tree, places = self.num_deviations, self.articulation.topology, np.asarray(self.actuated)

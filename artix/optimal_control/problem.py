@@ -240,7 +240,8 @@ def closure_rows(
 def _knot(articulation: artix.Articulation, x: Array, *seen: Any) -> Knot:
     """A flat state with what else a residual sees."""
     body, motors = knots.split(articulation, x)
-    return Knot(articulation, knots.unpack(articulation, body), *seen, motors if len(motors) else None)
+    knot = Knot(articulation, knots.unpack(articulation, body), *seen)
+    return knot._replace(actuator_state=motors) if len(motors) else knot
 
 
 def vector(function: Callable[..., Array], *knots: Knot) -> Array:

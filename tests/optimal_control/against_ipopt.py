@@ -286,10 +286,24 @@ CASES: dict[str, Callable[[], Case]] = {
 
 
 class Run(NamedTuple):
-    """What both found from one start."""
+    """What both found from one start, and each from the other's solution, which it leaves as it is if that is an optimum."""
 
     found: optimal_control.ConstrainedSolution
     ipopt: optimal_control.InteriorPointSolution
+    ipopt_again: optimal_control.InteriorPointSolution
+    found_again: optimal_control.ConstrainedSolution
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether IPOPT, started at the solution, stays at its cost."""
+        return self.ipopt_again.status == 0 and abs(float(self.found.cost) / float(self.ipopt_again.cost) - 1) <= SAME
+
+    @property
+    def confirms(self) -> bool:
+        """Whether IPOPT's solution, with its multipliers, is one of artix at the same cost."""
+        return (
+            bool(self.found_again.converged) and abs(float(self.found_again.cost) / float(self.ipopt.cost) - 1) <= SAME
+        )
 
     @property
     def difference(self) -> float:
@@ -303,41 +317,44 @@ def solver(**options: Any) -> Callable[[Problem, Array], optimal_control.Constra
     return jax.jit(functools.partial(optimal_control.solve_constrained, **options))
 
 
-def compare(
-    case: Case, seeds: Sequence[int], **options: Any
-) -> tuple[list[Run], list[optimal_control.InteriorPointSolution]]:
-    """Both from the same starts; and IPOPT from what artix found, which it leaves as it is if that is an optimum."""
-    find = solver(**options)
-    runs, checks = [], []
+def compare(case: Case, seeds: Sequence[int], **options: Any) -> list[Run]:
+    """Both from the same starts, and each from the other's solution."""
+    find, by_ipopt = solver(**options), optimal_control.solve_by_ipopt
+    runs = []
     for seed in seeds:
         controls = jnp.asarray(case.start(seed))
-        found = find(case.problem, controls)
-        runs.append(Run(found, optimal_control.solve_by_ipopt(case.problem, controls)))
+        found, ipopt = find(case.problem, controls), by_ipopt(case.problem, controls)
         end = found.solution
-        checks.append(optimal_control.solve_by_ipopt(case.problem, end.controls, end.states))
-    return runs, checks
+        ipopt_again = by_ipopt(case.problem, end.controls, end.states)
+        found_again = from_solution(case.problem, ipopt.controls, ipopt.states, ipopt.multipliers)
+        runs.append(Run(found, ipopt, ipopt_again, found_again))
+    return runs
+
+
+@jax.jit
+def from_solution(
+    problem: Problem, controls: Array, states: Array, multipliers: optimal_control.Multipliers
+) -> optimal_control.ConstrainedSolution:
+    return optimal_control.solve_constrained(problem, controls, states, multipliers, weight=1e4)
 
 
 def main() -> None:
     """Prints a row of the table for each problem."""
     jax.config.update("jax_enable_x64", True)
     names = [name for name in CASES if not sys.argv[1:] or name in sys.argv[1:]]
-    total = np.zeros(6, int)
-    print(
-        "| problem | converged | same | lower | higher | IPOPT confirms | IPOPT fails |\n|---|---|---|---|---|---|---|"
-    )
+    total = np.zeros(7, int)
+    print("| problem | converged | same | lower | higher | IPOPT confirms | artix confirms | IPOPT fails |")
+    print("|---" * 8 + "|")
     for name in names:
-        runs, checks = compare(CASES[name](), range(STARTS))
+        runs = compare(CASES[name](), range(STARTS))
         done = [bool(run.found.converged) for run in runs]
         both = [run for run, ok in zip(runs, done, strict=True) if ok and run.ipopt.status == 0]
         differences = np.array([run.difference for run in both])
         same, lower = np.sum(np.abs(differences) <= SAME), np.sum(differences < -SAME)
-        confirmed = sum(
-            ok and check.status == 0 and abs(float(run.found.cost) / check.cost - 1) <= SAME
-            for run, check, ok in zip(runs, checks, done, strict=True)
-        )
+        confirmed = sum(ok and run.is_confirmed for run, ok in zip(runs, done, strict=True))
+        confirms = sum(run.ipopt.status == 0 and run.confirms for run in runs)
         failed = sum(run.ipopt.status != 0 for run in runs)
-        counts = sum(done), same, lower, len(both) - same - lower, confirmed, failed
+        counts = sum(done), same, lower, len(both) - same - lower, confirmed, confirms, failed
         total += np.array(counts, int)
         print(f"| {name} | " + " | ".join(str(int(each)) for each in counts) + " |", flush=True)
     print(f"| of {STARTS * len(names)} | " + " | ".join(map(str, total)) + " |")

@@ -81,13 +81,14 @@ SEEDS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEEDS)
 def test_the_optimum_is_ipopts(name):
-    """IPOPT, started at the solution, stays: both have the same cost to 1e-6, and most do from the random start."""
+    """Each stays at the other's solution: both have the same cost to 1e-6, and most do from the random start."""
     pytest.importorskip("ipyopt")
     case = getattr(against_ipopt, name)()
-    runs, checks = against_ipopt.compare(case, SEEDS[name])
-    for run, check in zip(runs, checks, strict=True):
+    runs = against_ipopt.compare(case, SEEDS[name])
+    for run in runs:
         assert run.found.converged
         assert run.found.violation[-1] <= 1e-8
-        np.testing.assert_allclose(run.found.cost, check.cost, rtol=against_ipopt.SAME)
+        assert run.is_confirmed
+        assert run.confirms or run.ipopt.status != 0
     same = [abs(run.difference) <= against_ipopt.SAME for run in runs if run.ipopt.status == 0]
     assert np.sum(same) >= 2
