@@ -14,7 +14,6 @@ import re
 import threading
 from typing import Any
 
-import jax
 import numpy as np
 
 from artix.compiler.batch_axes import Axes
@@ -31,9 +30,6 @@ from artix.compiler.scalar_builder import TooManyOperations
 from artix.compiler.scalar_order import live
 from artix.compiler.scalar_program import ScalarProgram, UnsupportedOperation
 from artix.compiler.scalar_schedule import fewest_live
-
-#: The oldest version of JAX whose XLA is known to accept these kernels.
-OLDEST_JAX = (0, 10)
 
 #: Larger programs are left to XLA, and so are those for which the assembler would take longer [s].
 _MAX_OPERATIONS, MAX_SECONDS = 300_000, 120.0
@@ -79,8 +75,6 @@ def _attributes(ptx: str, name: str, threads: int) -> dict[str, Any]:
 
 def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel | None:
     missing = available()
-    if jax.__version_info__ < OLDEST_JAX:
-        missing = f"JAX is {jax.__version__}, and XLA takes kernels from {'.'.join(map(str, OLDEST_JAX))} on"
     if missing is not None:
         refuse("every function on a GPU", missing)
         return None
