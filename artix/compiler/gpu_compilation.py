@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from artix.compiler import lanes
 from artix.compiler.batch_axes import Axes
 from artix.compiler.compilation import REFUSAL, files, key_of, refuse, scalars_of
 from artix.compiler.gpu_verdict import kernels_are_proved, lanes_are_refuted
@@ -23,7 +24,6 @@ from artix.compiler.kernels import KernelError
 from artix.compiler.kernels.gpu import NAME, GpuKernel, build_for_gpu
 from artix.compiler.kernels.gpu_layout import THREADS, Mapped
 from artix.compiler.kernels.nvptx import available, target_key
-from artix.compiler.lanes import in_lanes
 from artix.compiler.partitioning import KernelCall
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
@@ -106,7 +106,7 @@ def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapp
 
 def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
     whole = scalars_of(program, levels, max_operations=_MAX_OPERATIONS)
-    scalars, lanes = of_thread(whole, not has_items and not lanes_are_refuted())
+    scalars, threads = of_thread(whole, not has_items and not lanes_are_refuted())
     alive = live(scalars)
     seconds = assembly_seconds(scalars.size, alive)
     if seconds > MAX_SECONDS:
@@ -121,7 +121,7 @@ def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...]
             program.name,
             seconds,
         )
-    return build_for_gpu(scalars, mapped, has_items, lanes)
+    return build_for_gpu(scalars, mapped, has_items, threads)
 
 
 def of_thread(program: ScalarProgram, may_share: bool) -> tuple[ScalarProgram, int]:
@@ -131,8 +131,8 @@ def of_thread(program: ScalarProgram, may_share: bool) -> tuple[ScalarProgram, i
       program: the program of one robot, or of one item of a robot.
       may_share: whether several threads may.
     """
-    scalars, lanes = in_lanes(program) if may_share else (program, 1)
-    return fewest_live(scalars), lanes
+    scalars, threads = lanes.in_lanes(program) if may_share else (program, 1)
+    return fewest_live(scalars), threads
 
 
 def assembly_seconds(operations: int, alive: int) -> float:

@@ -122,12 +122,12 @@ class Thread:
     # twenty instructions for every exchange.
 
     def _while_around(self, number: int, start: str) -> str:
-        """Whether a loop begins, if the one around it goes on."""
-        program = self._layout.program
-        parent = program.loops[number].parent
-        if parent < 0 or not program.loops[parent].has_condition:
-            return start
-        return self._code.instruction(f"and i1 {start}, {_carried(parent, 0)}")
+        """Whether a loop begins: only if the nearest one around it whose end is data goes on."""
+        loops = self._layout.program.loops
+        around = loops[number].parent
+        while around >= 0 and not loops[around].has_condition:
+            around = loops[around].parent
+        return start if around < 0 else self._code.instruction(f"and i1 {start}, {_carried(around, 0)}")
 
     def _any(self, condition: str) -> str:
         """Whether something holds for any robot of the warp."""
