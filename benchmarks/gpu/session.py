@@ -36,6 +36,7 @@ _FIRST = {
 }
 _REST = ("forward dynamics", "gradient of forward dynamics", "mass matrix", "link poses")
 PEERS = ("mjx-warp", "mjx", "frax")
+_OF_PEERS = ("step at rest", "step")
 #: The longest that a measurement may take, and that the last one may take longer than the session [s].
 LONGEST, OVERTIME = 150.0, 20.0
 
@@ -84,7 +85,7 @@ class Session:
         yield from self._memories(first, small, True)
         for library in self._peers:
             for batch in (large, small):
-                yield from self._times(library, first, self._first[first], batch)
+                yield from self._times(library, first, _OF_PEERS, batch)
         yield from self._times("artix", first, self._first[first], small, kernels=False)
         yield from self._gaps(first, small)
         yield from self._rollouts(first, small, True)

@@ -90,10 +90,10 @@ def test_the_most_important_measurements_come_first() -> None:
         kernel = {"what": "time", "library": "artix", "kernels": True, "batch": batch}
         place(**kernel, robot="arm7", function="mass matrix")
         for robot in ("quadruped", "humanoid"):
-            for function in ("step on the ground", "step", "inverse dynamics"):
+            for function in ("step at rest", "step on the ground", "step", "inverse dynamics"):
                 place(**kernel, robot=robot, function=function)
         for library in ("mjx", "mjx-warp"):
-            for function in ("step", "step on the ground"):
+            for function in ("step at rest", "step"):
                 place(what="time", library=library, robot="quadruped", function=function, batch=batch)
     assert place(what="training") < place(what="memory", kernels=True) < 50
     by_xla = [k for k, name in enumerate(names) if name.get("kernels") is False and name.get("library") == "artix"]
