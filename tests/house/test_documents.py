@@ -117,6 +117,7 @@ def test_the_examples_of_the_page_on_evaluation_run():
                 "(8, 7) ['nan', 'reward/height', 'reward/jerk']",
                 "{'privileged_state': 121, 'state': 50}",
                 "[('gyro', 3, 3), ('gravity', 3, 1), ('joint_position', 12, 1)]",
+                "16.0",
             ],
         ),
         ("sim_to_real", ["(32, 18)", "(43,)", "{'privileged_state': 154, 'state': 83}"]),

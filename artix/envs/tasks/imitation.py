@@ -58,8 +58,8 @@ def root_turn(turn_error: Array) -> Array:
 
 def root_speed(root_velocity_error: Array) -> Array:
     """``exp(-|e|^2)`` of the root's velocity, with errors in units of 0.5 m/s and 1.5 rad/s."""
-    unit = np.array([0.5, 0.5, 0.5, 1.5, 1.5, 1.5])
-    return jnp.exp(-jnp.sum((root_velocity_error / unit) ** 2))
+    linear, angular = root_velocity_error[:3] / 0.5, root_velocity_error[3:] / 1.5
+    return jnp.exp(-jnp.sum(linear**2) - jnp.sum(angular**2))
 
 
 #: The terms of the reward and their weights, modelled on DeepMimic and BeyondMimic.
