@@ -86,9 +86,8 @@ def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...
 
 
 def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
-    content = hashlib.sha256(
-        key_of(program) + repr((levels, mapped, has_items, MAX_SECONDS, lanes_are_refuted(), target_key())).encode()
-    )
+    settings = levels, mapped, has_items, MAX_SECONDS, lanes_are_refuted(), lanes.LEAST, lanes.WORTH, target_key()
+    content = hashlib.sha256(key_of(program) + repr(settings).encode())
     name = f"artix_gpu_{content.hexdigest()[:40]}"
     code = files.read(name)
     if code is None:

@@ -45,7 +45,7 @@ class Graph:
         self.leaves = self._trees()
         self.inputs = [k for k, op in enumerate(self.ops) if op == _INPUT]
         self.coarse = self._coarse()
-        self.colors = self.upstream(self.coarse)
+        self.colors = self._upstream()
 
     def family(self, number: int) -> int | None:
         """The operation whose order does not matter, if it is one."""
@@ -134,9 +134,9 @@ class Graph:
                 return best
         raise AssertionError("neighbourhoods grow without end")
 
-    def upstream(self, coarse: list[int]) -> list[int]:
-        """Colours by what scalars are computed from: inputs and carried scalars of these colours."""
-        colors = list(coarse)
+    def _upstream(self) -> list[int]:
+        """Colours by what scalars are computed from: inputs and carried scalars, which keep their coarse colours."""
+        colors = list(self.coarse)
         for number, op in enumerate(self.ops):
             if op > _CONSTANT:
                 each = [colors[x >> 1] for x in self.operands[number]]

@@ -153,9 +153,7 @@ class _Writer:
             return held.reference
         kind, row = self._kind(held.reference), self._rows[held.reference >> 1]
         if row[0] == _CONSTANT:
-            value = (
-                -self._constants[held.reference >> 1] if held.reference & 1 else self._constants[held.reference >> 1]
-            )
+            value = self._constants[held.reference >> 1] * (-1 if held.reference & 1 else 1)
             return self._by_lane([value * sign for sign in held.signs], kind)
         return self._add(_MUL, kind, held.reference, self._by_lane(held.signs, kind))
 
@@ -183,7 +181,8 @@ class _Writer:
         """Scalars of the old program by lane, as one."""
         graph, parts = self._graph, self._parts
         first = next(iter(references.values()))
-        signs = [references.get(lane, first) & 1 for lane in range(self._lanes)]
+        places = [references.get(lane, first) for lane in range(self._lanes)]
+        signs = [place & 1 for place in places]
         numbers = {x >> 1 for x in references.values()}
         groups = {parts.group_of.get(number, -1) for number in numbers}
         if len(groups) == 1 and -1 not in groups:
@@ -195,8 +194,7 @@ class _Writer:
         if len(numbers) == 1:
             return self._normal(self._same(first & ~1), [-1 if minus else 1 for minus in signs])
         if all(graph.ops[number] == _CONSTANT for number in numbers):
-            return self._known_together(references, kind)
-        places = [references.get(lane, first) for lane in range(self._lanes)]
+            return self._known_together(places, kind)
         own = [self._plain(self._together({lane: x})) for lane, x in enumerate(places)]
         value = own[0]
         for lane in range(1, self._lanes):
@@ -206,9 +204,8 @@ class _Writer:
                 value = self._add(_SELECT, kind, here, own[lane], value)
         return _Held(value, self._plus)
 
-    def _known_together(self, references: dict[int, int], kind: int) -> _Held:
-        first = next(iter(references.values()))
-        places = [references.get(lane, first) for lane in range(self._lanes)]
+    def _known_together(self, places: Sequence[int], kind: int) -> _Held:
+        """Constants of the old program, one for each lane, as one."""
         values = [self._graph.constants[x >> 1] * (-1 if x & 1 else 1) for x in places]
         if kind == Kind.BOOL:
             number = self._by_lane([int(value) for value in values], int(Kind.INT32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,7 @@ class Motion(struct.PyTreeNode):
             names = tuple(joint_names or names or articulation.topology.dof_names)
             root, joints = table[:, :7], table[:, 7:]
         else:
-            with np.load(path, allow_pickle=False) as file:
+            with _archive(path) as file:
                 if missing := {"root_pose", "joint_position", "joint_names", "rate", "loops"} - set(file):
                     raise ValueError(f"{path}: not a motion: there is no {', '.join(sorted(missing))}")
                 names = tuple(joint_names or (str(name) for name in file["joint_names"]))
@@ -236,6 +237,13 @@ def _velocities(
     base = articulation.topology.num_base_dofs
     rigid = velocity[:, :6] if base else jnp.zeros((count, 6), dtype)
     return rigid, velocity[:, base:]
+
+
+def _archive(path: Path) -> Any:
+    """The arrays of an archive; of another file, NumPy would only advise to unpickle it, which executes it."""
+    if path.exists() and not zipfile.is_zipfile(path):
+        raise ValueError(f"{path}: not a motion: it is no .npz archive")
+    return np.load(path, allow_pickle=False)
 
 
 def _read_csv(path: Path) -> tuple[tuple[str, ...], np.ndarray]:

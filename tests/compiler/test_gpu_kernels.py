@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import math
 import operator
 import re
 import subprocess
@@ -32,7 +31,7 @@ from artix.compiler.scalar_program import Op, ScalarProgram
 from artix.compiler.scalar_schedule import depth_first, fewest_live
 from artix.compiler.scalarize import scalarize
 from tests.support.gpu_threads import run_threads
-from tests.support.programs import programs_in
+from tests.support.programs import operands_of, programs_in, rows_of
 from tests.support.scalar_interpreter import interpret
 
 pytestmark = pytest.mark.skipif(cpu_available() is not None, reason=f"no kernels here: {cpu_available()}")
@@ -74,33 +73,15 @@ def check(function: Callable[..., Any], *arguments: Any, tolerance: float = 2e-5
     equation = [e for e in jaxpr.eqns if e.primitive is program_p][-1]
     layout, groups = layout_of(equation), groups_in(equation)
     assert layout.loops_over_items == loops
-    values = _values(jaxpr, dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves(arguments), strict=True)), equation)
+    values = operands_of(jaxpr, dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves(arguments), strict=True)), equation)
     axes, operands = merged(groups), [np.asarray(x) for x in merge_operands(groups, values)]
     sizes = [axis.size for axis in axes]
     found = run_threads(layout, operands, *sizes)
     program = scalars_of(equation.params["program"], levels_of(axes, len(operands)))
-    for one, other in zip(found, interpret(program, _repeated(operands, axes)), strict=True):
+    for one, other in zip(found, interpret(program, rows_of(operands, axes)), strict=True):
         scale = max(float(np.abs(other).max(initial=0)), 1e-3)
         np.testing.assert_allclose(one.reshape(other.shape) / scale, other / scale, atol=tolerance)
     return layout
-
-
-def _repeated(operands: Sequence[np.ndarray], axes: Sequence[Any]) -> list[np.ndarray]:
-    """The operands with one row for each robot, or each item of each robot."""
-    sizes, found = [axis.size for axis in axes], []
-    for number, operand in enumerate(operands):
-        mapped = [axis.mapped[number] for axis in axes]
-        own = operand.shape[sum(mapped) :]
-        rows = [size if is_mapped else 1 for size, is_mapped in zip(sizes, mapped, strict=True)]
-        found.append(np.broadcast_to(operand.reshape(*rows, *own), (*sizes, *own)).reshape(math.prod(sizes), *own))
-    return found
-
-
-def _values(jaxpr: Any, leaves: dict[Any, Any], equation: Any) -> list[np.ndarray]:
-    """What the equation's operands are, all before it evaluated."""
-    place = jaxpr.eqns.index(equation)
-    before = jaxpr.jaxpr.replace(eqns=jaxpr.jaxpr.eqns[:place], outvars=list(equation.invars), debug_info=None)
-    return [np.asarray(x) for x in jax.core.eval_jaxpr(before, jaxpr.consts, *leaves.values())]
 
 
 def bound(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ from artix.compiler.operation import levels_of, program_p
 from artix.compiler.scalar_program import Op, ScalarProgram
 from artix.compiler.scalar_schedule import fewest_live
 from tests.support.gpu_threads import run_threads
+from tests.support.programs import operands_of, rows_of
 from tests.support.scalar_interpreter import check_program, interpret
 
 COUNT = 9
@@ -45,16 +46,8 @@ def traced(robot: artix.Articulation, name: str) -> tuple[ScalarProgram, list[np
     jaxpr = jax.make_jaxpr(jax.vmap(functions[name]))(states, forces)
     (equation,) = [each for each in jaxpr.eqns if each.primitive is program_p]
     axes = merged(groups_of(equation.params["axes"], equation.params["program"].num_operand_values))
-    values = dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves((states, forces)), strict=True))
-    values |= dict(zip(jaxpr.jaxpr.constvars, jaxpr.consts, strict=True))
-    rows = [
-        np.broadcast_to(value, (COUNT, *np.shape(value)[is_mapped:]))
-        for value, is_mapped in zip(
-            [np.asarray(x.val if hasattr(x, "val") else values[x]) for x in equation.invars],
-            axes[0].mapped,
-            strict=True,
-        )
-    ]
+    leaves = dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves((states, forces)), strict=True))
+    rows = rows_of(operands_of(jaxpr, leaves, equation), axes)
     return scalars_of(equation.params["program"], levels_of(axes, len(rows))), rows
 
 

@@ -100,6 +100,9 @@ def test_refusals(humanoid, tmp_path):
     root = np.tile(np.asarray(artix.neutral_state(humanoid).root_pose), (5, 1))
     with pytest.raises(ValueError, match="joint_position: frame 3 is not finite"):
         Motion.of(humanoid, 50.0, root, joints, loops=False)
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(ValueError, match=r"text.npz: not a motion: it is no .npz archive"):
+        Motion.load(tmp_path / "text.npz", humanoid)
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     with pytest.raises(ValueError, match="not a motion: there is no joint_names"):
         Motion.load(tmp_path / "other.npz", humanoid)

@@ -55,29 +55,31 @@ def linear(environment):
     return config, training, gains
 
 
+def earned(training, gains, config, moves):
+    """The rewards of each mass, and the critic's value of where it ends, in NumPy and float64."""
+    position, velocity = np.asarray(training.env.articulation_state, float).T
+    rewards = 0.0
+    for k, move in enumerate(moves):
+        velocity = velocity + 0.1 * (gains @ [position, velocity] + move)
+        position = position + 0.1 * velocity
+        rewards = rewards + config.discount**k * (1 - np.abs(position) - 0.1 * np.abs(velocity))
+    return rewards, config.discount ** len(moves) * (1 - 0.5 * position + 0.25 * velocity)
+
+
 def test_gradients_of_actions_are_differences_of_the_return():
     """They include that the policy answers to what its actions change."""
     config, training, gains = linear(PointMass())
     play = shac.make_play(PointMass(), config)
     still = jnp.zeros((config.horizon, config.num_envs, 1), jnp.float32)
     gradient = jax.jit(jax.grad(lambda moves: play(moves, training, jax.random.key(0))[0]))(still)
-
-    def earned(moves):
-        """The return of each mass, in NumPy and float64."""
-        position, velocity = np.asarray(training.env.articulation_state, float).T
-        total = 0.0
-        for k, move in enumerate(moves):
-            velocity = velocity + 0.1 * (gains @ [position, velocity] + move)
-            position = position + 0.1 * velocity
-            total = total + config.discount**k * (1 - np.abs(position) - 0.1 * np.abs(velocity))
-        return total + config.discount ** len(moves) * (1 - 0.5 * position + 0.25 * velocity)
-
     moves, step = np.zeros((config.horizon, config.num_envs)), 1e-6
     for k in range(config.horizon):
         ahead, behind = moves.copy(), moves.copy()
         ahead[k] += step
         behind[k] -= step
-        slope = (earned(ahead) - earned(behind)) / (2 * step)
+        slope = (sum(earned(training, gains, config, ahead)) - sum(earned(training, gains, config, behind))) / (
+            2 * step
+        )
         np.testing.assert_allclose(gradient[k, :, 0], slope, rtol=2e-4, atol=2e-6)
 
 
@@ -95,22 +97,12 @@ def test_a_fall_is_worth_nothing_but_the_critic_leads_away_from_it():
     play = shac.make_play(Falling(), dataclasses.replace(config, horizon=2))
     still = jnp.zeros((2, config.num_envs, 1), jnp.float32)
     total, gradient = jax.jit(jax.value_and_grad(lambda moves: play(moves, training, jax.random.key(0))[0]))(still)
-
-    def earned(moves):
-        """The rewards of each mass, and the critic's value of where it falls, in NumPy and float64."""
-        position, velocity = np.asarray(training.env.articulation_state, float).T
-        rewards = 0.0
-        for k, move in enumerate(moves):
-            velocity = velocity + 0.1 * (gains @ [position, velocity] + move)
-            position = position + 0.1 * velocity
-            rewards = rewards + config.discount**k * (1 - np.abs(position) - 0.1 * np.abs(velocity))
-        return rewards, config.discount**2 * (1 - 0.5 * position + 0.25 * velocity)
-
-    np.testing.assert_allclose(total, earned(np.zeros((2, config.num_envs)))[0].sum(), rtol=1e-5)
+    rewards, _ = earned(training, gains, config, np.zeros((2, config.num_envs)))
+    np.testing.assert_allclose(total, rewards.sum(), rtol=1e-5)
     for k in range(2):
         ahead, behind = np.zeros((2, config.num_envs)), np.zeros((2, config.num_envs))
         ahead[k], behind[k] = 1e-6, -1e-6
-        slope = (sum(earned(ahead)) - sum(earned(behind))) / 2e-6
+        slope = (sum(earned(training, gains, config, ahead)) - sum(earned(training, gains, config, behind))) / 2e-6
         np.testing.assert_allclose(gradient[k, :, 0], slope, rtol=2e-4, atol=2e-6)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -19,3 +20,21 @@ def programs_in(function: Callable[..., Any], *arguments: Any) -> list[Any]:
 def agree(found: Any, wanted: Any, tolerance: float = 1e-12) -> None:
     """Fails unless two trees have equal leaves, up to a relative and an absolute tolerance."""
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance), found, wanted)
+
+
+def rows_of(operands: Sequence[np.ndarray], axes: Sequence[Any]) -> list[np.ndarray]:
+    """The operands with one row for each robot, or each item of each robot."""
+    sizes, found = [axis.size for axis in axes], []
+    for number, operand in enumerate(operands):
+        mapped = [axis.mapped[number] for axis in axes]
+        own = operand.shape[sum(mapped) :]
+        rows = [size if is_mapped else 1 for size, is_mapped in zip(sizes, mapped, strict=True)]
+        found.append(np.broadcast_to(operand.reshape(*rows, *own), (*sizes, *own)).reshape(math.prod(sizes), *own))
+    return found
+
+
+def operands_of(jaxpr: Any, leaves: dict[Any, Any], equation: Any) -> list[np.ndarray]:
+    """What the equation's operands are, all before it evaluated."""
+    place = jaxpr.eqns.index(equation)
+    before = jaxpr.jaxpr.replace(eqns=jaxpr.jaxpr.eqns[:place], outvars=list(equation.invars), debug_info=None)
+    return [np.asarray(x) for x in jax.core.eval_jaxpr(before, jaxpr.consts, *leaves.values())]

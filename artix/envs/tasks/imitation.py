@@ -247,7 +247,7 @@ class Imitation(Environment):
     def signals(self, transition: Transition) -> dict[str, Any]:
         """The signals that rewards can use, by name: errors are those of the robot minus those of the motion."""
         robot, state, memory = transition.articulation, transition.state, transition.memory
-        aim = self._aim(memory["frame"])
+        aim = self.motion.state(memory["frame"])
         change = artix.difference(self.articulation, aim, state)
         here = [artix.frame_pose(robot, state, point)[:3] for point in self.points]
         apart = jnp.stack(here) - state.root_pose[:3] - self._places[memory["frame"]] if here else jnp.zeros((0, 3))
@@ -272,7 +272,7 @@ class Imitation(Environment):
     def observe(self, transition: Transition) -> Array:
         """What the IMU and the joints measure, what the motion does next, and how far the robot is from it."""
         robot, state, memory, imu = transition.articulation, transition.state, transition.memory, self.robot.imu
-        aim, after = self._aim(memory["frame"]), self._after(memory["frame"])
+        aim, after = self.motion.state(memory["frame"]), self._after(memory["frame"])
         change = artix.difference(self.articulation, aim, state)
         axes = observations.rotation(robot, state, robot.topology.link_names[0])
         phase = 2 * np.pi / self.motion.num_frames * memory["frame"].astype(robot.dtype)
@@ -297,9 +297,6 @@ class Imitation(Environment):
         """The frame that follows."""
         last = self.motion.num_frames - 1
         return jnp.where(frame < last, frame + 1, 0 if self.motion.loops else last)
-
-    def _aim(self, frame: Array) -> artix.State:
-        return self.motion.state(frame)
 
 
 class HumanoidDance(Imitation):
