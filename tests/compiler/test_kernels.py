@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import mmap
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -643,3 +645,30 @@ def test_results_in_jitted_and_differentiated_programs_follow_inputs():
     call = caller(builder.program())
     total = jax.jit(lambda x: jnp.sum(call([x * 2], 8)[0]))(jnp.arange(8, dtype=jnp.float32))
     assert total == 4 * 140
+
+
+def test_llvm_runs_in_the_same_threads_for_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory of threads that ended is not reused, so that new ones for each kernel took gigabytes in the end."""
+    threads = set[int]()
+
+    def compile_module(_: object, text: str) -> bytes:
+        threads.add(threading.get_ident())
+        return text.encode()
+
+    monkeypatch.setattr(machine._Compiler, "compile", compile_module)
+    for _ in range(20):
+        assert machine.compile_modules(["first", "second"]) == [b"first", b"second"]
+    assert len(threads) <= (os.cpu_count() or 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes of this system do not fork")
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning", "ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine._Compiler, "compile", lambda _, text: text.encode())
+    machine.compile_modules(["code"])
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        os._exit(0 if machine.compile_modules(["code"]) == [b"code"] else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -136,14 +136,37 @@ def compile_groups(groups: Iterable[Iterable[str]]) -> Iterator[list[bytes]]:
     """
     require()
     count, compiler = os.cpu_count() or 1, _Compiler()
-    with LOCK, ThreadPoolExecutor(count) as threads:
-        pending = deque[list[Future[bytes]]]()
-        for texts in groups:
-            pending.append([threads.submit(compiler.compile, text) for text in texts])
-            if len(pending) > count:
+    pending = deque[list[Future[bytes]]]()
+    with LOCK:
+        try:
+            for texts in groups:
+                group: list[Future[bytes]] = []
+                pending.append(group)
+                for text in texts:
+                    group.append(_threads().submit(compiler.compile, text))
+                if len(pending) > count:
+                    yield [each.result() for each in pending.popleft()]
+            while pending:
                 yield [each.result() for each in pending.popleft()]
-        for group in pending:
-            yield [each.result() for each in group]
+        finally:
+            for group in pending:
+                for each in group:
+                    each.cancel()
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads for LLVM, the same ones for the whole process.
+
+    glibc gives new threads new arenas until there are eight for each core. Every arena keeps the pages
+    of the largest module compiled in it, which took gigabytes when each kernel started threads of its own.
+    """
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="artix-llvm")
+
+
+# A forked child has none of these threads, and would wait for them for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 class _Compiler:
