@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
@@ -14,6 +15,7 @@ from artix.compiler.jax_internals import scan
 from artix.compiler.quantity import one_operation, quantity
 from artix.contact.ground import check_ground
 from artix.contact.scene import BUDGETS, Scene, accepts_ground, scene_of
+from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_known_state, check_type
 from artix.simulation.common.contact_memory import ContactMemory
@@ -191,6 +193,28 @@ def _advance(
     scene: Scene, state: Any, control: Any, dt: Array, options: SolverOptions, *, with_report: bool = False
 ) -> tuple[Any, list[StepReport]]:
     """The state after all substeps, and the robots' reports of the last substep if wanted."""
+    if not options.derivative_smoothing:
+        return _take_substeps(scene, state, control, dt, options, with_report)
+    hard = dataclasses.replace(options, derivative_smoothing=0.0)
+    smooth = dataclasses.replace(hard, contact_smoothing=options.derivative_smoothing)
+
+    @jax.custom_jvp
+    def advance(arguments: Any) -> Any:
+        return _take_substeps(*arguments, hard, with_report)
+
+    @functools.partial(advance.defjvp, symbolic_zeros=True)
+    def _derivative(primals: Any, tangents: Any) -> Any:
+        _, change = value_and_change(
+            lambda arguments: _take_substeps(*arguments, smooth, with_report), primals[0], tangents[0]
+        )
+        return advance(*primals), change
+
+    return advance((scene, state, control, dt))
+
+
+def _take_substeps(
+    scene: Scene, state: Any, control: Any, dt: Array, options: SolverOptions, with_report: bool
+) -> tuple[Any, list[StepReport]]:
     starts = scene.check_state(state)
     controls = checked_controls(scene, control, options)
     memory = whole_memory(scene, starts, options)

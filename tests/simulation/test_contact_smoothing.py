@@ -11,7 +11,7 @@ import artix
 from artix import Ground, SolverOptions
 from tests.simulation.test_contact_steps import G, ball, placed_on
 
-SMOOTH = SolverOptions(contact_smoothing=0.02, contact_iterations=4)
+SMOOTH = SolverOptions(contact_smoothing=0.02)
 
 
 @pytest.mark.slow
@@ -51,6 +51,58 @@ def test_slopes_before_touch() -> None:
     np.testing.assert_allclose(force(zero, SolverOptions()), 0, atol=1e-12)
 
 
+def falling_ball(height: jax.Array, options: SolverOptions) -> jax.Array:
+    """The velocity [m/s] of a ball that slides and falls, after a step that starts with the gap ``height``."""
+    a, ground = ball("float64", friction=0.4), Ground.flat(friction=0.0).astype("float64")
+    state = placed_on(a, 0.0, 0.1 + height)
+    state = state.replace(root_velocity=jnp.array([1.0, 0.0, -0.1, 0.0, 0.0, 0.0]))
+    return artix.step(artix.Scene(a, ground=ground), state, None, 4e-3, options).root_velocity[:3]
+
+
+@pytest.mark.parametrize("gap", [5e-3, 2e-4])
+def test_smoothing_of_derivatives_leaves_the_step_alone(gap: float) -> None:
+    """The step is the hard one to the last digit, and its derivative is the smooth one, which becomes the hard one."""
+    smooth, hard = (
+        jax.jit(jax.jacfwd(lambda height: falling_ball(height, options)))(gap)
+        for options in (SolverOptions(contact_smoothing=0.02), SolverOptions())
+    )
+    options = SolverOptions(derivative_smoothing=0.02)
+    value, pullback = jax.jit(lambda height: jax.vjp(lambda x: falling_ball(x, options), height))(gap)
+    np.testing.assert_array_equal(value, jax.jit(lambda height: falling_ball(height, SolverOptions()))(gap))
+    np.testing.assert_allclose([pullback(row)[0] for row in jnp.eye(3)], smooth, rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(lambda x: falling_ball(x, options)))(gap), smooth, rtol=1e-12)
+    assert np.abs(smooth - hard).max() > 1
+    nearly = SolverOptions(derivative_smoothing=1e-10)
+    limit = jax.jit(jax.jacfwd(lambda height: falling_ball(height, nearly)))(gap)
+    np.testing.assert_allclose(limit, hard, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_slopes_of_a_rollout_of_robots() -> None:
+    """Batches in float32 with memories and reports: states of the hard step, finite gradients with a slope before touch."""
+    robot = artix.robots.load("quadruped").astype("float32")
+    scene = artix.Scene(robot, ground=Ground.flat().astype("float32"))
+    state = artix.neutral_state(robot)
+    state = state.replace(root_pose=state.root_pose.at[2].set(0.34))
+    state = artix.remember_contacts(scene, state)
+
+    @jax.jit
+    @jax.vmap
+    def change(height):
+        def end(height, options):
+            start = state.replace(root_pose=state.root_pose.at[2].set(height))
+            states, report = artix.rollout(scene, start, None, 4e-3, options, num_steps=5, with_report=True)
+            return jnp.sum(states.root_velocity[-1, 2]), (states, report)
+
+        options = SolverOptions(derivative_smoothing=0.02)
+        return jax.value_and_grad(end, has_aux=True)(height, options), end(height, SolverOptions())[1]
+
+    ((_, smooth), slopes), hard = change(jnp.linspace(0.30, 0.36, 8, dtype="float32"))
+    jax.tree.map(np.testing.assert_array_equal, smooth, hard)
+    assert np.isfinite(slopes).all()
+    assert (slopes[-2:] < -1e-3).all()  # In the air, where the exact derivative is zero.
+
+
 def test_flat_bodies_can_tilt_in_derivatives() -> None:
     """Corners of a tilted box are not quite level; that all stick must not count as forbidding it to tilt further."""
     builder = artix.ArticulationBuilder(fixed_base=False)
@@ -60,7 +112,7 @@ def test_flat_bodies_can_tilt_in_derivatives() -> None:
     sunk, tilt = 0.05 - 0.4 * G / 4000, 1e-3
     pose = jnp.array([0.0, 0.0, sunk, 0.0, np.sin(tilt / 2), 0.0, np.cos(tilt / 2)])
     state = artix.neutral_state(a).replace(root_pose=pose)
-    options = SolverOptions(contact_iterations=4)
+    options = SolverOptions()
 
     @jax.jit
     def velocity(forward):
@@ -73,11 +125,14 @@ def test_flat_bodies_can_tilt_in_derivatives() -> None:
 
 
 @pytest.mark.parametrize("kind", ["pgs", "tgs"])
-def test_refusals(kind: str) -> None:
-    with pytest.raises(ValueError, match="contact_smoothing needs solver='implicit'"):
-        SolverOptions(solver=kind, contact_smoothing=1.0)
-    with pytest.raises(ValueError, match="contact_smoothing must be finite and at least 0"):
-        SolverOptions(contact_smoothing=-1.0)
+@pytest.mark.parametrize("name", ["contact_smoothing", "derivative_smoothing"])
+def test_refusals(kind: str, name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} needs solver='implicit'"):
+        SolverOptions(solver=kind, **{name: 1.0})
+    with pytest.raises(ValueError, match=f"{name} must be finite and at least 0"):
+        SolverOptions(**{name: -1.0})
+    with pytest.raises(ValueError, match="choose one of them"):
+        SolverOptions(contact_smoothing=1.0, derivative_smoothing=1.0)
 
 
 @pytest.mark.slow

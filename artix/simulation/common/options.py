@@ -58,6 +58,10 @@ class SolverOptions:
       contact_smoothing: with a ground and ``"implicit"``, the energy E [J] of contacts that push
         before they touch: at rest, a contact with gap d pushes with the force E/d, so a weight W hovers at E/W.
         Optimisers then see a slope towards the ground. With 0, contacts push only when they touch.
+      derivative_smoothing: with a ground and ``"implicit"``, the energy E [J] of contacts in derivatives alone. The step
+        is that of ``contact_smoothing=0`` to the last digit, and its derivative is that of the step with
+        ``contact_smoothing=E`` from the same state: rigid contacts with a slope before they touch. As E becomes 0, it
+        becomes the derivative of the step. With 0, derivatives are exact.
       max_separation_speed: the largest speed [m/s] at which penetrating rigid contacts separate; PhysX's maximal
         depenetration velocity. Contacts keep this speed, so a large one adds energy. ``None`` for 0.1 m/s with
         ``"implicit"``, where a shallow penetration is undone more slowly, with a time constant of 25 ms, and 1 m/s with
@@ -99,6 +103,7 @@ class SolverOptions:
     max_link_contacts: int | None = None
     allowed_penetration: float = 1e-5
     contact_smoothing: float = 0.0
+    derivative_smoothing: float = 0.0
     max_separation_speed: float | None = None
     contact_distance: float = 0.04
     restitution_threshold: float = 0.2
@@ -127,7 +132,8 @@ class SolverOptions:
         for name, least in counts.items():
             check_count(name, getattr(self, name), least)
         speeds = ("smooth_friction", "max_separation_speed", "restitution_threshold")
-        for name in (*speeds, "allowed_penetration", "contact_distance", "contact_smoothing"):
+        smoothings = ("contact_smoothing", "derivative_smoothing")
+        for name in (*speeds, "allowed_penetration", "contact_distance", *smoothings):
             value = getattr(self, name)
             if name == "max_separation_speed" and value is None:
                 continue
@@ -137,8 +143,14 @@ class SolverOptions:
             raise ValueError(f"tolerance must be positive; found {self.tolerance!r}")
         if self.smooth_friction and not self.is_implicit:
             raise ValueError(f"smooth_friction needs solver='implicit'; found solver={self.solver!r}")
-        if self.contact_smoothing and not self.is_implicit:
-            raise ValueError(f"contact_smoothing needs solver='implicit'; found solver={self.solver!r}")
+        for name in smoothings:
+            if getattr(self, name) and not self.is_implicit:
+                raise ValueError(f"{name} needs solver='implicit'; found solver={self.solver!r}")
+        if self.contact_smoothing and self.derivative_smoothing:
+            raise ValueError(
+                "contact_smoothing changes the step and its derivatives, derivative_smoothing derivatives alone: "
+                "choose one of them"
+            )
         if self.external_forces_every_iteration and self.solver != "tgs":
             raise ValueError("external_forces_every_iteration needs solver='tgs', which has substeps")
 
