@@ -30,14 +30,15 @@ INK, MUTED, PAPER, GRID = "#1f2933", "#7b8794", "#fbfaf7", "#e4e2dc"
 AZIMUTH = -0.95
 
 
-def run_demo(*, members: int, output: str, seed: int, show: bool) -> int:
-    """Runs the demonstration.
+def run_demo(*, members: int, output: str | None, seed: int, show: bool, trajectory_optimization: bool) -> int:
+    """Runs the demonstration, or the one of :func:`run_trajectory_demo`.
 
     Args:
       members: number of robots.
-      output: path of the plot, a PNG file.
+      output: path of the plot, a PNG file; ``None`` for one in this folder.
       seed: seed of the random states.
       show: whether some of the fleet is shown in a browser afterwards, until the process is interrupted.
+      trajectory_optimization: whether to optimise trajectories instead.
 
     Returns:
       0 if every identity held, 1 otherwise.
@@ -45,6 +46,9 @@ def run_demo(*, members: int, output: str, seed: int, show: bool) -> int:
     Raises:
       CommandFailure: the plot cannot be written, or the viewer is not installed.
     """
+    if trajectory_optimization:
+        return run_trajectory_demo(output=output or "artix_trajectories.png", seed=seed)
+    output = output or "artix_demo.png"
     check_output(output)
     begin = time.perf_counter()
     kinds = [robots.load(name) for name in robots.names()]
