@@ -88,7 +88,8 @@ def load_srdf(articulation: Articulation, path_or_text: str | Path) -> Srdf:
             _read_posture(topology, element, report, *poses.setdefault(name, (identity, np.zeros(topology.num_dofs))))
     disabled = _read_disabled(topology, root, report)
     report.finish()
-    neutral, dtype = neutral_state(articulation), articulation.dtype
+    neutral = neutral_state(articulation)
+    dtype = articulation.dtype
     states = {
         name: neutral.replace(root_pose=device_array(pose, dtype), joint_position=device_array(position, dtype))
         for name, (pose, position) in poses.items()

@@ -416,7 +416,7 @@ def merge_links(
         mass, com_pose, inertia = combine_inertias(
             [(part.mass, compose(pose, part.com_pose), part.inertia) for part, pose in poses]
         )
-        parent, joint = None, None
+        parent = joint = None
         if link.parent is not None and link.joint is not None:
             outer = compose(pose_in_host[link.parent], np.asarray(link.joint.parent_pose))
             parent = host[link.parent]
@@ -542,7 +542,8 @@ def _checked_inertia(
     link: LinkDescription, place: Place, report: Report, *, repair: bool
 ) -> tuple[np.ndarray, str | None]:
     """The inertia to compute with, and why it is impossible if it is kept all the same."""
-    mass, inertia = link.mass, link.inertia
+    mass = link.mass
+    inertia = link.inertia
     if mass < 0.0:
         report.error(place, f"the mass {mass:g} kg is negative", "give the mass in kg, 0 for a massless link")
         return inertia, None

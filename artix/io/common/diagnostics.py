@@ -185,16 +185,12 @@ class Report:
         if self.num_errors:
             raise DescriptionError(self.errors)
 
-    def finish(self, stacklevel: int = 3) -> None:
-        """Raises :class:`DescriptionError` with all errors; without errors, issues the Python warnings.
-
-        Args:
-          stacklevel: as for :func:`warnings.warn`; 3 is the caller's caller.
-        """
+    def finish(self) -> None:
+        """Raises :class:`DescriptionError` with all errors; without errors, warns where the caller was called."""
         self.raise_errors()
         for issue in sorted(self.issues, key=lambda issue: issue.line):
             if issue.severity == "warning":
-                warnings.warn(str(issue), DescriptionWarning, stacklevel=stacklevel)
+                warnings.warn(str(issue), DescriptionWarning, stacklevel=3)
 
 
 def grouped(issues: Sequence[Issue], several: Mapping[Issue, str] = types.MappingProxyType({})) -> list[Issue]:

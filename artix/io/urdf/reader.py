@@ -149,12 +149,9 @@ def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
             has_mass[joint.parent] |= has_mass[name]
         elif not carries_mass[name]:
             singular = "the mass matrix may be singular"
-            message, several = (
-                f"it moves no mass (link {name!r} and all below): {singular}",
-                f"no mass moves; {singular}",
-            )
+            message = f"it moves no mass (link {name!r} and all below): {singular}"
             fix = "give the link an <inertial>, or the joint armature after reading"
-            report.warning(joint.element, message, fix, several)
+            report.warning(joint.element, message, fix, f"no mass moves; {singular}")
         elif not has_mass[name]:
             message = f"link {name!r} has no mass of its own; it moves only the mass of links on further joints"
             several = "the link has no mass of its own, and moves only that of links on further joints"
@@ -179,7 +176,8 @@ def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None
 
 def check_base(robot: UrdfRobot, order: list[str], report: Report) -> None:
     """Warns that the base floats where a single chain of several joints leaves it, as of an arm."""
-    length, bodies = 0, {order[0]}
+    length = 0
+    bodies = {order[0]}
     while True:
         moving = []
         for name in order:  # Parents come first.
@@ -191,7 +189,8 @@ def check_base(robot: UrdfRobot, order: list[str], report: Report) -> None:
                         moving.append(name)
         if len(moving) != 1:
             break
-        length, bodies = length + 1, {moving[0]}
+        length += 1
+        bodies = {moving[0]}
     if length >= _ARM_JOINTS:
         message = f"the base floats, though a single chain of {length} joints leaves it, as of an arm on a table"
         fix = "read with fixed_base=True if it is fixed, or fixed_base=False to say that it floats"

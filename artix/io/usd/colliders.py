@@ -188,12 +188,6 @@ def _mesh_shape(
     return replacement.geometry
 
 
-def is_mesh(collider: UsdPrim) -> bool:
-    """Whether a collider is an enabled mesh."""
-    enabled = collider.read_bool("physics:collisionEnabled", True)
-    return enabled and str(collider.prim.GetTypeName()) == "Mesh"
-
-
 def physics_material(scene: UsdScene, collider: UsdPrim) -> UsdPrim | None:
     """The physics material bound to a collider."""
     bound, _ = import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
