@@ -114,6 +114,15 @@ class ContactRows(NamedTuple):
         return np.array(self.links, int)[pair_of_contacts(self.patches)]
 
 
+class StepContacts(NamedTuple):
+    """The rows of a step's contacts, and what is kept of them for the next step."""
+
+    rows: ContactRows
+    anchors: list[Anchored]
+    found_at: Array
+    """World poses of the pairs' links when their contacts were last searched, [P, 7]."""
+
+
 #: Fraction of a penetration that one PGS sweep removes, and underrelaxation of friction, both as in PhysX.
 PENETRATION_REDUCTION = 0.8
 
@@ -125,8 +134,8 @@ def contact_rows(
     motion: Array,
     dt: Array,
     options: SolverOptions,
-) -> tuple[ContactRows, list[Anchored], Array]:
-    """The rows, the anchors, and the poses of the contact search; ``motion`` [L, 6] is that before any impulse."""
+) -> StepContacts:
+    """The contacts of a step; ``motion`` [L, 6] are the links' velocities before any impulse."""
     contacts = touching.ground_contacts.contacts
     patches = patches_of(at_start.topology, touching.ground_contacts.geometries, len(touching.ground.surfaces))
     links = tuple(contacts.links[numbers[0]] for numbers in patches)
@@ -142,7 +151,7 @@ def contact_rows(
     floor = _floor(normal, contacts.gap, near, patches, dt, options)
     friction = _friction_rows(articulation, at_start, contacts, patches, links, anchors, floor, motion, options)
     rows = ContactRows(normal, friction, patches, links, options.separation_speed)
-    return rows, anchors, found_at
+    return StepContacts(rows, anchors, found_at)
 
 
 def relaxation(options: SolverOptions) -> float:
@@ -179,7 +188,8 @@ def _normal_rows(
     direction, effect, response = _responses(at_start, links, wrench)
     rate = jnp.sum(wrench * motion[links], axis=1)
     restitution = jnp.zeros_like(rate) if contacts.restitution is None else contacts.restitution
-    gap, softness = contacts.gap, mobility_softness(articulation, at_start)[links]
+    gap = contacts.gap
+    softness = mobility_softness(articulation, at_start)[links]
     bounces = (restitution > 0) & (rate < -options.restitution_threshold) & (-rate > gap / dt)
     target = jnp.where(bounces, -restitution * rate, 0)
     reduction = jnp.where(gap > 0, jnp.ones_like(gap), relaxation(options))
@@ -224,7 +234,8 @@ def _friction_rows(
     on_link = jnp.stack([one.on_link for one in anchors])
     dragged = on_link - jnp.stack([one.on_ground for one in anchors])
     count = jnp.stack([one.total for one in anchors])
-    first, of_link = np.array([numbers[0] for numbers in patches]), np.array(links, int)
+    first = np.array([numbers[0] for numbers in patches])
+    of_link = np.array(links, int)
     tangents = _tangents(contacts.normal[first], motion[of_link, :3])
     shape = (len(patches), 2, 2)
     point, direction = (
@@ -308,9 +319,9 @@ class Travel(NamedTuple):
 
 def travel(rows: ContactRows, link_travel: Array) -> Travel:
     """The displacements of all rows for link displacements [L, 6]; see :class:`Progress`."""
-    of_contact, of_pair = rows.contact_links, np.array(rows.links, int)
-    normal = jnp.sum(rows.normal.wrench * link_travel[of_contact], axis=1)
-    return Travel(normal, jnp.sum(rows.friction.wrench * link_travel[of_pair][:, None, None], axis=3))
+    of_pair = link_travel[np.array(rows.links, int)]
+    normal = jnp.sum(rows.normal.wrench * link_travel[rows.contact_links], axis=1)
+    return Travel(normal, jnp.sum(rows.friction.wrench * of_pair[:, None, None], axis=3))
 
 
 def solve_pair(
@@ -470,7 +481,8 @@ def contact_report(
       change: change of the generalised velocity by all impulses, [nv].
       dt: length of the step [s].
     """
-    contacts, pair = touching.ground_contacts.contacts, pair_of_contacts(rows.patches)
+    contacts = touching.ground_contacts.contacts
+    pair = pair_of_contacts(rows.patches)
     index = np.array(contacts.links, int)
     frame = at_start.frame.take(index)
     place = spatial.rotate(frame.rotation, contacts.point.T) + frame.position
@@ -480,7 +492,8 @@ def contact_report(
     pull = share[:, None] * jnp.sum(impulses.friction, axis=1)[pair]
     force = (jnp.sum(pull[:, :, None] * tangents[pair], axis=1) + impulses.normal[:, None] * contacts.normal) / dt
     rate = rows.friction.free_rate[:, 0] + jnp.sum(rows.friction.direction[:, 0] * change, axis=-1)
-    touches, slips = impulses.normal > 0, impulses.slips[pair]
+    touches = impulses.normal > 0
+    slips = impulses.slips[pair]
     response = jnp.concatenate([rows.normal.response, jnp.ravel(rows.friction.response)])
     moves = response > 0
     missed = jnp.where(moves, corrections / jnp.where(moves, response, 1), 0)

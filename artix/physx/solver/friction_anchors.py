@@ -30,9 +30,12 @@ from artix.simulation.common.step_start import StepStart
 Array = jax.Array
 
 
-#: PhysX's ``frictionOffsetThreshold`` and ``frictionCorrelationDistance`` for lengths in metres, and its tolerances for
-#: equal normals (a cosine) and equal points (a squared distance).
-OFFSET_THRESHOLD, CORRELATION_DISTANCE, SAME_NORMAL, SAME_POINT = 0.04, 0.025, 0.999, 1e-8
+#: PhysX's ``frictionOffsetThreshold`` and ``frictionCorrelationDistance`` [m].
+OFFSET_THRESHOLD = 0.04
+CORRELATION_DISTANCE = 0.025
+#: PhysX's tolerances for equal normals, a cosine, and for equal points, a squared distance [m^2].
+SAME_NORMAL = 0.999
+SAME_POINT = 1e-8
 
 
 class FrictionAnchors(struct.PyTreeNode):
@@ -167,7 +170,8 @@ def anchored(patch: Patch, before: Anchored) -> Anchored:
 def _grown(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
     """Adds contacts as new anchors [2, 3]: the first two, then any farther apart. Returns their number, too."""
     first, second = on_link
-    total, apart = count, jnp.zeros_like(patch.gap[0])
+    total = count
+    apart = jnp.zeros_like(patch.gap[0])
     complete = count == 2
     for touches, point, gap in zip(patch.touches, patch.point, patch.gap, strict=True):
         usable = touches & (gap < OFFSET_THRESHOLD) & ~complete
@@ -225,9 +229,14 @@ def kept(
     return FrictionAnchors(jnp.stack(on_link), on_ground, jnp.stack(normal), count, found_at)
 
 
-#: How far capsules may move and their contacts may slide, relative to the radius; the same for boxes, relative to the
-#: smallest half edge; upper bounds of these lengths [m]; and the cosine of half the angle by which a shape may rotate.
-_CAPSULE_MOVES, _CAPSULE_SLIDES, _BOX, _BOX_MOST, _TURN = 0.02, 0.05, 0.03, 0.03, 0.99996
+#: How far a capsule may move and its contacts may slide before they are searched again, relative to its radius.
+_CAPSULE_MOVES = 0.02
+_CAPSULE_SLIDES = 0.05
+#: The same for both of a box, relative to its smallest half edge, and the upper bound of that length [m].
+_BOX = 0.03
+_BOX_MOST = 0.03
+#: The cosine of half the angle by which a shape may rotate.
+_TURN = 0.99996
 
 
 class Manifolds(NamedTuple):
@@ -271,9 +280,8 @@ def manifolds(
     normal = contacts.normal.T
     shape = np.array(ground_contacts.geometries)
     kinds = [at_start.topology.geometries[k].type for k in shape]
-    is_sphere, is_box = (
-        jnp.asarray([kind is one for kind in kinds]) for one in (GeometryType.SPHERE, GeometryType.BOX)
-    )
+    is_sphere = jnp.asarray([kind is GeometryType.SPHERE for kind in kinds])
+    is_box = jnp.asarray([kind is GeometryType.BOX for kind in kinds])
     size = articulation.geometry.size[shape].T
     radius = jnp.where(is_box, 0, size[0])
     core = contacts.point.T + radius * spatial.rotate_inverse(frame_now.rotation, normal)

@@ -98,7 +98,8 @@ def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displaceme
     Returns:
       The new accumulated impulse.
     """
-    drive, h = row.drive, sweep.h
+    drive = row.drive
+    h = sweep.h
     accelerates = drive.is_acceleration > 0
     gain = h * (h * drive.stiffness + drive.damping)
     share = 1 / (1 + gain * jnp.where(accelerates, 1, row.response))
@@ -113,7 +114,8 @@ def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displaceme
 
 def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: Sweep) -> Array:
     """The accumulated friction impulse: it stops the DOF, or is the sliding friction if that is less."""
-    friction, time = row.friction, sweep.budget_time
+    friction = row.friction
+    time = sweep.budget_time
     stopping = accumulated - row.softened * velocity
     sliding = (friction.dynamic + friction.viscous * jnp.abs(velocity)) * time
     slides = jnp.abs(stopping) > friction.static * time
@@ -272,7 +274,8 @@ def mimic_impulse(row: MimicRow, rate: Array, error: Array, sweep: Sweep) -> Arr
     """
     if not sweep.moves_positions:
         return -rate / row.response
-    h, frequency = sweep.h, row.mimic.natural_frequency
+    h = sweep.h
+    frequency = row.mimic.natural_frequency
     compliant = (frequency > 0) & (row.mimic.damping_ratio > 0)
     stiffness = frequency**2 / row.response
     damping = 2 * row.mimic.damping_ratio * frequency / row.response
@@ -316,7 +319,8 @@ def fixed_tendon_rows(
     articulation: Articulation, at_start: StepStart, joint_position: Array, motion: Array
 ) -> FixedTendonRow:
     """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any impulse."""
-    topology, numbers = at_start.topology, articulation.fixed_tendons
+    topology = at_start.topology
+    numbers = articulation.fixed_tendons
     dof, *_, table = tendon_joint_structure(topology)
     wrenches = tendon_joint_wrenches(at_start)
     moving = wrenches.on_link - wrenches.on_parent
@@ -373,19 +377,41 @@ def fixed_tendon_impulses(
       sweep: the sweep.
     """
     h = sweep.h
-    gain = h * (h * row.stiffness + row.damping)
-    share = 1 / (1 + gain * row.response)
-    limit_share = 1 / (1 + h * (h * row.limit_stiffness + row.damping) * row.response)
+    gain, share, limit_share, keep, keep_limit = _tendon_shares(row, sweep)
     over, under = (
         jnp.where(jnp.isfinite(bound), bound, 0) + jnp.where(jnp.isfinite(bound), stretch, 0)
         for bound in (row.over_upper, row.under_lower)
     )
     beyond = jnp.where(under < 0, under, jnp.maximum(over, 0))
     pull = gain * rate + h * row.stiffness * (row.excess + stretch)
-    keep, keep_limit = (1, 1) if sweep.temporal else (1 - share, 1 - limit_share)
     spring = keep * spring - row.recip_coefficient * share * pull
     limit = keep_limit * limit - row.recip_coefficient * h * row.limit_stiffness * limit_share * beyond
     return spring, limit
+
+
+class _TendonShares(NamedTuple):
+    """How a sweep weighs the impulses of a tendon's implicit spring and damper."""
+
+    gain: Array
+    """Impulse per rate of the length."""
+    spring: Array
+    """Fraction of an explicit spring's impulse that an implicit one has."""
+    limit: Array
+    """The same of the limits' spring."""
+    keep: Array | int
+    """Fraction of the spring's impulse so far that stays."""
+    keep_limit: Array | int
+    """The same of the limits' impulse."""
+
+
+def _tendon_shares(row: FixedTendonRow | SpatialTendonRow, sweep: Sweep) -> _TendonShares:
+    h = sweep.h
+    gain = h * (h * row.stiffness + row.damping)
+    spring = 1 / (1 + gain * row.response)
+    limit = 1 / (1 + h * (h * row.limit_stiffness + row.damping) * row.response)
+    if sweep.temporal:
+        return _TendonShares(gain, spring, limit, 1, 1)
+    return _TendonShares(gain, spring, limit, 1 - spring, 1 - limit)
 
 
 class SpatialTendonRow(NamedTuple):
@@ -448,12 +474,9 @@ def spatial_tendon_impulses(
       sweep: the sweep.
     """
     h = sweep.h
-    gain = h * (h * row.stiffness + row.damping)
-    share = 1 / (1 + gain * row.response)
-    limit_share = 1 / (1 + h * (h * row.limit_stiffness + row.damping) * row.response)
+    gain, share, limit_share, keep, keep_limit = _tendon_shares(row, sweep)
     beyond = beyond_limits(length, row.lower_limit, row.upper_limit)
     pull = h * row.stiffness * (length - row.rest_length) - gain * rate
-    keep, keep_limit = (1, 1) if sweep.temporal else (1 - share, 1 - limit_share)
     spring = keep * spring + share * pull
     limit = keep_limit * limit + h * row.limit_stiffness * limit_share * beyond
     return spring, limit
