@@ -271,8 +271,10 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
       (-2.4..., 2.4...)
     """
     wide = 1.0 if articulation.topology.dof_is_linear[dof] else np.pi
-    low, high = float(articulation.joint_lower_limit[dof]), float(articulation.joint_upper_limit[dof])
-    low, high = (low if np.isfinite(low) else -wide), (high if np.isfinite(high) else wide)
+    low = float(articulation.joint_lower_limit[dof])
+    low = low if np.isfinite(low) else -wide
+    high = float(articulation.joint_upper_limit[dof])
+    high = high if np.isfinite(high) else wide
     return low, max(high, low + 1e-6)
 
 
