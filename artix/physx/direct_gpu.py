@@ -259,8 +259,8 @@ def check_simulation(fleet: Fleet, simulation: AnyFleetSimulation) -> None:
             "artix.physx.create_fleet_simulation(fleet)"
         )
     for one in simulations:
-        dofs, meaning = one.topology.num_dofs, "a row for each member of the kind"
-        _check_widths(one.state, len(one.state.root_pose), dofs, fleet.dtype, meaning)
+        rows = len(one.state.root_pose)
+        _check_widths(one.state, rows, one.topology.num_dofs, fleet.dtype, "a row for each member of the kind")
 
 
 def _check_widths(state: State, rows: int, dofs: int, dtype: Any, meaning: str) -> None:
@@ -483,7 +483,7 @@ def _block(
 ) -> Any:
     """One articulation's block."""
     dofs = maxima.max_dofs
-    wide = maxima.max_dofs + 6
+    wide = dofs + 6
     clipped = state
     unscaled = articulation
     if compat:

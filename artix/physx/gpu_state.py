@@ -275,7 +275,8 @@ def write_tendons(
     fleet: Fleet, articulations: Sequence[Articulation], data: Any, parts: Sequence[Part], kind: str
 ) -> list[Articulation]:
     """The articulations with the listed blocks written, padding ignored; see ``set_articulation_data``."""
-    maxima, structure = get_articulation_gpu_api_max_counts(fleet), _STRUCTURES[kind]
+    maxima = get_articulation_gpu_api_max_counts(fleet)
+    structure = _STRUCTURES[kind]
     if not isinstance(data, structure):
         raise TypeError(
             f"data for {kind}: expected artix.physx.{structure.__name__}, found {type(data).__name__}; "
@@ -533,7 +534,8 @@ def get_articulation_data(
     data_type = of_type(ReadType, "data_type", data_type)
     indices = check_indices(fleet, indices)
     check_simulation(fleet, simulation)
-    parts, kinds = parts_of(fleet, indices), simulations_of_kinds(simulation)
+    parts = parts_of(fleet, indices)
+    kinds = simulations_of_kinds(simulation)
     if data_type in _TENDON_READS:
         return read_tendons(fleet, [kind.articulation for kind in kinds], parts, data_type.name)
     shape = _block_shape(fleet, data_type)
@@ -576,7 +578,8 @@ def set_articulation_data(
     data_type = of_type(WriteType, "data_type", data_type)
     indices = check_indices(fleet, indices, distinct=True)
     check_simulation(fleet, simulation)
-    parts, kinds = parts_of(fleet, indices), simulations_of_kinds(simulation)
+    parts = parts_of(fleet, indices)
+    kinds = simulations_of_kinds(simulation)
     if data_type in _TENDON_WRITES:
         articulations = write_tendons(fleet, [kind.articulation for kind in kinds], data, parts, data_type.name)
         written = [kind.replace(articulation=one) for kind, one in zip(kinds, articulations, strict=True)]
