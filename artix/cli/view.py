@@ -14,7 +14,7 @@ from artix import Articulation, DescriptionWarning, State, viewer
 from artix.cli.names import naming
 from artix.cli.robot_source import description_path, load_robot
 from artix.cli.text import CommandFailure
-from artix.viewer.sliders import followed, limbs_of, neutral_within_limits
+from artix.viewer.sliders import apply_mimics, limbs_of, neutral_within_limits
 
 RATE = 30.0
 #: How long each joint moves in a recording [s].
@@ -117,6 +117,6 @@ def moving_joints(articulation: Articulation) -> State:
     return State(
         jnp.tile(start.root_pose, (frames, 1)),
         jnp.zeros((frames, 6), articulation.dtype),
-        jnp.asarray(followed(articulation, joints), articulation.dtype),
+        jnp.asarray(apply_mimics(articulation, joints), articulation.dtype),
         jnp.zeros_like(joints, articulation.dtype),
     )

@@ -77,6 +77,20 @@ def screw_pitches(articulation: Articulation) -> Array:
     return jnp.where(tree.body_is_helical[tree.dof_body], pitch, jnp.zeros_like(pitch))
 
 
+def joint_efforts(articulation: Articulation, wrench: Array) -> Array:
+    """The power of wrenches through the joints per velocity of each DOF: the sum of drives, limits and loads, [n].
+
+    Args:
+      wrench: force [N], then torque [N m], that each link's joint transmits, in the joint's frame, [L, 6].
+    """
+    tree = articulation.topology
+    torque_first = jnp.roll(wrench, 3, axis=1)
+    efforts = torque_first[tree.dof_link, tree.dof_axis]
+    if not tree.has_helical:
+        return efforts
+    return efforts + screw_pitches(articulation) * torque_first[tree.dof_link, tree.dof_axis % 3 + 3]
+
+
 class Kinematics(NamedTuple):
     """The configuration of all bodies, relative to the root link's centre of mass and in world axes.
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.forward import screw_pitches
+from artix.kinematics.forward import joint_efforts
 from artix.kinematics.frames import frame_velocity
 from artix.math import struct
 from artix.model.checks import check_quaternion, check_vector
@@ -365,7 +365,7 @@ def copy_internal_state_to_cache(
     flags = Flag(flags)
     for flag, in_cache, field in _COPIED:
         if flag in flags:
-            cache = in_cache.written(cache, field.of(simulation))
+            cache = in_cache.write(cache, field.read(simulation))
     if Flag.ROOT_VELOCITIES in flags:
         acceleration = simulation.report.link_acceleration[0]
         moved = {"world_lin_accel": acceleration[:3], "world_ang_accel": acceleration[3:]}
@@ -373,7 +373,9 @@ def copy_internal_state_to_cache(
     if Flag.LINK_VELOCITY in flags:
         cache = cache.replace(link_velocity=frame_velocity(simulation.articulation, simulation.state, offset="com"))
     if Flag.JOINT_SOLVER_FORCES in flags:
-        cache = cache.replace(joint_solver_forces=_efforts(simulation))
+        cache = cache.replace(
+            joint_solver_forces=joint_efforts(simulation.articulation, simulation.report.incoming_joint_force)
+        )
     return cache
 
 
@@ -430,25 +432,13 @@ def apply_cache(
     for flag, in_cache, field in _WRITTEN:
         if flag not in flags:
             continue
-        value = in_cache.of(cache)
-        before = field.of(simulation)
+        value = in_cache.read(cache)
+        before = field.read(simulation)
         check_vector(f"cache.{in_cache.path}", value, before.shape, simulation.dtype, "as create_cache makes it")
-        changed = field.written(changed, value)
+        changed = field.write(changed, value)
         # A pose wakes nothing, and a target only if it changes.
         if flag not in Flag.ROOT_TRANSFORM | Flag.POSITION:
             moves.append(jnp.any((value - before if flag in _TARGETS else value) != 0))
     if Flag.ROOT_TRANSFORM in flags:
         check_quaternion("cache.root_link_data.transform", cache.root_link_data.transform, any_length=True)
     return wake_if(changed, jnp.asarray(autowake) | jnp.any(jnp.array(moves, bool)))
-
-
-def _efforts(simulation: ArticulationSimulation) -> Array:
-    """The components of the incoming joint forces along the DOFs, [n]: the sum of drives, limits and loads."""
-    tree = simulation.topology
-    torque_first = jnp.roll(simulation.report.incoming_joint_force, 3, axis=1)
-    link = tree.dof_link
-    axis = tree.dof_axis
-    efforts = torque_first[link, axis]
-    if not tree.has_helical:
-        return efforts
-    return efforts + screw_pitches(simulation.articulation) * torque_first[link, axis % 3 + 3]

@@ -201,11 +201,11 @@ class Field(NamedTuple):
     path: str
     columns: slice = slice(None)
 
-    def of(self, tree: Any) -> Array:
+    def read(self, tree: Any) -> Array:
         """The field of a simulation or a cache."""
         return operator.attrgetter(self.path)(tree)[..., self.columns]
 
-    def written(self, tree: Any, values: Array) -> Any:
+    def write(self, tree: Any, values: Array) -> Any:
         """The simulation or the cache with these values in the field."""
         if self.columns != slice(None):
             values = operator.attrgetter(self.path)(tree).at[..., self.columns].set(values)

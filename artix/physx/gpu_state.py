@@ -38,7 +38,7 @@ from artix.physx.direct_gpu import (
     in_order,
     of_type,
     own_state,
-    padded,
+    pad_to,
     parts_of,
     simulations_of_kinds,
     to_transform,
@@ -661,19 +661,19 @@ def _read(data_type: ReadType, shape: tuple[int, ...], kind: ArticulationSimulat
     """The blocks [rows, *shape] of some members of a kind."""
     kind = jax.tree.map(lambda leaf: leaf[rows], kind)
     if data_type is ReadType.LINK_GLOBAL_POSE:
-        return padded(to_transform(jax.vmap(frame_pose)(kind.articulation, kind.state)), shape)
+        return pad_to(to_transform(jax.vmap(frame_pose)(kind.articulation, kind.state)), shape)
     if data_type in (ReadType.LINK_LINEAR_VELOCITY, ReadType.LINK_ANGULAR_VELOCITY):
         velocities = jax.vmap(partial(frame_velocity, offset="com"))(kind.articulation, kind.state)
-        return padded(velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR], shape)
-    values = FIELDS[data_type.name].of(kind)
-    return padded(to_transform(values) if data_type is ReadType.ROOT_GLOBAL_POSE else values, shape)
+        return pad_to(velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR], shape)
+    values = FIELDS[data_type.name].read(kind)
+    return pad_to(to_transform(values) if data_type is ReadType.ROOT_GLOBAL_POSE else values, shape)
 
 
 @partial(jax.jit, static_argnums=0)
 def _write(data_type: WriteType, kind: ArticulationSimulation, data: Array, rows: np.ndarray) -> ArticulationSimulation:
     """The simulations of a kind with the blocks of some members written, without their padding."""
     field = FIELDS[data_type.name]
-    before = field.of(kind)
+    before = field.read(kind)
     if data_type is WriteType.ROOT_GLOBAL_POSE:
         data = jnp.concatenate([data[:, 4:], data[:, :4]], axis=1)
-    return field.written(kind, before.at[rows].set(data[:, : before.shape[1]]))
+    return field.write(kind, before.at[rows].set(data[:, : before.shape[1]]))

@@ -54,7 +54,7 @@ class Triangles:
     casts: np.ndarray
 
     @classmethod
-    def joined(cls, parts: list[Triangles]) -> Triangles:
+    def join(cls, parts: list[Triangles]) -> Triangles:
         """Joins several sets of triangles."""
         if not parts:
             corners = np.zeros((0, 3, 3))
@@ -62,7 +62,7 @@ class Triangles:
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
-    def kept(self, mask: np.ndarray) -> Triangles:
+    def select(self, mask: np.ndarray) -> Triangles:
         """The triangles that a mask selects."""
         return Triangles(*(getattr(self, field.name)[mask] for field in dataclasses.fields(self)))
 
@@ -99,7 +99,7 @@ def shade(
     depth = np.full(fine[::-1], np.inf)
     for mask, is_solid in ((solid, True), (~solid, False)):
         if mask.any():
-            depth = _draw(picture, depth, triangles.kept(mask), shadows, camera, fine, is_solid)
+            depth = _draw(picture, depth, triangles.select(mask), shadows, camera, fine, is_solid)
     subpixels = [picture[i::samples, j::samples] for i in range(samples) for j in range(samples)]
     mean = sum(subpixels[1:], start=subpixels[0].astype(float)) / samples**2
     if background is not None:
@@ -122,7 +122,7 @@ def _draw(
     """Draws onto a picture with premultiplied opacities. Returns the new depths."""
     projected = camera.project(shown.corners, size)
     ahead = np.all(projected[..., 2] > 1e-3, axis=1)
-    shown = shown.kept(ahead)
+    shown = shown.select(ahead)
     projected = projected[ahead]
     seen = rasterize(projected, size, perspective=True)
     hit = (seen.triangle >= 0) & (seen.depth < depth)
@@ -461,7 +461,7 @@ def draw_scene(
     if floor:
         parts += _ground(scene, chosen)
     paper = None if background is None else np.asarray(background, float)
-    return shade(Triangles.joined(parts), view, size, samples=samples, background=paper)
+    return shade(Triangles.join(parts), view, size, samples=samples, background=paper)
 
 
 def _robots(scene: Scene, frame: int, opacity: float) -> list[Triangles]:

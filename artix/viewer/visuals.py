@@ -282,7 +282,7 @@ def _complete(visuals: tuple[Visual, ...], articulation: Articulation) -> tuple[
 def _finish(visuals: tuple[Visual, ...], raw: dict[int, TriangleMesh], most: int | None) -> tuple[Visual, ...]:
     """Adds sharp edges and simplifies meshes from files, the largest ones most."""
     cap = _cap([len(visual.mesh.faces) for visual in visuals], most)
-    finished = {key: with_sharp_edges(simplified(mesh, cap)) for key, mesh in raw.items()}
+    finished = {key: with_sharp_edges(simplify(mesh, cap)) for key, mesh in raw.items()}
     return tuple(dataclasses.replace(one, mesh=finished.get(id(one.mesh), one.mesh)) for one in visuals)
 
 
@@ -347,7 +347,7 @@ def _color(visual: Any) -> tuple[float, float, float] | None:
     return red, green, blue
 
 
-def simplified(mesh: TriangleMesh, max_faces: int) -> TriangleMesh:
+def simplify(mesh: TriangleMesh, max_faces: int) -> TriangleMesh:
     """Simplifies a surface to about ``max_faces`` triangles (Garland and Heckbert, 1997, by fast-simplification)."""
     if len(mesh.faces) <= max(max_faces, 12):
         return mesh

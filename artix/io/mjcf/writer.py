@@ -39,8 +39,8 @@ def save_mjcf(articulation: Articulation | Scene, path: str | Path) -> list[Issu
       One warning for each thing that MJCF cannot express.
 
     Raises:
-      DescriptionError: MJCF cannot describe the articulation: a spherical joint with two axes, a helical joint, a
-        moving link without mass or rotational inertia, or a name that XML does not allow.
+      DescriptionError: MJCF cannot describe the articulation: a spherical joint with two axes, a joint of a type that
+        it lacks, a moving link without mass or rotational inertia, or a name that XML does not allow.
       TypeError, ValueError: the articulation is batched, or a builder would refuse one of its numbers.
       OSError: the file cannot be written.
 

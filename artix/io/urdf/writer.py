@@ -38,7 +38,7 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
       One warning for each thing that URDF cannot express.
 
     Raises:
-      DescriptionError: URDF has no such joint (helical, or spherical with several axes), or XML does not allow a name.
+      DescriptionError: URDF has no such joint, as it has none with several axes, or XML does not allow a name.
       TypeError, ValueError: the articulation is batched, or a builder would refuse one of its numbers.
       OSError: the file cannot be written.
 

@@ -58,8 +58,8 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
       One warning for each thing that USD cannot express, or that only :func:`load_usd` reads.
 
     Raises:
-      ValueError: the suffix is not one of these, a joint is helical, the articulation is a batch, a builder would
-        refuse one of its numbers, or the state has other shapes or numbers that are not finite.
+      ValueError: the suffix is not one of these, USD has no joints of a type, the articulation is a batch, a builder
+        would refuse one of its numbers, or the state has other shapes or numbers that are not finite.
       TypeError: the state has another dtype.
       OSError: the file cannot be written; a file that was there before stays as it was.
       ModuleNotFoundError: ``usd-core`` is not installed.

@@ -25,15 +25,15 @@ from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.geometry import GeometryType
 from artix.physx.solver.friction_anchors import (
-    Anchored,
     FrictionAnchors,
+    PairAnchors,
     Patch,
-    anchored,
-    carried,
     manifolds,
+    move_anchors,
     pair_of_contacts,
     patches_of,
     present,
+    update_anchors,
 )
 from artix.physx.solver.joint_rows import Sweep
 from artix.simulation.common.options import SolverOptions
@@ -118,7 +118,7 @@ class StepContacts(NamedTuple):
     """The rows of a step's contacts, and what is kept of them for the next step."""
 
     rows: ContactRows
-    anchors: list[Anchored]
+    anchors: list[PairAnchors]
     found_at: Array
     """World poses of the pairs' links when their contacts were last searched, [P, 7]."""
 
@@ -166,11 +166,11 @@ def _patch(contacts: Contacts, point: Array, near: Array, numbers: tuple[int, ..
     return Patch(near[index], point[index], contacts.gap[index], contacts.normal[index[0]])
 
 
-def _anchor(at_start: StepStart, touching: AnchoredContacts, pair: int, link: int, patch: Patch) -> Anchored:
+def _anchor(at_start: StepStart, touching: AnchoredContacts, pair: int, link: int, patch: Patch) -> PairAnchors:
     if touching.anchors is None:
         nowhere = jnp.zeros_like(patch.point, shape=(2, 3))
-        return anchored(patch, Anchored(nowhere, nowhere, patch.normal, jnp.zeros_like(patch.gap[0])))
-    return anchored(patch, carried(touching.anchors, pair, at_start.frame.take([link]), touching.reference))
+        return update_anchors(patch, PairAnchors(nowhere, nowhere, patch.normal, jnp.zeros_like(patch.gap[0])))
+    return update_anchors(patch, move_anchors(touching.anchors, pair, at_start.frame.take([link]), touching.reference))
 
 
 def _normal_rows(
@@ -226,7 +226,7 @@ def _friction_rows(
     contacts: Contacts,
     patches: tuple[tuple[int, ...], ...],
     links: tuple[int, ...],
-    anchors: list[Anchored],
+    anchors: list[PairAnchors],
     floor: Array,
     motion: Array,
     options: SolverOptions,

@@ -123,7 +123,7 @@ class Patch(NamedTuple):
     """Normal of the surface, [3]."""
 
 
-class Anchored(NamedTuple):
+class PairAnchors(NamedTuple):
     """The anchors of one pair during a step."""
 
     on_link: Array
@@ -141,7 +141,7 @@ def present(count: Array) -> Array:
     return jnp.stack([count > 0, count > 1], axis=-1)
 
 
-def anchored(patch: Patch, before: Anchored) -> Anchored:
+def update_anchors(patch: Patch, before: PairAnchors) -> PairAnchors:
     """The anchors of a step: the previous step's anchors that still hold, and new ones at contacts.
 
     Args:
@@ -160,14 +160,14 @@ def anchored(patch: Patch, before: Anchored) -> Anchored:
     least = jnp.min(jnp.where(touches, patch.point, jnp.inf), axis=0)
     extent = jnp.where(jnp.any(patch.touches), largest - least, jnp.zeros_like(least))
     count = jnp.where((count == 2) & (4 * spread < jnp.sum(extent**2)), 0, count)
-    grown, total = _grown(patch, before.on_link, count)
+    grown, total = _add_anchors(patch, before.on_link, count)
     is_old = present(count)[:, None]
     on_link = jnp.where(is_old, before.on_link, grown)
     on_ground = jnp.where(is_old, before.on_ground, grown)
-    return Anchored(on_link, on_ground, normal, jnp.where(jnp.any(patch.touches), total, 0))
+    return PairAnchors(on_link, on_ground, normal, jnp.where(jnp.any(patch.touches), total, 0))
 
 
-def _grown(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
+def _add_anchors(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
     """Adds contacts as new anchors [2, 3]: the first two, then any farther apart. Returns their number, too."""
     first, second = on_link
     total = count
@@ -190,7 +190,7 @@ def _grown(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
     return jnp.stack([first, second]), total
 
 
-def carried(before: FrictionAnchors, pair: int, frame: Transforms, reference: Array) -> Anchored:
+def move_anchors(before: FrictionAnchors, pair: int, frame: Transforms, reference: Array) -> PairAnchors:
     """The anchors of a pair, moved with its link.
 
     Args:
@@ -201,11 +201,11 @@ def carried(before: FrictionAnchors, pair: int, frame: Transforms, reference: Ar
     """
     on_link = (spatial.rotate(frame.rotation, before.on_link[pair].T) + frame.position).T
     normal = spatial.rotate(frame.rotation, before.normal[pair][:, None])[:, 0]
-    return Anchored(on_link, before.on_ground[pair] - reference, normal, before.count[pair])
+    return PairAnchors(on_link, before.on_ground[pair] - reference, normal, before.count[pair])
 
 
-def kept(
-    anchors: list[Anchored], slips: Array, frames: list[Transforms], reference: Array, found_at: Array
+def remember_anchors(
+    anchors: list[PairAnchors], slips: Array, frames: list[Transforms], reference: Array, found_at: Array
 ) -> FrictionAnchors:
     """The anchors to remember after a step, of the pairs that did not slip.
 

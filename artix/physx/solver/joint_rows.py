@@ -332,14 +332,14 @@ def fixed_tendon_rows(
     members = jnp.asarray(table < len(dof), rate.dtype)
     count = jnp.sum(members, axis=1)
 
-    def grouped(values: Array) -> Array:
+    def group(values: Array) -> Array:
         """Regroups one entry per joint into [T, m], padded with zeros."""
         padded = jnp.concatenate([values, jnp.zeros_like(values[:1])])
         return padded[table]
 
-    coefficient = grouped(numbers.coefficient)
+    coefficient = group(numbers.coefficient)
     share = coefficient / count[:, None]
-    dofs = grouped(jnp.asarray(dof))
+    dofs = group(jnp.asarray(dof))
     moved = jax.nn.one_hot(dofs, topology.num_dofs, dtype=rate.dtype) * coefficient[:, :, None]
     length = numbers.offset + jnp.sum(coefficient * joint_position[dofs], axis=1)
     return FixedTendonRow(
@@ -350,13 +350,13 @@ def fixed_tendon_rows(
         over_upper=(length - numbers.upper_limit) / count,
         under_lower=(length - numbers.lower_limit) / count,
         coefficient=jnp.sum(moved, axis=1) / count[:, None],
-        free_rate=jnp.sum(share * grouped(free_rate), axis=1),
-        rate=jnp.sum(share[:, :, None] * grouped(rate), axis=1),
-        recip_coefficient=grouped(numbers.recip_coefficient),
-        response=grouped(jnp.sum(force * effect, axis=1)),
-        effect=grouped(effect),
-        wrench=grouped(wrenches.on_link),
-        reaction=grouped(-wrenches.on_root),
+        free_rate=jnp.sum(share * group(free_rate), axis=1),
+        rate=jnp.sum(share[:, :, None] * group(rate), axis=1),
+        recip_coefficient=group(numbers.recip_coefficient),
+        response=group(jnp.sum(force * effect, axis=1)),
+        effect=group(effect),
+        wrench=group(wrenches.on_link),
+        reaction=group(-wrenches.on_root),
     )
 
 

@@ -29,7 +29,7 @@ from artix.physx.solver.contact_rows import (
     contact_wrenches,
     find_contacts,
 )
-from artix.physx.solver.friction_anchors import FrictionAnchors, kept
+from artix.physx.solver.friction_anchors import FrictionAnchors, remember_anchors
 from artix.physx.solver.gauss_seidel import (
     Progress,
     Rows,
@@ -408,7 +408,7 @@ def _contact_results(
     last = solution.velocity_corrections[-(rows.normal.gap.size + rows.friction.error.size) :]
     report = contact_report(at_start, touching, rows, impulses, last, solution.change, dt)
     frames = [at_start.frame.take([link]) for link in rows.links]
-    anchors = kept(contacts.anchors, impulses.slips, frames, touching.reference, contacts.found_at)
+    anchors = remember_anchors(contacts.anchors, impulses.slips, frames, touching.reference, contacts.found_at)
     return wrench, report, anchors
 
 
