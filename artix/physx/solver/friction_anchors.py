@@ -271,39 +271,71 @@ def manifolds(
     """
     contacts = ground_contacts.contacts
     pair = pair_of_contacts(patches)
-    frame_now = at_start.frame.take(np.array(contacts.links, int))
     first = np.array([numbers[0] for numbers in patches])
-    poses = jnp.concatenate([frame_now.position + reference[:, None], frame_now.rotation]).T[first]
+    now = at_start.frame.take(np.array(contacts.links, int))
+    poses = jnp.concatenate([now.position + reference[:, None], now.rotation]).T[first]
     # Not normalised: before the first step they are zeros, which count as a rotation beyond any limit.
     past = (poses if before is None else before)[pair].T
-    frame_then = Transforms(past[3:], past[:3] - reference[:, None])
+    then = Transforms(past[3:], past[:3] - reference[:, None])
+    shapes = _shapes_of(articulation, at_start.topology, ground_contacts.geometries)
     normal = contacts.normal.T
-    shape = np.array(ground_contacts.geometries)
-    kinds = [at_start.topology.geometries[k].type for k in shape]
-    is_sphere = jnp.asarray([kind is GeometryType.SPHERE for kind in kinds])
-    is_box = jnp.asarray([kind is GeometryType.BOX for kind in kinds])
-    size = articulation.geometry.size[shape].T
-    radius = jnp.where(is_box, 0, size[0])
-    core = contacts.point.T + radius * spatial.rotate_inverse(frame_now.rotation, normal)
-    here, there = (spatial.rotate(frame.rotation, core) + frame.position for frame in (frame_now, frame_then))
+    core = contacts.point.T + shapes.radius * spatial.rotate_inverse(now.rotation, normal)
+    here = _place(now, core)
+    there = _place(then, core)
     moved = here - there
     gap_there = contacts.gap - spatial.dot(normal, moved)
     slid = moved - spatial.dot(normal, moved) * normal
-    least = jnp.minimum(_BOX * jnp.min(size, axis=0), _BOX_MOST)
-    may_move = jnp.where(is_box, least, _CAPSULE_MOVES * radius)
-    may_slide = jnp.where(is_box, least, _CAPSULE_SLIDES * radius)
-    center = articulation.geometry.pose[shape, :3].T
-    shift = [spatial.rotate(frame.rotation, center) + frame.position for frame in (frame_now, frame_then)]
-    invalid = jnp.max(jnp.abs(shift[0] - shift[1]), axis=0) > may_move
-    invalid = invalid | (jnp.abs(spatial.dot(frame_now.rotation, frame_then.rotation)) < _TURN) | is_sphere
-    invalid = invalid | ((gap_there < distance) & (spatial.dot(slid, slid) > may_slide**2))
-    looks = jnp.stack([jnp.any(invalid[np.array(numbers)]) for numbers in patches])
+    is_stale = _is_stale(shapes, now, then, slid, gap_there < distance)
+    looks = jnp.stack([jnp.any(is_stale[np.array(numbers)]) for numbers in patches])
     if before is None:
         looks = jnp.ones_like(looks)
     fresh = looks[pair]
     gap_when_found = jnp.where(fresh, contacts.gap, gap_there)
     # Of boxes, the point on the plane; of spheres and capsules, the one on the shape, below the core where it is now.
     on_plane = jnp.where(fresh, here, there) - gap_when_found * normal
-    point = jnp.where(is_box, on_plane, here - radius * normal)
+    point = jnp.where(shapes.is_box, on_plane, here - shapes.radius * normal)
     near = (gap_when_found < distance) & (contacts.gap < distance)
     return Manifolds(point.T, near, poses if before is None else jnp.where(looks[:, None], poses, before))
+
+
+class _Shapes(NamedTuple):
+    """The shape of each contact."""
+
+    is_sphere: Array
+    is_box: Array
+    size: Array
+    """Its numbers, [3, K] [m]."""
+    radius: Array
+    """Distance of its surface from its core; zero for boxes, [K] [m]."""
+    center: Array
+    """Its origin in the link's frame, [3, K] [m]."""
+
+
+def _shapes_of(articulation: Articulation, topology: Topology, geometries: tuple[int, ...]) -> _Shapes:
+    index = np.array(geometries)
+    kinds = [topology.geometries[k].type for k in geometries]
+    is_sphere = jnp.asarray([kind is GeometryType.SPHERE for kind in kinds])
+    is_box = jnp.asarray([kind is GeometryType.BOX for kind in kinds])
+    size = articulation.geometry.size[index].T
+    center = articulation.geometry.pose[index, :3].T
+    return _Shapes(is_sphere, is_box, size, jnp.where(is_box, 0, size[0]), center)
+
+
+def _place(frame: Transforms, points: Array) -> Array:
+    """Points of frames relative to the reference point, in world axes, [3, K]."""
+    return spatial.rotate(frame.rotation, points) + frame.position
+
+
+def _is_stale(shapes: _Shapes, now: Transforms, then: Transforms, slid: Array, was_near: Array) -> Array:
+    """Whether a shape has moved so far since its contact was searched that it is searched again, [K].
+
+    A contact that ``was_near`` [K] also is if it ``slid`` [3, K] too far along the surface.
+    """
+    least = jnp.minimum(_BOX * jnp.min(shapes.size, axis=0), _BOX_MOST)
+    may_move = jnp.where(shapes.is_box, least, _CAPSULE_MOVES * shapes.radius)
+    may_slide = jnp.where(shapes.is_box, least, _CAPSULE_SLIDES * shapes.radius)
+    shift = jnp.abs(_place(now, shapes.center) - _place(then, shapes.center))
+    has_moved = jnp.max(shift, axis=0) > may_move
+    has_turned = jnp.abs(spatial.dot(now.rotation, then.rotation)) < _TURN
+    has_slid = was_near & (spatial.dot(slid, slid) > may_slide**2)
+    return has_moved | has_turned | shapes.is_sphere | has_slid
