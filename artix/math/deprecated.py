@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import operator
+import sys
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -124,6 +126,17 @@ REMOVED = {
     "artix.physx.get_stabilization_threshold": "artix has no stabilisation, so there is no threshold",
     "artix.physx.set_stabilization_threshold": "artix has no stabilisation: leave the call out",
 }
+
+
+def exports(module: str) -> tuple[list[str], Callable[[str], Any]]:
+    """The ``__all__`` and the ``__getattr__`` of a room: all that its ``__init__`` imports as itself, and old names.
+
+    End the ``__init__`` with ``if not TYPE_CHECKING: __all__, __getattr__ = _exports(__name__)``. Type checkers know by
+    ``from artix.room.module import name as name`` that a name is public, so that a room lists its names once.
+    """
+    names = vars(sys.modules[module])
+    public = [name for name, value in names.items() if name[0] != "_" and not isinstance(value, types.ModuleType)]
+    return sorted({*public} - {"TYPE_CHECKING"}), old_names(module)
 
 
 def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:

@@ -272,20 +272,20 @@ def manifolds(
     contacts = ground_contacts.contacts
     pair = pair_of_contacts(patches)
     first = np.array([numbers[0] for numbers in patches])
-    now = at_start.frame.take(np.array(contacts.links, int))
-    poses = jnp.concatenate([now.position + reference[:, None], now.rotation]).T[first]
+    current = at_start.frame.take(np.array(contacts.links, int))
+    poses = jnp.concatenate([current.position + reference[:, None], current.rotation]).T[first]
     # Not normalised: before the first step they are zeros, which count as a rotation beyond any limit.
     past = (poses if before is None else before)[pair].T
-    then = Transforms(past[3:], past[:3] - reference[:, None])
+    earlier = Transforms(past[3:], past[:3] - reference[:, None])
     shapes = _shapes_of(articulation, at_start.topology, ground_contacts.geometries)
     normal = contacts.normal.T
-    core = contacts.point.T + shapes.radius * spatial.rotate_inverse(now.rotation, normal)
-    here = _place(now, core)
-    there = _place(then, core)
+    core = contacts.point.T + shapes.radius * spatial.rotate_inverse(current.rotation, normal)
+    here = _place(current, core)
+    there = _place(earlier, core)
     moved = here - there
     gap_there = contacts.gap - spatial.dot(normal, moved)
     slid = moved - spatial.dot(normal, moved) * normal
-    is_stale = _is_stale(shapes, now, then, slid, gap_there < distance)
+    is_stale = _is_stale(shapes, current, earlier, slid, gap_there < distance)
     looks = jnp.stack([jnp.any(is_stale[np.array(numbers)]) for numbers in patches])
     if before is None:
         looks = jnp.ones_like(looks)
@@ -326,7 +326,7 @@ def _place(frame: Transforms, points: Array) -> Array:
     return spatial.rotate(frame.rotation, points) + frame.position
 
 
-def _is_stale(shapes: _Shapes, now: Transforms, then: Transforms, slid: Array, was_near: Array) -> Array:
+def _is_stale(shapes: _Shapes, current: Transforms, earlier: Transforms, slid: Array, was_near: Array) -> Array:
     """Whether a shape has moved so far since its contact was searched that it is searched again, [K].
 
     A contact that ``was_near`` [K] also is if it ``slid`` [3, K] too far along the surface.
@@ -334,8 +334,8 @@ def _is_stale(shapes: _Shapes, now: Transforms, then: Transforms, slid: Array, w
     least = jnp.minimum(_BOX * jnp.min(shapes.size, axis=0), _BOX_MOST)
     may_move = jnp.where(shapes.is_box, least, _CAPSULE_MOVES * shapes.radius)
     may_slide = jnp.where(shapes.is_box, least, _CAPSULE_SLIDES * shapes.radius)
-    shift = jnp.abs(_place(now, shapes.center) - _place(then, shapes.center))
+    shift = jnp.abs(_place(current, shapes.center) - _place(earlier, shapes.center))
     has_moved = jnp.max(shift, axis=0) > may_move
-    has_turned = jnp.abs(spatial.dot(now.rotation, then.rotation)) < _TURN
+    has_turned = jnp.abs(spatial.dot(current.rotation, earlier.rotation)) < _TURN
     has_slid = was_near & (spatial.dot(slid, slid) > may_slide**2)
     return has_moved | has_turned | shapes.is_sphere | has_slid
