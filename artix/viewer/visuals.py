@@ -22,6 +22,7 @@ from artix.io.common.meshes import Packages, find_file, read_meshes
 from artix.io.common.poses import quaternion_from_matrix
 from artix.io.load import FORMATS, SUFFIXES, URDF
 from artix.math.arrays import host_arrays
+from artix.model.joints import IDENTITY_POSE
 from artix.viewer.meshes import (
     TriangleMesh,
     box_mesh,
@@ -33,7 +34,6 @@ from artix.viewer.meshes import (
     sphere_mesh,
 )
 
-IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 COLLISION_COLOR = (0.90, 0.45, 0.15)
 #: With this many triangles a robot looks smooth, and its recording stays small.
 MAX_TRIANGLES = 40_000
@@ -59,7 +59,7 @@ class Visual:
 
     link: int
     mesh: TriangleMesh
-    pose: npt.ArrayLike = IDENTITY
+    pose: npt.ArrayLike = IDENTITY_POSE
     color: tuple[float, float, float] | None = None
     opacity: float = 1.0
 

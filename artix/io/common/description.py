@@ -16,13 +16,13 @@ from artix.contact.plane import Plane
 from artix.contact.scene import Scene
 from artix.io.common.diagnostics import Place, Report, listed
 from artix.io.common.meshes import Meshes, Packages
-from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, quaternion_from_x_to
+from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, quaternion_from_x_to, rotation_pose
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
 from artix.model.couplings import FixedTendon, LoopJoint, MimicJoint, SpatialTendon
 from artix.model.geometry import Geometry
-from artix.model.joints import IDENTITY_POSE, Axis, Joint, JointType
+from artix.model.joints import IDENTITY_POSE, Joint, JointType
 from artix.model.validation import (
     impossible_inertia,
     inertia_rounding,
@@ -454,8 +454,6 @@ def _shape_names(links: Iterable[LinkDescription]) -> dict[str, tuple[str, ...]]
 
 #: Axes for which the joint frame is not rotated, so that its numbers stay exact.
 _COORDINATE_AXES = {(1.0, 0.0, 0.0): 0, (0.0, 1.0, 0.0): 1, (0.0, 0.0, 1.0): 2}
-ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
-TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
 
 
 def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:
@@ -470,7 +468,7 @@ def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:
     coordinate = _COORDINATE_AXES.get(tuple(axis.tolist()))
     if coordinate is not None:
         return coordinate, IDENTITY
-    return 0, np.concatenate([IDENTITY[:3], quaternion_from_x_to(axis)])
+    return 0, rotation_pose(quaternion_from_x_to(axis))
 
 
 class Names:

@@ -14,8 +14,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from artix.io.common.description import (
-    ROTATIONS,
-    TRANSLATIONS,
     Description,
     LinkDescription,
     Reading,
@@ -30,13 +28,13 @@ from artix.io.common.description import (
 )
 from artix.io.common.diagnostics import DescriptionError, Issue, Place, Report, listed
 from artix.io.common.meshes import Packages, find_package, report_missing_meshes
-from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
+from artix.io.common.poses import compose, quaternion_from_x_to, rotation_pose
 from artix.io.common.xml_tree import Element, ExpandedText, origin
 from artix.io.urdf.parser import COMPOSITE_TYPES, MOVING_TYPES, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY
 from artix.model.couplings import MimicJoint
-from artix.model.joints import CompositeJoint, Joint, JointFriction
+from artix.model.joints import ROTATIONS, TRANSLATIONS, CompositeJoint, Joint, JointFriction
 
 #: By tag, the attributes and the child elements that are read, or have no effect on the motion. The content of elements
 #: without an entry is not checked here.
@@ -418,7 +416,7 @@ def _composite(joint: UrdfJoint) -> CompositeJoint:
         return CompositeJoint.free(name=joint.name, parent_pose=joint.origin)
     coordinate, turn = joint_frame(joint.axis)
     if coordinate != 2:
-        turn = compose(np.concatenate([IDENTITY[:3], quaternion_from_x_to(joint.axis)]), _X_TO_Z)
+        turn = compose(rotation_pose(quaternion_from_x_to(joint.axis)), _X_TO_Z)
     return CompositeJoint.planar(name=joint.name, parent_pose=compose(joint.origin, turn), child_pose=turn)
 
 

@@ -6,7 +6,7 @@ joints, and their distances like limits.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,25 +49,6 @@ class Sweep(NamedTuple):
     def budget_time(self) -> Array:
         """The time over which friction and envelopes accumulate [s]."""
         return self.h if self.restarts else self.dt
-
-
-class Gaps(Protocol):
-    """The gaps of a row (or of all) to its two limits."""
-
-    @property
-    def lower_gap(self) -> Array:
-        """Position minus lower limit at the start of the step; ``inf`` without a limit."""
-        ...
-
-    @property
-    def upper_gap(self) -> Array:
-        """Upper limit minus position; ``inf`` without a limit."""
-        ...
-
-    @property
-    def softened(self) -> Array:
-        """Impulse per velocity."""
-        ...
 
 
 class LimitRow(NamedTuple):
@@ -124,7 +105,7 @@ def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: 
 
 
 def limit_impulses(
-    row: Gaps, lower: Array, upper: Array, velocity: Array, displacement: Array, sweep: Sweep
+    row: LimitRow | LoopRow, lower: Array, upper: Array, velocity: Array, displacement: Array, sweep: Sweep
 ) -> tuple[Array, Array]:
     """The accumulated impulses of the lower (never negative) and upper (never positive) position limit.
 
