@@ -34,7 +34,6 @@ from artix.physx.solver.gauss_seidel import (
     Progress,
     Rows,
     SweepImpulses,
-    SweepOrder,
     constraint_rows,
     no_impulses,
     sweep_once,
@@ -106,95 +105,116 @@ class _Carry(NamedTuple):
     progress: Progress
 
 
-def iterate(
-    articulation: Articulation,
-    state: State,
-    at_start: StepStart,
-    rows: Rows,
-    free: Unconstrained,
-    late: Array | None,
-    dt: Array,
-    options: SolverOptions,
-    *,
-    keeps_drift: bool,
-) -> Solution:
-    """Takes all position and velocity sweeps of a step.
+class SweepInputs(NamedTuple):
+    """What does not change during the sweeps of a step."""
 
-    Args:
-      state: its state at the start of the step.
-      at_start: the articulation at the start of the step.
-      rows: all rows.
-      free: velocities without constraints.
-      late: generalised acceleration [nv] by forces that act in every sweep, or ``None``.
-      dt: length of the step [s].
-      options: the solver and the numbers of sweeps.
-      keeps_drift: whether spherical joints keep their drift off their free axes.
-    """
+    articulation: Articulation
+    state: State
+    """At the start of the step, like ``at_start``."""
+    at_start: StepStart
+    rows: Rows
+    free: Unconstrained
+    late: Array | None
+    """Generalised acceleration by forces that act in every sweep, [nv]."""
+    keeps_drift: bool
+    """Whether spherical joints keep their drift off their free axes."""
+
+    def advance(
+        self, change: Array, configuration: Configuration, progress: Progress, time: Array
+    ) -> tuple[Configuration, Progress]:
+        """Moves positions with the current velocities for a time."""
+        velocity = self.free.velocity + change
+        motion = self.free.motion + link_motion(self.at_start, change)
+        row_velocity = self.rows.dofs.free_velocity + change[self.rows.dofs.place]
+        progress = progress._replace(
+            motion=progress.motion + time * velocity, displacement=progress.displacement + time * row_velocity
+        )
+        topology = self.at_start.topology
+        joints = velocity[topology.num_base_dofs :]
+        return advance(topology, configuration, joints, motion, time), progress
+
+    def measure(self, progress: Progress, moved: Configuration, elapsed: Array) -> Progress:
+        """The progress with tendon lengths and link displacements for the configuration."""
+        if not self.at_start.topology.spatial_tendons and self.rows.contacts is None:
+            return progress
+        frame = self.moved_frames(moved)
+        progress = progress._replace(path_length=self.lengths(frame))
+        if self.rows.contacts is None:
+            return progress
+        center = frame @ Transforms.from_poses(self.articulation.link_com_pose)
+        # PhysX moves centres of mass with the links, and sums rotations in the initial axes.
+        caused = link_motion(self.at_start, progress.motion - elapsed * self.free.velocity)
+        turned = elapsed * self.free.motion[:, 3:] + caused[:, 3:]
+        travel = jnp.concatenate([center.position.T - self.at_start.center, turned], axis=1)
+        return progress._replace(link_travel=travel)
+
+    def moved_frames(self, moved: Configuration) -> Transforms:
+        """The frames of the moved links, relative to the root's centre of mass at the start of the step."""
+        articulation = self.articulation
+        topology = self.at_start.topology
+        # The root's initial position is left out: far from the origin it would cost digits.
+        origin = self.state.root_pose.at[:3].set(self.at_start.frame.position[:, 0])
+        end = to_state(articulation, topology, moved, self.state.replace(root_pose=origin))
+        if self.keeps_drift:
+            articulation, _ = with_drift_of(articulation, topology, moved, end)
+        return Transforms.from_poses(frame_pose(articulation, end))
+
+    def lengths(self, frame: Transforms) -> Array:
+        """Lengths [S] of the spatial tendons' paths for these link frames."""
+        topology = self.at_start.topology
+        if not topology.spatial_tendons:
+            return jnp.zeros_like(self.state.joint_position, shape=(0,))
+        return path_lengths(self.articulation, topology, frame)
+
+
+def iterate(inputs: SweepInputs, dt: Array, options: SolverOptions) -> Solution:
+    """Takes all position and velocity sweeps of a step of length ``dt`` [s]."""
+    rows = inputs.rows
+    late = inputs.late
+    free_velocity = inputs.free.velocity
     temporal = options.solver == "tgs"
     count = options.position_iterations
     h = dt / count if temporal else dt
-    zero = jnp.zeros_like(free.velocity)
-    order = sweep_order(at_start.topology, () if rows.contacts is None else rows.contacts.links)
-
-    def with_lengths(progress: Progress, moved: Configuration, elapsed: Array) -> Progress:
-        return _with_lengths(articulation, state, at_start, rows, free, progress, moved, elapsed, keeps_drift)
+    zero = jnp.zeros_like(free_velocity)
+    order = sweep_order(inputs.at_start.topology, () if rows.contacts is None else rows.contacts.links)
 
     def position_sweep(carry: _Carry, number: Array) -> tuple[_Carry, Array]:
         change = carry.change if late is None else carry.change + h * late
+        configuration = carry.configuration
         progress = carry.progress
         if temporal:
-            progress = with_lengths(progress, carry.configuration, number * h)
+            progress = inputs.measure(progress, configuration, number * h)
         sweep = _sweep(options, dt, h, number * h if temporal else jnp.zeros_like(h), moves_positions=True)
-        change, impulses, corrected = sweep_once(rows, order, change, carry.impulses, progress, free.velocity, sweep)
-        configuration = carry.configuration
+        change, impulses, corrected = sweep_once(rows, order, change, carry.impulses, progress, free_velocity, sweep)
         if temporal:
-            configuration, progress = _advance_progress(at_start, rows, free, change, configuration, progress, h)
+            configuration, progress = inputs.advance(change, configuration, progress, h)
         return _Carry(change, carry.total_change + change, impulses, configuration, progress), corrected
 
-    configuration = start_configuration(at_start, state)
-    unmoved = jnp.zeros((0, 6) if rows.contacts is None or not temporal else free.motion.shape, zero.dtype)
-    lengths = _lengths(articulation, state, at_start, at_start.frame)
-    progress = Progress(zero, jnp.zeros_like(state.joint_position), lengths, unmoved)
-    carry, corrections = scan(
-        position_sweep,
-        _Carry(zero, zero, no_impulses(rows), configuration, progress),
-        jnp.arange(count).astype(dt.dtype),
-    )
-    mean_change, progress = (carry.total_change / count, carry.progress) if temporal else (carry.change, progress)
-    configuration = carry.configuration
-    if temporal:
-        progress = with_lengths(progress, configuration, dt)
-    else:
-        configuration, _ = _advance_progress(at_start, rows, free, carry.change, configuration, progress, dt)
+    configuration = start_configuration(inputs.at_start, inputs.state)
+    unmoved = jnp.zeros((0, 6) if rows.contacts is None or not temporal else inputs.free.motion.shape, zero.dtype)
+    lengths = inputs.lengths(inputs.at_start.frame)
+    progress = Progress(zero, jnp.zeros_like(inputs.state.joint_position), lengths, unmoved)
+    start = _Carry(zero, zero, no_impulses(rows), configuration, progress)
+    carry, corrections = scan(position_sweep, start, jnp.arange(count).astype(dt.dtype))
     change = carry.change
     impulses = carry.impulses
+    configuration = carry.configuration
+    if temporal:
+        mean_change = carry.total_change / count
+        progress = inputs.measure(carry.progress, configuration, dt)
+    else:
+        mean_change = change
+        configuration, _ = inputs.advance(change, configuration, progress, dt)
     last = corrections
     if options.velocity_iterations:
         sweep = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
-        change, impulses, last = _velocity_sweeps(
-            rows, order, change, impulses, progress, free.velocity, sweep, options.velocity_iterations
-        )
+
+        def velocity_sweep(carry: tuple[Array, SweepImpulses], _) -> tuple[tuple[Array, SweepImpulses], Array]:
+            change, impulses, corrected = sweep_once(rows, order, *carry, progress, free_velocity, sweep)
+            return (change, impulses), corrected
+
+        (change, impulses), last = scan(velocity_sweep, (change, impulses), length=options.velocity_iterations)
     return Solution(change, mean_change, impulses, configuration, corrections[-1], last[-1])
-
-
-def _velocity_sweeps(
-    rows: Rows,
-    order: SweepOrder,
-    change: Array,
-    impulses: SweepImpulses,
-    progress: Progress,
-    velocity: Array,
-    sweep: Sweep,
-    count: int,
-) -> tuple[Array, SweepImpulses, Array]:
-    """Sweeps after the positions have moved. Their corrections have a leading axis ``count``."""
-
-    def once(carry: tuple[Array, SweepImpulses], _) -> tuple[tuple[Array, SweepImpulses], Array]:
-        change, impulses, corrected = sweep_once(rows, order, carry[0], carry[1], progress, velocity, sweep)
-        return (change, impulses), corrected
-
-    (change, impulses), corrections = scan(once, (change, impulses), length=count)
-    return change, impulses, corrections
 
 
 def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves_positions: bool) -> Sweep:
@@ -209,73 +229,6 @@ def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves
         elapsed=elapsed,
         error_reduction=jnp.asarray(2 / options.position_iterations**0.5 if temporal else 0.8, dt.dtype),
     )
-
-
-def _advance_progress(
-    at_start: StepStart,
-    rows: Rows,
-    free: Unconstrained,
-    change: Array,
-    configuration: Configuration,
-    progress: Progress,
-    time: Array,
-) -> tuple[Configuration, Progress]:
-    """Moves positions with the current velocities for a time."""
-    velocity = free.velocity + change
-    motion = free.motion + link_motion(at_start, change)
-    row_velocity = rows.dofs.free_velocity + change[rows.dofs.place]
-    progress = progress._replace(
-        motion=progress.motion + time * velocity, displacement=progress.displacement + time * row_velocity
-    )
-    joints = velocity[at_start.topology.num_base_dofs :]
-    return advance(at_start.topology, configuration, joints, motion, time), progress
-
-
-def _with_lengths(
-    articulation: Articulation,
-    state: State,
-    at_start: StepStart,
-    rows: Rows,
-    free: Unconstrained,
-    progress: Progress,
-    moved: Configuration,
-    elapsed: Array,
-    keeps_drift: bool,
-) -> Progress:
-    """The progress with tendon lengths and link displacements for the configuration."""
-    topology = at_start.topology
-    if not topology.spatial_tendons and rows.contacts is None:
-        return progress
-    frame = _moved_frames(articulation, state, at_start, moved, keeps_drift)
-    progress = progress._replace(path_length=_lengths(articulation, state, at_start, frame))
-    if rows.contacts is None:
-        return progress
-    center = frame @ Transforms.from_poses(articulation.link_com_pose)
-    # PhysX moves centres of mass with the links, and sums rotations in the initial axes.
-    caused = link_motion(at_start, progress.motion - elapsed * free.velocity)
-    turned = elapsed * free.motion[:, 3:] + caused[:, 3:]
-    return progress._replace(link_travel=jnp.concatenate([center.position.T - at_start.center, turned], axis=1))
-
-
-def _moved_frames(
-    articulation: Articulation, state: State, at_start: StepStart, moved: Configuration, keeps_drift: bool
-) -> Transforms:
-    """The frames of the moved links, relative to the root's centre of mass at the start of the step."""
-    topology = at_start.topology
-    # The root's initial position is left out: far from the origin it would cost digits.
-    origin = state.root_pose.at[:3].set(at_start.frame.position[:, 0])
-    end = to_state(articulation, topology, moved, state.replace(root_pose=origin))
-    if keeps_drift:
-        articulation, _ = with_drift_of(articulation, topology, moved, end)
-    return Transforms.from_poses(frame_pose(articulation, end))
-
-
-def _lengths(articulation: Articulation, state: State, at_start: StepStart, frame: Transforms) -> Array:
-    """Lengths [S] of the spatial tendons' paths for these link frames."""
-    topology = at_start.topology
-    if not topology.spatial_tendons:
-        return jnp.zeros_like(state.joint_position, shape=(0,))
-    return path_lengths(articulation, topology, frame)
 
 
 # --- the step -------------------------------------------------------------------------------------
@@ -331,7 +284,8 @@ def physx_step(
     rows = constraint_rows(
         articulation, at_start, loops, state.joint_position, free.motion, commands, contact_part, drift
     )
-    solution = iterate(articulation, state, at_start, rows, free, late, dt, options, keeps_drift=drift is not None)
+    inputs = SweepInputs(articulation, state, at_start, rows, free, late, keeps_drift=drift is not None)
+    solution = iterate(inputs, dt, options)
     configuration = _within_limits(articulation, solution.configuration)
     end = to_state(articulation, topology, configuration, state)
     drifted = articulation
