@@ -340,20 +340,23 @@ def solve_pair(
     normal = impulses.normal
     for contact in rows.patches[pair]:
         row = jax.tree.map(lambda leaf, k=contact: leaf[k], rows.normal)
-        wanted = _wanted_rate(row, None if moved is None else moved.normal[contact], rows.max_separation_speed, sweep)
+        displacement = None if moved is None else moved.normal[contact]
+        least = _least_rate(row, displacement, rows.max_separation_speed, sweep)
         rate = row.free_rate + jnp.sum(row.direction * change)
-        new = jnp.maximum(normal[contact] + row.softened * (wanted - rate), 0)
+        new = jnp.maximum(normal[contact] + row.softened * (least - rate), 0)
         change = change + row.effect * (new - normal[contact])
         normal = normal.at[contact].set(new)
-    pressed = jnp.maximum(sum(normal[contact] for contact in rows.patches[pair]), rows.friction.floor[pair])
-    largest = rows.friction.friction[pair] * pressed
-    dragged = rows.friction.error[pair] if moved is None else rows.friction.error[pair] + moved.friction[pair]
-    solve = _friction_together if sweep.temporal else _friction_by_axis
-    change, friction, slips = solve(rows, pair, change, impulses.friction[pair], dragged, largest, sweep)
-    return change, ContactImpulses(normal, impulses.friction.at[pair].set(friction), impulses.slips.at[pair].set(slips))
+    row_of_pair = jax.tree.map(lambda leaf: leaf[pair], rows.friction)
+    pressed = jnp.maximum(sum(normal[contact] for contact in rows.patches[pair]), row_of_pair.floor)
+    largest = row_of_pair.friction * pressed
+    dragged = row_of_pair.error if moved is None else row_of_pair.error + moved.friction[pair]
+    solve = _solve_discs if sweep.temporal else _solve_axes
+    change, solved, slips = solve(row_of_pair, change, impulses.friction[pair], dragged, largest, sweep)
+    friction = impulses.friction.at[pair].set(solved)
+    return change, ContactImpulses(normal, friction, impulses.slips.at[pair].set(slips))
 
 
-def _wanted_rate(row: NormalRow, moved: Array | None, max_separation_speed: float, sweep: Sweep) -> Array:
+def _least_rate(row: NormalRow, moved: Array | None, max_separation_speed: float, sweep: Sweep) -> Array:
     """The smallest separation rate that a sweep allows."""
     gap = row.gap if moved is None else row.gap + moved - row.target_rate * sweep.elapsed
     closing = jnp.maximum(row.error_reduction * gap / sweep.h, -max_separation_speed)
@@ -364,12 +367,10 @@ def _wanted_rate(row: NormalRow, moved: Array | None, max_separation_speed: floa
     return row.target_rate - closing
 
 
-def _friction_by_axis(
-    rows: ContactRows, pair: int, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep
-):
+def _solve_axes(friction: FrictionRow, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep):
     """PGS: one tangent after the other, each within the friction limit. Only position sweeps correct errors."""
-    friction = jax.tree.map(lambda leaf: leaf[pair], rows.friction)
-    new, slips = [], []
+    new = []
+    slips = []
     for anchor in range(2):
         for axis in range(2):
             bias = dragged[anchor, axis] / sweep.h if sweep.moves_positions else 0
@@ -381,12 +382,10 @@ def _friction_by_axis(
     return change, jnp.stack(new).reshape(2, 2), jnp.any(jnp.stack(slips))
 
 
-def _friction_together(
-    rows: ContactRows, pair: int, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep
-):
+def _solve_discs(friction: FrictionRow, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep):
     """TGS: both tangents of an anchor together, within a disc. Errors include the motion during the step."""
-    friction = jax.tree.map(lambda leaf: leaf[pair], rows.friction)
-    new, slips = [], []
+    new = []
+    slips = []
     for anchor in range(2):
         bias = dragged[anchor] / sweep.h
         rate = friction.free_rate[anchor] + jnp.sum(friction.direction[anchor] * change, axis=1)
