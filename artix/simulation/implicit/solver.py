@@ -315,8 +315,8 @@ class _Sets(NamedTuple):
     slopes: Slopes
     squares: Array
     """The sum of the squares of all residuals, []."""
-    nearest: Array
-    """The smallest error in this run."""
+    nearest: Point
+    """The point with the smallest error in this run."""
     misses: Array
     steps: Array
     holds: Array
@@ -362,8 +362,8 @@ def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, ma
             change=law.change,
             slopes=law.slopes,
             squares=trial.squares,
-            nearest=jnp.minimum(error, sets.nearest),
-            misses=jnp.where(error < _NEARER * sets.nearest, sets.misses, sets.misses - 1),
+            nearest=chosen(error < sets.nearest.error, end, sets.nearest),
+            misses=jnp.where(error < _NEARER * sets.nearest.error, sets.misses, sets.misses - 1),
             steps=sets.steps + 1,
             holds=exactness.satisfied(rows, end, exactness.enough, step),
         )
@@ -380,7 +380,7 @@ def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, ma
         change=law.change,
         slopes=law.slopes,
         squares=jnp.full_like(now.error, jnp.inf),
-        nearest=now.error,
+        nearest=now,
         misses=loop.misses,
         steps=loop.steps,
         holds=jnp.zeros((), bool),
@@ -389,7 +389,7 @@ def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, ma
     slower = _kinetic_budget(rows, budget, sets.now)
     return loop._replace(
         now=sets.now,
-        best=chosen(loop.has_point, loop.best, sets.now),
+        best=chosen(loop.has_point, loop.best, sets.nearest),
         lagged=loop.lagged._replace(friction=jnp.where(sets.holds, slower, budget)),
         misses=jnp.full_like(loop.misses, _MISSES),
         steps=sets.steps,
@@ -566,20 +566,20 @@ def _cut_off(system: StepSystem, point: Point, end: _Loop) -> Point:
 
     def body(cut: tuple[Point, Array]) -> tuple[Point, Array]:
         point, _ = cut
-        budget = end.lagged.friction
-        impulses = rows.admissible(point.impulses, budget)
+        impulses = rows.admissible(point.impulses, point.rates, end.lagged.friction)
         driving = rows.driving(impulses)
         driven = system.response.to(system.push + rows.force(driving))
         passive = jax.tree.map(jnp.subtract, impulses, driving)
         force = rows.force(passive)
         change = system.response.to(force)
-        work, twice = jnp.sum(force * system.velocity), jnp.sum(force * change)
+        # Impulses work along the mean of the velocities before and after.
+        work, twice = jnp.sum(force * (system.velocity + 0.5 * driven)), jnp.sum(force * change)
         forced = 0.5 * jnp.sum(driven * matmul(system.matrix, driven))
-        allowed = (1 + _SMALL_ENERGY) * forced + rows.returned_energy(impulses)
+        allowed = _SMALL_ENERGY * forced + rows.returned_energy(impulses)
         excessive = work + 0.5 * twice > allowed
-        # The share s that solves s work + s^2 twice / 2 = allowed.
-        root = jnp.sqrt(jnp.where(excessive, work**2 + 2 * twice * allowed, 1))
-        share = jnp.where(excessive, (root - work) / jnp.where(excessive, twice, 1), 1)
+        # The share that leaves least energy. Twice of it would leave what there was: a bounce.
+        least = jnp.clip(-work / jnp.where(excessive, twice, 1), 0, 1)
+        share = jnp.where(excessive, least, 1)
         impulses = _sum(driving, jax.tree.map(lambda part: share * part, passive))
         change = driven + share * change
         rates = rows.rates(system.velocity + change)
