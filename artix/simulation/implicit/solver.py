@@ -22,8 +22,9 @@ two kinds of functions:
   their order. Responses become smaller once s changes little, and active sets are tried from each point
   that is clearly better than the last one from which they failed.
 
-A step that is not solved after ``max_steps`` keeps impulses within their bounds, and the velocity that
-follows from them. They are made smaller if they would add energy.
+A step that is not solved after ``max_steps`` keeps the impulses with the smallest residual, within their
+bounds, and the velocity that follows from them. All but those of drives are made smaller if they would
+add energy.
 
 Hintermueller, Ito and Kunisch, *The primal-dual active set strategy as a semismooth Newton method*, 2002;
 Alart and Curnier, *A mixed formulation for frictional contact problems*, 1991; De Saxce and Feng, *The
@@ -427,6 +428,8 @@ class _Convex(NamedTuple):
     """The impulses of the linear functions, which satisfy the momentum equation."""
     step: Array
     steps: Array
+    is_whole: Array
+    """Whether the last step was whole, so that the linear functions satisfy the momentum equation."""
     is_minimum: Array
 
 
@@ -465,6 +468,7 @@ def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness,
             linear=linear,
             step=length * step,
             steps=convex.steps + 1,
+            is_whole=length == 1,
             is_minimum=is_exact & (length == 1),
         )
 
@@ -480,6 +484,7 @@ def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness,
         linear=impulses,
         step=center.change,
         steps=loop.steps,
+        is_whole=jnp.zeros((), bool),
         is_minimum=jnp.zeros((), bool),
     )
     convex = jax.lax.while_loop(goes_on, body, begin)
@@ -488,7 +493,7 @@ def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness,
     point = Point(convex.change, rates, impulses, system.imbalance(convex.change, impulses), error)
     slower = _kinetic_budget(rows, lagged.friction, point)
     holds = convex.is_minimum & exactness.satisfied(rows, point, exactness.loose, convex.step)
-    is_better = convex.is_minimum & ((error < loop.best.error) | ~loop.has_point)
+    is_better = convex.is_whole & (error < loop.best.error) | convex.is_minimum & ~loop.has_point
     tries_sets = error < _NEARER * loop.tried
     missed = rows.correction(rates) - lagged.slip
     relaxation = _relaxation(loop, missed)
@@ -561,7 +566,7 @@ def _line_search(
 
 
 def _cut_off(system: StepSystem, point: Point, end: _Loop) -> Point:
-    """The point, unless the step is not solved: then impulses within their bounds, which add no energy."""
+    """The point, unless the step is not solved: then impulses within their bounds, of which only drives add energy."""
     rows = system.rows
 
     def body(cut: tuple[Point, Array]) -> tuple[Point, Array]:
