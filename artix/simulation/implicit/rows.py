@@ -244,8 +244,8 @@ class StepRows(NamedTuple):
 
     def admissible(self, impulses: Impulses, rates: Rates, budget: Array) -> Impulses:
         """The impulses cut to what drives and friction can give at these velocities; contacts do not pull."""
-        row, (drive, friction, limit) = self.dofs.drive, impulses.dofs
-        row = row._replace(response=jnp.zeros_like(row.response))
+        drive, friction, limit = impulses.dofs
+        row = self.dofs.drive._replace(response=jnp.zeros_like(drive))
         drive = within_envelope(row, within_limit(row, drive, self.sweep), drive, rates.dofs, self.sweep)
         dofs = BoundImpulses(drive, jnp.clip(friction, -budget, budget), limit)
         contacts = impulses.contacts

@@ -578,7 +578,8 @@ def _cut_off(system: StepSystem, point: Point, end: _Loop) -> Point:
         force = rows.force(passive)
         change = system.response.to(force)
         # Impulses work along the mean of the velocities before and after.
-        work, twice = jnp.sum(force * (system.velocity + 0.5 * driven)), jnp.sum(force * change)
+        work = jnp.sum(force * (system.velocity + 0.5 * driven))
+        twice = jnp.sum(force * change)
         forced = 0.5 * jnp.sum(driven * matmul(system.matrix, driven))
         allowed = _SMALL_ENERGY * forced + rows.returned_energy(impulses)
         excessive = work + 0.5 * twice > allowed
