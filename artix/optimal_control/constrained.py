@@ -279,9 +279,8 @@ def solve_constrained(
         cotangents = by.solution.states, by.solution.controls, by.solution.cost, by.multipliers, by.cost
         return jax.vjp(repeated, values)[1](cotangents)[0]
 
-    def best(problem: Problem, *guesses: Any) -> ConstrainedSolution:
-        *guess, weights = guesses
-        each = jax.vmap(lambda weight: solved(problem, *guess, weight))(weights)
+    def best(problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weights: Array):
+        each = jax.vmap(solved, in_axes=(None, None, None, None, 0))(problem, controls, states, multipliers, weights)
         cost = jnp.where(each.converged, each.cost, jnp.inf)
         missed = jnp.nan_to_num(each.violation[:, -1], nan=jnp.inf)
         k = jnp.where(jnp.any(each.converged), jnp.argmin(cost), jnp.argmin(missed))

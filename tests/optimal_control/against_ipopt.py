@@ -1,22 +1,25 @@
 """``solve_constrained`` beside IPOPT: twenty problems, each from ten random starts, discretised alike.
 
-Usage: ``python -m tests.optimal_control.against_ipopt [PROBLEM ...]`` prints the table of docs/optimal_control.md.
-It needs the extra ``ipopt``.
+Usage: ``python -m tests.optimal_control.against_ipopt [--weight WEIGHT ...] [PROBLEM ...]`` prints the table of
+docs/optimal_control.md. It needs the extra ``ipopt``.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
+from scipy.optimize import lsq_linear
 
 import artix
 from artix import optimal_control
+from artix.optimal_control import sparse_program, transcription
 
 Array = jax.Array
 Knot, Problem = optimal_control.Knot, optimal_control.Problem
@@ -292,6 +295,8 @@ class Run(NamedTuple):
     ipopt: optimal_control.InteriorPointSolution
     ipopt_again: optimal_control.InteriorPointSolution
     found_again: optimal_control.ConstrainedSolution
+    slope: float
+    """:func:`slope` of what artix found."""
 
     @property
     def is_confirmed(self) -> bool:
@@ -327,8 +332,42 @@ def compare(case: Case, seeds: Sequence[int], **options: Any) -> list[Run]:
         end = found.solution
         ipopt_again = by_ipopt(case.problem, end.controls, end.states)
         found_again = from_solution(case.problem, ipopt.controls, ipopt.states, ipopt.multipliers)
-        runs.append(Run(found, ipopt, ipopt_again, found_again))
+        steepest = slope(case.problem, end.states, end.controls)
+        runs.append(Run(found, ipopt, ipopt_again, found_again, steepest))
     return runs
+
+
+def slope(problem: Problem, states: Array, controls: Array) -> float:
+    """What is left of the cost's gradient by the conditions of Karush, Kuhn and Tucker, relative to its largest entry.
+
+    The multipliers are SciPy's: of all active constraints, those that leave least.
+    """
+    problem, controls, states = jax.tree.map(jnp.asarray, (problem, controls, states))
+    program = transcription.transcribed(problem, controls, states).program
+    data = program.stages, program.data, jnp.asarray(program.guess)
+    rows, (gradient, entries) = np.asarray(sparse_program.values(*data)[1]), sparse_program.slopes(*data)
+    pattern = sparse_program.jacobian_pattern(program)
+    jacobian = scipy.sparse.csr_matrix((entries, pattern), shape=(len(rows), program.stages.size))
+    lower, upper = program.bounds
+    unit, is_equal, near = scipy.sparse.identity(program.stages.size, format="csr"), program.least_rows == 0, 1e-6
+    fixed = (lower == upper)[:, None]
+    normals = scipy.sparse.vstack(
+        [
+            jacobian[is_equal],
+            jacobian[~is_equal & (rows > -near)],
+            unit[program.guess > upper - near],
+            -unit[program.guess < lower + near],
+        ]
+    ).toarray()
+    least = np.where(np.arange(len(normals)) < is_equal.sum(), -np.inf, 0.0)
+    columns, right = np.where(fixed, 0, normals.T), np.where(fixed[:, 0], 0, -np.asarray(gradient))
+    multipliers = lsq_linear(columns, right, (least, np.inf), tol=1e-14, max_iter=500).x
+    # Those that are positive, once more without bounds: to the last digits.
+    held = np.isinf(least) | (multipliers > near)
+    exact = np.linalg.lstsq(columns[:, held], right)[0]
+    if np.all(exact[~np.isinf(least[held])] >= 0):
+        columns, multipliers = columns[:, held], exact
+    return float(np.abs(columns @ multipliers - right).max() / max(1.0, np.abs(right).max()))
 
 
 @jax.jit
@@ -341,12 +380,17 @@ def from_solution(
 def main() -> None:
     """Prints a row of the table for each problem."""
     jax.config.update("jax_enable_x64", True)
-    names = [name for name in CASES if not sys.argv[1:] or name in sys.argv[1:]]
-    total = np.zeros(7, int)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="names of problems; all by default")
+    parser.add_argument("--weight", type=float, nargs="+", default=[1.0, 1000.0], help="first weights to try")
+    arguments = parser.parse_args()
+    weight = arguments.weight[0] if len(arguments.weight) == 1 else tuple(arguments.weight)
+    names = [name for name in CASES if not arguments.problems or name in arguments.problems]
+    total, slopes = np.zeros(7, int), []
     print("| problem | converged | same | lower | higher | IPOPT confirms | artix confirms | IPOPT fails |")
     print("|---" * 8 + "|")
     for name in names:
-        runs = compare(CASES[name](), range(STARTS))
+        runs = compare(CASES[name](), range(STARTS), weight=weight)
         done = [bool(run.found.converged) for run in runs]
         both = [run for run, ok in zip(runs, done, strict=True) if ok and run.ipopt.status == 0]
         differences = np.array([run.difference for run in both])
@@ -354,10 +398,13 @@ def main() -> None:
         confirmed = sum(ok and run.is_confirmed for run, ok in zip(runs, done, strict=True))
         confirms = sum(run.ipopt.status == 0 and run.confirms for run in runs)
         failed = sum(run.ipopt.status != 0 for run in runs)
+        slopes += [run.slope for run, ok in zip(runs, done, strict=True) if ok]
         counts = sum(done), same, lower, len(both) - same - lower, confirmed, confirms, failed
         total += np.array(counts, int)
         print(f"| {name} | " + " | ".join(str(int(each)) for each in counts) + " |", flush=True)
     print(f"| of {STARTS * len(names)} | " + " | ".join(map(str, total)) + " |")
+    steepest = ", ".join(f"{share} %: {np.percentile(slopes, share):.1e}" for share in (50, 95, 100))
+    print(f"slopes of what converged, {steepest}")
 
 
 if __name__ == "__main__":

@@ -125,6 +125,7 @@ def test_the_optimum_is_ipopts(name):
         assert run.found.converged
         assert run.found.violation[-1] <= 1e-8
         assert run.is_confirmed
+        assert run.slope < 1e-5
         assert run.confirms or run.ipopt.status != 0
     same = [abs(run.difference) <= against_ipopt.SAME for run in runs if run.ipopt.status == 0]
     assert np.sum(same) >= 2
