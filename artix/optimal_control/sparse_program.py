@@ -119,7 +119,7 @@ def _curvatures(stages: Stages, data: Any, z: Array, multipliers: Array, factor:
         return factor * cost + jnp.sum(multiplier * rows)
 
     last = z[stages.seen_at_end]
-    split = len(multipliers) - _num_last(stages, data)
+    split = len(multipliers) - _num_last(stages, data, z)
     along = multipliers[:split].reshape(stages.num_stages, -1)
     by_stage = jax.vmap(jax.hessian(of_stage, argnums=1), in_axes=(None, 0, 0, 0))
     blocks = by_stage(data, z[stages.seen], along, jnp.arange(stages.num_stages))
@@ -128,14 +128,14 @@ def _curvatures(stages: Stages, data: Any, z: Array, multipliers: Array, factor:
     return jnp.concatenate([blocks[:, lower[0], lower[1]].reshape(-1), block[lower_end]])
 
 
-def _num_last(stages: Stages, data: Any) -> int:
+def _num_last(stages: Stages, data: Any, z: Array | np.ndarray) -> int:
     """The number of rows at the end."""
-    return jax.eval_shape(stages.end, data, jnp.zeros(len(stages.seen_at_end)))[1].size
+    return jax.eval_shape(stages.end, data, z[stages.seen_at_end])[1].size
 
 
 def jacobian_pattern(program: Program) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns of the Jacobian's entries, in the order of :func:`slopes`."""
-    stages, num_last = program.stages, _num_last(program.stages, program.data)
+    stages, num_last = program.stages, _num_last(*program[:3])
     seen, head = stages.seen, stages.seen_at_end
     each = (len(program.least_rows) - num_last) // stages.num_stages
     rows = each * np.arange(stages.num_stages)[:, None] + np.arange(each)
