@@ -229,9 +229,11 @@ def minimise_quadratic(
     equations = scipy.sparse.vstack([jacobian[is_equal], unit], format="csc")
     rights = np.concatenate([-rows[is_equal], least[fixed]])
     least[fixed], most[fixed] = -np.inf, np.inf
-    limits = (jacobian[~is_equal].tocsc(), -rows[~is_equal]) if not is_equal.all() else (None, None)
+    limits: tuple[Any, Any] = (None, None)
+    if not is_equal.all():
+        limits = jacobian[~is_equal].tocsc(), -rows[~is_equal]
     linear = qpsolvers.Problem(hessian.tocsc(), gradient, *limits, equations, rights, least, most)
-    solution = qpsolvers.solve_problem(linear, solver, **options)
+    solution: Any = qpsolvers.solve_problem(linear, solver, **options)
     if not solution.found:
         return Minimum(guess, float(cost), np.zeros(len(rows)), 1)
     multipliers = np.zeros(len(rows))

@@ -21,11 +21,6 @@ from artix.optimal_control.problem import Problem, checked, closure_rows, residu
 from artix.optimal_control.sparse_program import Minimum, Program, Stages, minimise, minimise_quadratic
 
 Array = jax.Array
-#: What solvers of quadratic programs need for many digits: OSQP's first-order iterations are many.
-_POLISH: dict[str, dict[str, Any]] = {
-    "proxqp": {},
-    "osqp": {"polishing": True, "max_iter": 100_000},
-}
 
 
 class InteriorPointSolution(NamedTuple):
@@ -204,8 +199,10 @@ def step_by_quadratic_program(
     transcription = transcribed(problem, controls, states)
     running, final = _hessians(problem, transcription.program.data[1], controls)
     hessian = scipy.sparse.block_diag([*np.asarray(running, float), np.asarray(final, float)])
-    settings = {"eps_abs": tolerance, "eps_rel": 0.0} if solver in _POLISH else {}
-    settings |= _POLISH.get(solver, {}) | dict(options or {})
+    exact = {"eps_abs": tolerance, "eps_rel": 0.0}
+    # OSQP takes many short steps to many digits.
+    defaults = {"proxqp": exact, "osqp": exact | {"polishing": True, "max_iter": 100_000}}
+    settings = defaults.get(solver, {}) | dict(options or {})
     minimum = minimise_quadratic(transcription.program, hessian, solver, settings)
     states, controls, multipliers = transcription.solution(minimum)
     return QuadraticStep(states, controls, jnp.asarray(minimum.cost, controls.dtype), multipliers, minimum.status == 0)

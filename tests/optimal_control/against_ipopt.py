@@ -1,4 +1,4 @@
-"""``solve_constrained`` beside IPOPT: twenty problems, each from ten random starts, discretised alike.
+"""``solve_constrained`` beside IPOPT: 21 problems, each from ten random starts, discretised alike.
 
 Usage: ``python -m tests.optimal_control.against_ipopt [--weight WEIGHT ...] [PROBLEM ...]`` prints the table of
 docs/optimal_control.md. It needs the extra ``ipopt``.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from scipy.optimize import lsq_linear
 import artix
 from artix import optimal_control
 from artix.optimal_control import sparse_program, transcription
+from tests.support.oracles import ROBOT_FILES, ROBOTS
 
 Array = jax.Array
 Knot, Problem = optimal_control.Knot, optimal_control.Problem
@@ -228,10 +230,10 @@ def on_leg(active: np.ndarray, bend: float, **options: Any) -> tuple[optimal_con
 
 
 def standing_torques(dynamics: optimal_control.DiscreteDynamics, x: Array) -> np.ndarray:
-    """Torques of hip and knee under which :func:`leg` stays where it is, [2] [N m]."""
-    linear = dynamics.linearize_tangent(x, jnp.zeros(2))
-    nv = len(x) // 2
-    rows, rest = np.asarray(linear.control_matrix[nv:]), np.asarray(linear.next_state - x)[nv:]
+    """Torques under which a robot stays where it is, [nu] [N m]."""
+    linear = dynamics.linearize_tangent(x, jnp.zeros(dynamics.num_controls))
+    nv = dynamics.num_deviations // 2
+    rows, rest = np.asarray(linear.control_matrix[nv:]), np.asarray(dynamics.difference(x, linear.next_state))[nv:]
     return np.linalg.lstsq(rows, -rest, rcond=None)[0]
 
 
@@ -261,6 +263,40 @@ def joint_limits(height: float = 0.62) -> Case:
     return Case(problem, 20, np.array([0.5, 0.5]), standing_torques(dynamics, x))
 
 
+def talos_effort(knot: Knot) -> Array:
+    q, v = knot.state.joint_position, knot.state.joint_velocity
+    return jnp.concatenate([0.02 * knot.control, 0.1 * v, 0.1 * (q - knot.parameters["posture"])])
+
+
+def slow(knot: Knot) -> Array:
+    return 3 * knot.state.joint_velocity
+
+
+def center_at_goal(knot: Knot) -> Array:
+    return optimal_control.center_of_mass(knot.articulation, knot.state, knot.parameters["goal"])
+
+
+def talos(knots: int = 15) -> Case:
+    """Talos, 32 motors, moves its centre of mass forwards and down in 0.45 s, with both feet welded to the ground."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of attributes of the file that have no meaning
+        robot = artix.load(ROBOTS / ROBOT_FILES["talos"], fixed_base=False).astype(jnp.float64)
+    bent = {3: -0.411354, 4: 0.859395, 5: -0.448041}
+    joints = {f"leg_{side}_{k}_joint": angle for side in ("left", "right") for k, angle in bent.items()}
+    posture = jnp.array([joints.get(name, 0.0) for name in robot.topology.dof_names])
+    state = artix.neutral_state(robot).replace(joint_position=posture)
+    feet, stand = ["leg_left_6_link", "leg_right_6_link"], np.ones((knots, 2), bool)
+    schedule = optimal_control.ContactSchedule.of(robot, feet, stand, type="weld")
+    dynamics = optimal_control.discrete_dynamics(robot, 0.03, contact_schedule=schedule)
+    x = dynamics.pack(state)
+    goal = optimal_control.center_of_mass(robot, state, -jnp.array([0.03, 0.0, -0.04]))
+    problem = Problem(
+        dynamics, x, talos_effort, slow, parameters={"goal": goal, "posture": posture}, final_equality=center_at_goal,
+        **bounds(*np.full(32, 100.0)),
+    )  # fmt: skip
+    return Case(problem, knots, np.full(32, 0.2), standing_torques(dynamics, x))
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "reach around a sphere, torque bounds": obstacle,
     "a larger sphere": functools.partial(obstacle, radius=0.3),
@@ -282,6 +318,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "friction cone, 0.4": functools.partial(friction, coefficient=0.4),
     "jump within joint limits": joint_limits,
     "a lower jump": functools.partial(joint_limits, height=0.58),
+    "Talos leans on both feet": talos,
 }
 
 
