@@ -13,8 +13,13 @@ from artix import robots
 from artix.cli.names import check_output, did_you_mean, robot_file
 from artix.cli.text import CommandFailure, Interrupts, installed, printable_output
 
-#: Commands that share a module with another; each of the others has one of its own name.
+#: Commands that share a module with another; each of the others has one of its own name. The function of a command is
+#: ``run_`` and its name, and takes the command's options by their names.
 _MODULES = {"check": "info"}
+#: What the function of a command does not take: options for this module, and the only other simulator.
+_NOT_PASSED = ("command", "writes", "simulator")
+#: Of commands that read a robot: only the options that the user gives are passed on, so the readers' defaults hold.
+_READS: dict[str, Any] = {"argument_default": argparse.SUPPRESS}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,9 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             options = _parser().parse_args(arguments)
             _check_names(options)
-            with interrupts.importing():
-                importlib.import_module(f"artix.cli.{_MODULES.get(options.command, options.command)}")  # JAX, too.
-            return options.run(options)
+            with interrupts.importing():  # Of JAX and Matplotlib, for which ``artix --help`` does not wait.
+                module = importlib.import_module(f"artix.cli.{_MODULES.get(options.command, options.command)}")
+            chosen = {name: value for name, value in vars(options).items() if name not in _NOT_PASSED}
+            return getattr(module, f"run_{options.command}")(**chosen)
         except KeyboardInterrupt:
             message, code = "interrupted", 130
         except BrokenPipeError:  # The reader of a pipe, such as ``head``, has closed it.
@@ -57,7 +63,7 @@ def _check_names(options: argparse.Namespace) -> None:
     if getattr(options, "robot", None) is not None:
         robot_file(options.robot)
     for name in options.writes:
-        if getattr(options, name) is not None:
+        if getattr(options, name, None) is not None:
             check_output(getattr(options, name))
 
 
@@ -87,7 +93,8 @@ class _Version(argparse.Action):
     """Prints the versions that a report of a bug needs."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="print the versions of artix, JAX and Python")
+        about = "print the versions of artix, JAX and Python"
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=about)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         python = ".".join(map(str, sys.version_info[:3]))
@@ -108,46 +115,47 @@ def _parser() -> argparse.ArgumentParser:
     trajectory_help = "instead, optimise a swing-up by gradient descent and a reach by iLQR, and plot them"
     demo.add_argument("--trajectory-optimization", action="store_true", help=trajectory_help)
     view_help = "afterwards, show part of the fleet moving in a browser until Ctrl-C (needs artix[viewer])"
-    demo.add_argument("--view", action="store_true", help=view_help)
-    demo.set_defaults(run=_demo, writes=("output",))
+    demo.add_argument("--view", dest="show", action="store_true", help=view_help)
+    demo.set_defaults(writes=("output",))
 
     robot_help = f"a URDF, xacro, MJCF, USD or .npz file, or a built-in robot: {', '.join(robots.names())}; or a name"
     robot_help += " from example-robot-data, such as go2; or the folder of a training run"
-    info = commands.add_parser("info", help="print a robot's tree, degrees of freedom and masses")
+    info = commands.add_parser("info", help="print a robot's tree, degrees of freedom and masses", **_READS)
     info.add_argument("robot", help=robot_help)
     _add_reading_options(info)
-    info.set_defaults(run=_info)
 
-    check = commands.add_parser("check", help="report what is wrong with a description; exits with 1 on errors")
+    check_help = "report what is wrong with a description; exits with 1 on errors"
+    check = commands.add_parser("check", help=check_help, **_READS)
     check.add_argument("robot", help=robot_help)
     _add_reading_options(check)
-    check.set_defaults(run=_check)
 
-    convert = commands.add_parser("convert", help="convert a description to another format and report what is lost")
+    convert_help = "convert a description to another format and report what is lost"
+    convert = commands.add_parser("convert", help=convert_help, **_READS)
     convert.add_argument("robot", help=robot_help)
     convert.add_argument("output", help="file to write: .urdf, .xml (MJCF), .usda, or .npz, which keeps everything")
     _add_reading_options(convert)
-    convert.add_argument("--merge-fixed-joints", action="store_true", default=None, help="merge links on fixed joints")
-    convert.set_defaults(run=_convert, writes=("output",))
+    convert.add_argument("--merge-fixed-joints", action="store_true", help="merge links on fixed joints")
+    convert.set_defaults(writes=("output",))
 
-    view = commands.add_parser("view", help="show a robot in a browser with a slider per joint, or save it")
+    view_help = "show a robot in a browser with a slider per joint, or save it"
+    view = commands.add_parser("view", help=view_help, **_READS)
     view.add_argument("robot", help=robot_help)
     view.add_argument("--html", metavar="FILE", help="instead, save one HTML file in which each joint moves in turn")
     view.add_argument("--png", metavar="FILE", help="instead, save a picture")
     view.add_argument("--collision", action="store_true", help="also show the collision shapes")
     package_help = "folders to search for the meshes of package:// URLs"
-    view.add_argument("--package-dirs", nargs="+", metavar="DIR", default=[], help=package_help)
+    view.add_argument("--package-dirs", nargs="+", metavar="DIR", help=package_help)
     host_help = "address to listen on (default: %(default)s); 0.0.0.0 accepts other machines"
     view.add_argument("--host", default="127.0.0.1", help=host_help)
     view.add_argument("--port", type=_whole, help="port to listen on (default: the first free one from 8080)")
     view.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")
     _add_reading_options(view)
-    view.set_defaults(run=_view, writes=("html", "png"))
+    view.set_defaults(writes=("html", "png"))
 
     gpu = commands.add_parser("gpu", help="whether kernels run on this machine's GPU, with what error and how fast")
     gpu.add_argument("--again", action="store_true", help="check once more, for instance if the GPU was busy")
-    gpu.add_argument("--json", action="store_true", help="print everything as JSON, for a report of a bug")
-    gpu.set_defaults(run=_gpu)
+    json_help = "print everything as JSON, for a report of a bug"
+    gpu.add_argument("--json", dest="as_json", action="store_true", help=json_help)
 
     _add_training_commands(commands)
     return parser
@@ -162,7 +170,8 @@ def _add_training_commands(commands: Any) -> None:
     several = {"dest": "assignments", "nargs": "+", "action": "extend", "metavar": "KEY=VALUE", "default": []}
     train.add_argument("--set", help=set_help, **several)
     train.add_argument("--steps", type=_count, help="environment steps, such as 20M (default: the task's usual number)")
-    train.add_argument("--envs", type=_count, help="number of environments (default: the task's usual one)")
+    envs_help = "number of environments (default: the task's usual one)"
+    train.add_argument("--envs", dest="num_envs", type=_count, help=envs_help)
     train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")
     train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK or runs/ROBOT)")
     train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
@@ -170,7 +179,6 @@ def _add_training_commands(commands: Any) -> None:
     train.add_argument("--method", choices=("ppo", "shac"), help=method_help)
     tensorboard_help = "also write TensorBoard's event files to that folder (needs artix[tensorboard])"
     train.add_argument("--tensorboard", action="store_true", help=tensorboard_help)
-    train.set_defaults(run=_train)
 
     play = commands.add_parser("play", help="print statistics of episodes of a trained policy, and animate one")
     play.add_argument(
@@ -181,7 +189,7 @@ def _add_training_commands(commands: Any) -> None:
     play.add_argument("--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)")
     play.add_argument("--seed", type=_seed, default=1, help="seed of the episodes (default: %(default)s)")
     play.add_argument("--html", help="save the first episode as an animation in a single HTML file")
-    play.set_defaults(run=_play, writes=("html",))
+    play.set_defaults(writes=("html",))
 
     verify_help = "run a policy in artix and in MuJoCo with the same commands, and compare (needs artix[mjcf])"
     verify = commands.add_parser("verify", help=verify_help)
@@ -192,18 +200,17 @@ def _add_training_commands(commands: Any) -> None:
     verify.add_argument("--seconds", type=_seconds, default=10.0, help=seconds_help)
     plot_help = "PNG file for paths, height, feet and torques (default: %(default)s)"
     verify.add_argument("--output", default="verify.png", help=plot_help)
-    verify.set_defaults(run=_verify, writes=("output",))
+    verify.set_defaults(writes=("output",))
 
     export_help = "write a policy as ONNX and StableHLO, with a JSON and a MuJoCo scene for the robot's runtime"
     export = commands.add_parser("export", help=export_help)
     export.add_argument("checkpoint", help="as for artix play")
     export.add_argument("--output", help="folder for the files (default: exported/TASK)")
-    export.set_defaults(run=_export)
 
 
 def _add_reading_options(command: argparse.ArgumentParser) -> None:
     base_help = "fix the root to the world or let it float (default: as the description says)"
-    command.add_argument("--fixed-base", action=argparse.BooleanOptionalAction, default=None, help=base_help)
+    command.add_argument("--fixed-base", action=argparse.BooleanOptionalAction, help=base_help)
     command.add_argument(
         "--body", help="child of the worldbody to read, for an MJCF with several (default: the only one)"
     )
@@ -213,18 +220,11 @@ def _add_reading_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--skip", nargs="+", metavar="KIND", help=skip_help)
     command.add_argument("--repair", nargs="+", metavar="KIND", help="what to repair: inertia, or mimic in a URDF")
     strict_help = "reject what is otherwise read with a warning that says how, such as impossible inertias"
-    command.add_argument("--strict", action="store_true", default=None, help=strict_help)
+    command.add_argument("--strict", action="store_true", help=strict_help)
     meshes_help = "what to make of collision meshes (default: they are left out)"
     command.add_argument("--meshes", choices=("hull", "capsule"), help=meshes_help)
     contact_help = "let all shapes touch each other that an MJCF or a USD stage allows to"
-    command.add_argument("--self-contact", action="store_true", default=None, help=contact_help)
-
-
-def _reading_options(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """The reading options that the user gave."""
-    always = ("fixed_base", "body", "root", "skip", "repair", "strict", "meshes", "self_contact")
-    values = {name: getattr(options, name) for name in (*names, *always)}
-    return {name: value for name, value in values.items() if value is not None}
+    command.add_argument("--self-contact", action="store_true", help=contact_help)
 
 
 def _whole(text: str) -> int:
@@ -266,81 +266,3 @@ def _count(text: str) -> int:
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"must be a number such as 4096, 20k or 1.5M; found {text!r}") from None
     return _positive(str(value))
-
-
-# Commands are imported only when they run, so that ``artix --help`` does not wait for JAX and Matplotlib.
-
-
-def _demo(options: argparse.Namespace) -> int:
-    if options.trajectory_optimization:
-        from artix.cli.demo import run_trajectory_demo
-
-        return run_trajectory_demo(output=options.output or "artix_trajectories.png", seed=options.seed)
-    from artix.cli.demo import run_demo
-
-    output = options.output or "artix_demo.png"
-    return run_demo(members=options.members, output=output, seed=options.seed, show=options.view)
-
-
-def _info(options: argparse.Namespace) -> int:
-    from artix.cli.info import run_info
-
-    return run_info(options.robot, **_reading_options(options))
-
-
-def _check(options: argparse.Namespace) -> int:
-    from artix.cli.info import run_check
-
-    return run_check(options.robot, **_reading_options(options))
-
-
-def _convert(options: argparse.Namespace) -> int:
-    from artix.cli.convert import run_convert
-
-    return run_convert(options.robot, options.output, **_reading_options(options, "merge_fixed_joints"))
-
-
-def _view(options: argparse.Namespace) -> int:
-    from artix.cli.view import run_view
-
-    return run_view(
-        options.robot,
-        html=options.html,
-        png=options.png,
-        collision=options.collision,
-        package_dirs=options.package_dirs,
-        server={"host": options.host, "port": options.port, "open_browser": not options.no_browser},
-        reading=_reading_options(options),
-    )
-
-
-def _gpu(options: argparse.Namespace) -> int:
-    from artix.cli.gpu import run_gpu
-
-    return run_gpu(again=options.again, as_json=options.json)
-
-
-def _train(options: argparse.Namespace) -> int:
-    from artix.cli.train import run_train
-
-    names = ("steps", "seed", "output", "resume", "robot", "assignments", "tensorboard", "method")
-    chosen = {name: getattr(options, name) for name in names}
-    return run_train(options.task, num_envs=options.envs, **chosen)
-
-
-def _play(options: argparse.Namespace) -> int:
-    from artix.cli.play import run_play
-
-    return run_play(options.checkpoint, episodes=options.episodes, seed=options.seed, html=options.html)
-
-
-def _verify(options: argparse.Namespace) -> int:
-    from artix.cli.verify import run_verify
-
-    return run_verify(options.checkpoint, seconds=options.seconds, output=options.output)
-
-
-def _export(options: argparse.Namespace) -> int:
-    from artix.cli.export import run_export
-
-    return run_export(options.checkpoint, output=options.output)

@@ -23,21 +23,23 @@ from artix.examples import reach, swing_up
 from artix.io.common.atomic_file import write_atomically
 
 #: How many robots ``artix demo --view`` shows, and in how many frames.
-SHOWN, FRAMES = 60, 120
+SHOWN = 60
+FRAMES = 120
 COLORS = {"kinematics": "#2e86ab", "dynamics": "#e4572e", "momentum": "#7d4fa8", "energy": "#5b8e3c"}
 INK, MUTED, PAPER, GRID = "#1f2933", "#7b8794", "#fbfaf7", "#e4e2dc"
 #: From where the row of robots is seen: the front, to the right of the robots [rad].
 AZIMUTH = -0.95
 
 
-def run_demo(*, members: int, output: str, seed: int, show: bool) -> int:
-    """Runs the demonstration.
+def run_demo(*, members: int, output: str | None, seed: int, show: bool, trajectory_optimization: bool) -> int:
+    """Runs the demonstration, or the one of :func:`run_trajectory_demo`.
 
     Args:
       members: number of robots.
-      output: path of the plot, a PNG file.
+      output: path of the plot, a PNG file; ``None`` for one in this folder.
       seed: seed of the random states.
       show: whether some of the fleet is shown in a browser afterwards, until the process is interrupted.
+      trajectory_optimization: whether to optimise trajectories instead.
 
     Returns:
       0 if every identity held, 1 otherwise.
@@ -45,6 +47,9 @@ def run_demo(*, members: int, output: str, seed: int, show: bool) -> int:
     Raises:
       CommandFailure: the plot cannot be written, or the viewer is not installed.
     """
+    if trajectory_optimization:
+        return run_trajectory_demo(output=output or "artix_trajectories.png", seed=seed)
+    output = output or "artix_demo.png"
     check_output(output)
     begin = time.perf_counter()
     kinds = [robots.load(name) for name in robots.names()]
@@ -215,7 +220,8 @@ def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, value
       values: the quantities by name.
     """
     double = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), values)
-    nu, nu_rate = np.asarray(velocity, np.float64), np.asarray(acceleration, np.float64)
+    nu = np.asarray(velocity, np.float64)
+    nu_rate = np.asarray(acceleration, np.float64)
     order = list(dict.fromkeys(fleet.topologies))
     kinds = np.array([order.index(topology) for topology in fleet.topologies])
     floating = np.array([not topology.fixed_base for topology in fleet.topologies])
@@ -235,9 +241,15 @@ def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, value
             table[members, : len(numbers)] = numbers
         return table
 
-    links, M, kinetic = double["link poses, velocities"], double["mass matrix"], double["kinetic, potential energy"][0]
-    g, c, b = (double[name] for name in ("gravity compensation", "Coriolis compensation", "bias force"))
-    tau, (A, A_bias), h = (double[k] for k in ("inverse dynamics", "centroidal matrix, bias", "centroidal momentum"))
+    links = double["link poses, velocities"]
+    M = double["mass matrix"]
+    kinetic, _ = double["kinetic, potential energy"]
+    g = double["gravity compensation"]
+    c = double["Coriolis compensation"]
+    b = double["bias force"]
+    tau = double["inverse dynamics"]
+    A, A_bias = double["centroidal matrix, bias"]
+    h = double["centroidal momentum"]
     armature = np.pad(parameter("armature", fleet.num_dofs), ((0, 0), (base, 0)))
     moving = links.velocity if base else links.velocity[:, 1:]  # A fixed base has no rows in the dense Jacobian.
     link_momentum = np.sum(parameter("link_mass", fleet.num_links)[:, :, None] * links.velocity[:, :, :3], axis=1)
@@ -247,7 +259,8 @@ def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, value
     jacobian_nu = times(double["dense Jacobian"], nu).reshape(moving.shape)
     slope = double["gradient of the potential"]
     force = times(M, nu_rate) + armature * nu_rate + c + g
-    root_force, momentum_rate = (tau - g)[:, :3], (times(A, nu_rate) + A_bias)[:, :3]
+    root_force = (tau - g)[:, :3]
+    momentum_rate = (times(A, nu_rate) + A_bias)[:, :3]
     return [
         close("quaternions have length one", "|quaternion| = 1", length, unit),
         close("Jacobian gives the link velocities", "J ν = v", jacobian_nu, moving),
@@ -267,7 +280,8 @@ def _residual(value: np.ndarray, reference: np.ndarray, kinds: np.ndarray) -> fl
     """The largest difference of all members, relative to a member's largest entry or, if larger, its kind's mean."""
     if not len(value):
         return 0.0
-    value, reference = value.reshape(len(value), -1), reference.reshape(len(value), -1)
+    value = value.reshape(len(value), -1)
+    reference = reference.reshape(len(value), -1)
     scale = np.maximum(np.abs(value), np.abs(reference)).max(axis=1)
     mean = np.bincount(kinds, weights=scale) / np.maximum(np.bincount(kinds), 1)
     scale = np.maximum(scale, mean[kinds])
@@ -340,7 +354,9 @@ def _draw_fleet(axes: Any, fleet: artix.Fleet, state: artix.State) -> None:
         for joints in (still.joint_position, 0.3 * state.joint_position)
     )
     across = np.array([-np.sin(AZIMUTH), np.cos(AZIMUTH), 0.0])
-    crowds, middles, place = list[viewer.Crowd](), list[np.ndarray](), 0.0
+    crowds = list[viewer.Crowd]()
+    middles = list[np.ndarray]()
+    place = 0.0
     order = list(dict.fromkeys(fleet.topologies))
     for number, topology in enumerate(order):
         first, *others = (k for k, one in enumerate(fleet.topologies) if one == topology)
@@ -377,9 +393,10 @@ def _draw_fleet(axes: Any, fleet: artix.Fleet, state: artix.State) -> None:
 
 # --- trajectories --------------------------------------------------------------------------------
 
-#: A swing-up has converged if the tip stays above this fraction of the full height, and the joints
-#: end slower than this [rad/s].
-UPRIGHT, SLOW = 0.95, 1.0
+#: A swing-up has converged if the tip stays above this fraction of the full height.
+UPRIGHT = 0.95
+#: And if the joints end slower than this [rad/s].
+SLOW = 1.0
 #: A reach has converged at this distance [m], angle [rad] and speed [rad/s] of the tool.
 REACHED = 1e-2
 
@@ -440,7 +457,8 @@ def solve_swing_up(seed: int) -> Solved:
     task = swing_up.SwingUp(robots.load("double_pendulum"))
     shooting = jax.block_until_ready(swing_up.solve(task, seed=seed))
     seconds = time.perf_counter() - begin
-    costs, torques = np.asarray(shooting.costs), task.torques(shooting.best)
+    costs = np.asarray(shooting.costs)
+    torques = task.torques(shooting.best)
     states = jax.jit(task.states)(torques)
     height = np.asarray(task.tips(states)[:, 2])
     held = float(height[task.held].min()) / swing_up.FULL_HEIGHT

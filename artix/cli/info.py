@@ -73,7 +73,8 @@ def base_hint(articulation: Articulation) -> str | None:
 
 def tree_drawing(articulation: Articulation) -> str:
     """The links as a tree, each with its inbound joint and its mass."""
-    topology, mass = articulation.topology, np.asarray(articulation.link_mass, float)
+    topology = articulation.topology
+    mass = np.asarray(articulation.link_mass, float)
     children: list[list[int]] = [[] for _ in topology.parent]
     for link, above in enumerate(topology.parent):
         if above >= 0:
@@ -94,28 +95,12 @@ def tree_drawing(articulation: Articulation) -> str:
 def dof_table(articulation: Articulation) -> str:
     """One line per degree of freedom: its type, axis in the child's link frame, limits, effort and speed."""
     topology = articulation.topology
-    limits = zip(
-        *(
-            np.asarray(x, float)
-            for x in (
-                articulation.joint_lower_limit,
-                articulation.joint_upper_limit,
-                articulation.max_joint_force,
-                articulation.max_joint_velocity,
-            )
-        ),
-        strict=True,
-    )
-    rows = [
-        (
-            str(dof),
-            topology.dof_names[dof],
-            _joint_type(topology, int(topology.dof_link[dof])),
-            _axis_text(articulation, dof),
-            *map(quantity, numbers),
-        )
-        for dof, numbers in enumerate(limits)
-    ]
+    names = ("joint_lower_limit", "joint_upper_limit", "max_joint_force", "max_joint_velocity")
+    limits = np.stack([np.asarray(getattr(articulation, name), float) for name in names], axis=1)
+    rows = []
+    for dof, name in enumerate(topology.dof_names):
+        kind = _joint_type(topology, int(topology.dof_link[dof]))
+        rows.append((str(dof), name, kind, _axis_text(articulation, dof), *map(quantity, limits[dof])))
     kinds = sorted(set(np.asarray(topology.dof_is_linear).tolist()))  # Turning before sliding.
 
     def unit(turning: str, sliding: str) -> str:
@@ -129,7 +114,8 @@ def dof_table(articulation: Articulation) -> str:
 
 def _joint_features(articulation: Articulation) -> list[str]:
     """How many DOFs have a drive, an envelope and friction; also that none has a drive or armature."""
-    drive, friction = articulation.drive, articulation.friction
+    drive = articulation.drive
+    friction = articulation.friction
     active = (
         ((drive.stiffness > 0) | (drive.damping > 0), "driven DOF"),
         (articulation.envelope.max_effort < np.inf, "performance envelope"),
@@ -152,7 +138,8 @@ def _axis_text(articulation: Articulation, dof: int) -> str:
     """The axis of a DOF in its child's link frame: ``x``, ``-y``, or three numbers."""
     topology = articulation.topology
     x, y, z, w = np.asarray(articulation.joint_child_pose, float)[topology.dof_link[dof], 3:]
-    vector, turn = np.eye(3)[topology.dof_axis[dof] % int(Axis.X)], np.array([x, y, z])
+    vector = np.eye(3)[topology.dof_axis[dof] % int(Axis.X)]
+    turn = np.array([x, y, z])
     axis = vector + 2 * np.cross(turn, np.cross(turn, vector) + w * vector)
     largest = int(np.argmax(np.abs(axis)))
     if abs(axis[largest]) > 1 - 1e-6:

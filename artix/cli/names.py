@@ -93,7 +93,8 @@ def check_output(output: str) -> None:
     """
     if not output.strip():
         raise CommandFailure("the name of the file to write is empty")
-    path, folder = Path(output), Path(output).resolve().parent
+    path = Path(output)
+    folder = path.resolve().parent
     if not folder.is_dir():
         raise CommandFailure(
             f"{output!r} cannot be written: there is no folder {str(folder)!r}; create it or save elsewhere"

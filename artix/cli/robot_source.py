@@ -64,7 +64,8 @@ def load_robot(robot: str, **options: Any) -> Articulation:
     path = description_path(robot)
     reader: Callable[..., Articulation] = load if path.suffix.lower() in SUFFIXES else load_urdf
     if is_built_in(robot):
-        path, reader = Path(robot), robots.load
+        path = Path(robot)
+        reader = robots.load
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DescriptionWarning)  # The command prints the issues themselves.
         return _read(path, reader, options)

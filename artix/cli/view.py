@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from artix import Articulation, DescriptionWarning, State, viewer
 from artix.cli.names import naming
 from artix.cli.robot_source import description_path, load_robot
 from artix.cli.text import CommandFailure
-from artix.viewer.sliders import followed, limbs_of, neutral_within_limits
+from artix.viewer.sliders import apply_mimics, limbs_of, neutral_within_limits
 
 RATE = 30.0
 #: How long each joint moves in a recording [s].
@@ -26,12 +26,14 @@ MAX_WARNINGS = 4
 def run_view(
     robot: str,
     *,
-    html: str | None,
-    png: str | None,
-    collision: bool,
-    package_dirs: Sequence[str],
-    server: Mapping[str, Any],
-    reading: Mapping[str, Any],
+    html: str | None = None,
+    png: str | None = None,
+    collision: bool = False,
+    package_dirs: Sequence[str] = (),
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    no_browser: bool = False,
+    **reading: Any,
 ) -> int:
     """Shows a robot.
 
@@ -41,8 +43,8 @@ def run_view(
       png: file for a picture, or ``None``.
       collision: whether to show the collision shapes as well.
       package_dirs: folders to search for meshes.
-      server: ``host``, ``port`` and ``open_browser`` of :func:`artix.viewer.pose`, used if nothing is saved.
-      reading: options of the reader.
+      host, port, no_browser: the page to serve if nothing is saved; see :func:`artix.viewer.pose`.
+      **reading: options of the reader.
 
     Returns:
       0.
@@ -66,7 +68,8 @@ def run_view(
                 viewer.save_html(html, articulation, states, 1.0 / RATE, visuals=visuals, show=show)
             print(f"recording saved to {html}")
         if png is None and html is None:
-            posed = viewer.pose(articulation, visuals=visuals, show=show, **server)
+            page: dict[str, Any] = {"host": host, "port": port, "open_browser": not no_browser}
+            posed = viewer.pose(articulation, visuals=visuals, show=show, **page)
             print(f"{robot} at {posed.url} (press Ctrl-C to stop)", flush=True)
             posed.wait()
     except (ImportError, OSError, ValueError) as error:
@@ -114,6 +117,6 @@ def moving_joints(articulation: Articulation) -> State:
     return State(
         jnp.tile(start.root_pose, (frames, 1)),
         jnp.zeros((frames, 6), articulation.dtype),
-        jnp.asarray(followed(articulation, joints), articulation.dtype),
+        jnp.asarray(apply_mimics(articulation, joints), articulation.dtype),
         jnp.zeros_like(joints, articulation.dtype),
     )

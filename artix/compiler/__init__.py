@@ -1,13 +1,13 @@
 """How functions of an articulation are evaluated."""
 
-from artix.compiler.compilation import use_kernels
-from artix.compiler.explain import Explanation, OperationCost, explain
-from artix.compiler.quantity import quantity
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Explanation",
-    "OperationCost",
-    "explain",
-    "quantity",
-    "use_kernels",
-]
+from artix.compiler.compilation import use_kernels as use_kernels
+from artix.compiler.explain import Explanation as Explanation
+from artix.compiler.explain import OperationCost as OperationCost
+from artix.compiler.explain import explain as explain
+from artix.compiler.quantity import quantity as quantity
+from artix.math.deprecated import exports as _exports
+
+if not TYPE_CHECKING:
+    __all__, __getattr__ = _exports(__name__)

@@ -227,7 +227,8 @@ def _geometric_mean_eigenvalue(matrix: Array) -> Array:
     factors = factorize_dense(matrix, jnp.broadcast_to(0.001 * mean, (len(matrix),)))
 
     def iterate(carry, _):
-        largest, inverse = matmul(matrix, carry[0]), solve(factors, carry[1])
+        largest = matmul(matrix, carry[0])
+        inverse = solve(factors, carry[1])
         upper = jnp.sqrt(jnp.sum(largest**2))
         lower = 1 / jnp.sqrt(jnp.sum(inverse**2))
         return (largest / upper, inverse * lower, upper, lower), None

@@ -195,7 +195,8 @@ def constraint_force_derivative(
         derivative = derivative + sum(matmul(moving_motions[k], change[k]) for k in range(6))
     # A displacement also moves DOFs: S_j changes by S_c x S_j, whose power on a load is S_c . (S_j x* load).
     base = tree.num_base_dofs
-    linear, angular, load, torque = motions[:3], motions[3:], loads[:3], loads[3:]
+    linear, angular = motions[:3], motions[3:]
+    load, torque = loads[:3], loads[3:]
     crossed = [spatial.cross(angular, load), spatial.cross(linear, load) + spatial.cross(angular, torque)]
     carried = jnp.asarray(displacements(tree).carries_dof, motions.dtype)[:, : NUM_ROOT + tree.num_dofs]
     carried = generalized_columns(tree, carried)
@@ -252,11 +253,13 @@ def _side_derivatives(
     displaced, rotated = placed[:3], placed[3:]
     if translations is not None:
         displaced = displaced + translations * moved
-    vector, scalar = rotation[:3, :, None], rotation[3:, :, None]
+    vector = rotation[:3, :, None]
+    scalar = rotation[3:, :, None]
     d_rotation = 0.5 * jnp.concatenate(
         [scalar * rotated + spatial.cross(rotated, vector), -spatial.dot(rotated, vector)[None]]
     )
-    moving, accelerated = moved * velocity_changes(points), moved * acceleration_changes(points)
+    moving = moved * velocity_changes(points)
+    accelerated = moved * acceleration_changes(points)
     by_velocity = moved * acceleration_changes_by_velocity(points)
     return (
         _tangent(d_rotation, displaced, moving[:3], moving[3:], accelerated[:3], accelerated[3:]),

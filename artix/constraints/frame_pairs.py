@@ -170,7 +170,8 @@ def locked_rotations(locked: Sequence[tuple[int, ...]], turn: Array, angular: Ar
 def _two_locked(unit: Array, turn: Array, angular: Array) -> RotationRows:
     axis = spatial.rotate(turn, unit)
     rate = -spatial.cross(angular, axis)
-    aligned, aligned_rate = spatial.dot(axis, unit), spatial.dot(rate, unit)
+    aligned = spatial.dot(axis, unit)
+    aligned_rate = spatial.dot(rate, unit)
     projection = aligned[None, None] * spatial.identity_like(axis) - axis[:, None] * unit[None]
     drift = aligned_rate[None] * angular - spatial.dot(angular, unit)[None] * rate
     return RotationRows(spatial.cross(axis, unit), projection, drift)
@@ -182,7 +183,8 @@ def _one_locked(unit: Array, turn: Array, angular: Array) -> RotationRows:
     cosine = turn[3]
     # The twist is undefined where the axes are opposite; zero keeps values and derivatives finite.
     exists = sine**2 + cosine**2 > 1e-9
-    sine, cosine = jnp.where(exists, sine, jnp.zeros_like(sine)), jnp.where(exists, cosine, jnp.ones_like(cosine))
+    sine = jnp.where(exists, sine, jnp.zeros_like(sine))
+    cosine = jnp.where(exists, cosine, jnp.ones_like(cosine))
     axis = spatial.rotate(turn, unit)
     scale = 2 * (sine**2 + cosine**2)  # 1 + axis . unit
     bisector = (unit + axis) / scale[None]
@@ -336,7 +338,8 @@ def anchor_wrenches(anchors: FramePairs, a: Side, b: Side, force: Array) -> tupl
     """Wrenches about the root's centre of mass that forces [R] on the rows exert on a and on b, [6, K] each."""
     linear_axes, angular_axes = _axes(anchors, a, b)
     rows = _scatter_rows(anchors, force)
-    linear, torque = spatial.apply_transposed(linear_axes, rows[:3]), spatial.apply_transposed(angular_axes, rows[3:])
+    linear = spatial.apply_transposed(linear_axes, rows[:3])
+    torque = spatial.apply_transposed(angular_axes, rows[3:])
     wrenches = [jnp.concatenate([linear, torque + spatial.cross(at, linear)]) for at in _points(anchors, a, b)]
     return wrenches[0], -wrenches[1]
 

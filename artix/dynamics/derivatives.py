@@ -330,7 +330,7 @@ class _Pairs(NamedTuple):
     lower: Rates
     upper: Rates
     upper_change: Motion
-    """Changes of the accelerations by unit velocities k."""
+    """Changes of the accelerations with unit velocities k."""
 
 
 @quantity
@@ -419,13 +419,14 @@ def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
     # bracket.
     bracket = np.zeros((NUM_ROOT,) * 3)
     for j, k, m in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
-        bracket[j, k, m], bracket[k, j, m] = 1.0, -1.0
+        bracket[j, k, m] = 1.0
+        bracket[k, j, m] = -1.0
     extra = _contract_all(first.T, jnp.asarray(np.moveaxis(bracket, 2, 0), first.dtype))
     return both.at[:, :NUM_ROOT, :NUM_ROOT].add(extra)
 
 
 def _by_velocities(pairs: _Pairs) -> Array:
-    """By velocities j and k, [nv, c, c]."""
+    """With respect to velocities j and k, [nv, c, c]."""
     lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
     rates = Motion(*(part * (1 + masks.strictly)[None] for part in motion_cross(upper.motions, lower.motions)))
     total = jnp.concatenate(momentum_of_motion(lower.sums.inertias, rates))
@@ -437,7 +438,10 @@ def _by_velocities(pairs: _Pairs) -> Array:
 
 
 def _by_configuration_and_velocity(pairs: _Pairs, forces: Array) -> Array:
-    """With respect to configuration j and velocity k, [nv, c, c]; ``forces`` are derivatives by velocity k alone."""
+    """With respect to configuration j and velocity k, [nv, c, c].
+
+    ``forces`` are the derivatives with respect to velocity k alone.
+    """
     lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
     carried, above = masks.carried, masks.above
     # For the root's own rotations, velocities count as lying above displacements: no displacement rotates them.
@@ -465,9 +469,10 @@ def _by_configuration_and_velocity(pairs: _Pairs, forces: Array) -> Array:
 
 
 def _of_mass_matrix(pairs: _Pairs, momenta: tuple[Array, Array]) -> Array:
-    """Derivative of entry [i, j] of the mass matrix by displacement k, [nv, nv, c]."""
+    """Derivative of entry [i, j] of the mass matrix with respect to displacement k, [nv, nv, c]."""
     motions, forces = momenta
-    masks, upper = pairs.masks, pairs.upper
+    masks = pairs.masks
+    upper = pairs.upper
     columns = Motion.from_rows(motions[:, :, None])
     rates = motion_cross(columns, upper.motions)
     total = jnp.concatenate(momentum_of_motion(upper.sums.inertias, rates))

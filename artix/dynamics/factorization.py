@@ -284,7 +284,8 @@ def _eliminate(tree: Topology, motions: Array, inertias: Inertias, added: Array)
         return ArticulatedFactors(motions, motions, nothing, paths), jnp.zeros_like(motions, shape=(6, 6, 0))
     rigid = spatial_inertias(inertias)
     rigid = take(jnp.concatenate([rigid, jnp.zeros_like(rigid[..., :1])], axis=-1), _bodies(tree)[paths.order])
-    motions, added = take(motions, paths.order), take(added, paths.order)
+    motions = take(motions, paths.order)
+    added = take(added, paths.order)
     passed = None
     levels = []
     for depth, level in reversed([*enumerate(paths.slices)]):
@@ -308,7 +309,8 @@ def _to_parents(paths: Paths, depth: int, x: Array | None, shape: tuple[int, ...
 @functools.lru_cache(maxsize=256)
 def _bodies(tree: Topology) -> np.ndarray:
     """The body of each entry that is its body's last; the number of bodies for all other entries, [nv]."""
-    base, dofs = tree.num_base_dofs, tree.dof_body
+    base = tree.num_base_dofs
+    dofs = tree.dof_body
     bodies = np.full(tree.nv, tree.num_bodies)
     bodies[:base][-1:] = 0
     is_last = np.diff(dofs, append=-1) != 0
@@ -322,7 +324,8 @@ def _bodies(tree: Topology) -> np.ndarray:
 # floating humanoid with paths of 13 entries 18,907 / 17,712; for the derivatives of forward dynamics of chains of 12,
 # 16 and 20 joints 24,605 / 32,185, 44,031 / 52,645 and 72,209 / 78,097. In float32 the error for chains of 64 entries
 # is 2e-2 by elimination and 5e-4 by articulated bodies.
-DEEPEST_PATH, DEEPEST_PATH_OF_MANY = 11, 20
+DEEPEST_PATH = 11
+DEEPEST_PATH_OF_MANY = 20
 
 Factors: TypeAlias = PathFactors | ArticulatedFactors | DenseFactors
 

@@ -183,7 +183,8 @@ def _forward_dynamics(many, articulation, state, force, external_force) -> Array
 @functools.partial(_forward_dynamics.defjvp, symbolic_zeros=True)
 def _forward_dynamics_jvp(many, primals, tangents):
     """Differentiates ``inverse_dynamics(forward_dynamics(force)) == force``."""
-    (articulation, state, _, external_force), (d_articulation, d_state, d_force, d_external_force) = primals, tangents
+    articulation, state, _, external_force = primals
+    d_articulation, d_state, d_force, d_external_force = tangents
     acceleration = _forward_dynamics(many, *primals)
     kin = kinematics(articulation, state)
     required = equation_of_motion_change(

@@ -84,10 +84,9 @@ def inertia_rates(inertias: Inertias, motion: Motion) -> Inertias:
     """Rates of change of the mass moments of moving bodies about a fixed point."""
     mass, first, second = inertias
     linear, angular = motion
+    d_first = mass[None] * linear + spatial.cross(angular, first)
     half = linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
-    return Inertias(
-        jnp.zeros_like(mass), mass[None] * linear + spatial.cross(angular, first), half + half.swapaxes(0, 1)
-    )
+    return Inertias(jnp.zeros_like(mass), d_first, half + half.swapaxes(0, 1))
 
 
 def momentum_of_motion(inertias: Inertias, motion: Motion) -> Motion:
@@ -99,8 +98,10 @@ def momentum_of_motion(inertias: Inertias, motion: Motion) -> Motion:
 
 def spatial_inertias(inertias: Inertias) -> Array:
     """Inertias as matrices that map motions to momenta, linear parts first, [6, 6, n]."""
-    first, second = inertias.first, inertias.second
-    unit, moment = spatial.identity_like(first), spatial.skew(first)
+    first = inertias.first
+    second = inertias.second
+    unit = spatial.identity_like(first)
+    moment = spatial.skew(first)
     mass = jnp.broadcast_to(inertias.mass[None, None] * unit, second.shape)
     rotational = spatial.trace(second)[None, None] * unit - second
     return block_matrix(mass, -moment, moment, rotational)

@@ -117,9 +117,10 @@ def _mass_matrix_with_jvp(articulation: Articulation, state: State) -> Array:
 @functools.partial(_mass_matrix_with_jvp.defjvp, symbolic_zeros=True)
 def _mass_matrix_jvp(primals, tangents):
     """The inertias of the bodies and the motions of the DOFs move with the bodies, by path sums of displacements."""
-    (articulation, state), (d_articulation, d_state) = primals, tangents
+    articulation, state = primals
+    d_articulation, d_state = tangents
     tree = articulation.topology
-    base = articulation.topology.num_base_dofs
+    base = tree.num_base_dofs
     kin = kinematics(articulation, state)
     motions, momenta = generalized_momenta(articulation, kin)
     matrix = _from_upper_half(tree, matmul(motions.T, momenta))

@@ -265,7 +265,8 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     kin = kinematics(articulation, state)
     rnea = newton_euler(articulation, kin, state, acceleration, gravity=False)
     rates = displacement_rates(articulation, kin, rnea, None, gravity=False)
-    sums, motions = rates.sums, rates.motions
+    sums = rates.sums
+    motions = rates.motions
     momenta = jnp.concatenate([sums.momentum, spatial.axial(sums.momentum_moments)])
     by_configuration = jnp.concatenate(momentum_of_motion(sums.inertias, rates.first)) + force_cross(motions, momenta)
     forces = forces_by_configuration(rates)

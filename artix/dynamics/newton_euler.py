@@ -277,7 +277,8 @@ def _assemble(articulation: Articulation, motions: Motion, forces: Array, rows: 
 def _composites(
     articulation: Articulation, kin: Kinematics, rnea: NewtonEuler, external_force: Array | None, *, gravity: bool
 ) -> Composites:
-    tree, (mass, first, second) = articulation.topology, rnea.inertias
+    tree = articulation.topology
+    mass, first, second = rnea.inertias
     momentum, moments = moments_of_momentum(rnea.inertias, rnea.velocity)
     rows = [first, momentum, second.reshape(9, -1), moments.reshape(9, -1), rnea.force, mass[None]]
     sums = _sums(tree, jnp.concatenate(rows))
@@ -323,8 +324,9 @@ def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array
 
 def force_cross(motion: Motion, force: Array) -> Array:
     """Rate of change of forces [6, k] that move along with motions: the spatial cross product ``motion x* force``."""
-    linear, torque = spatial.cross(motion.angular, force[:3]), spatial.cross(motion.angular, force[3:])
-    return jnp.concatenate([linear, torque + spatial.cross(motion.linear, force[:3])])
+    linear = spatial.cross(motion.angular, force[:3])
+    torque = spatial.cross(motion.angular, force[3:]) + spatial.cross(motion.linear, force[:3])
+    return jnp.concatenate([linear, torque])
 
 
 # Changing all velocities by a motion with angular part w changes the acceleration of each point by twice the cross

@@ -51,7 +51,8 @@ def dynamic_parameters(articulation: Articulation) -> Array:
       [ 1.   0.   0.  -0.5]
     """
     frames = Transforms.from_poses(articulation.link_com_pose)
-    mass, center = articulation.link_mass, frames.position
+    mass = articulation.link_mass
+    center = frames.position
     rotation = spatial.rotation_matrix(frames.rotation)
     inertia = jnp.moveaxis(articulation.link_inertia, 0, -1)
     inertia = 0.5 * (inertia + inertia.swapaxes(0, 1))
@@ -259,7 +260,8 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
       True
     """
     velocity = frame_velocity(articulation, state, axes="local").T
-    v, (x, y, z) = velocity[:3], velocity[3:]
+    v = velocity[:3]
+    x, y, z = velocity[3:]
     moments = spatial.cross(v, velocity[3:])
     rows = [0.5 * spatial.dot(v, v), *moments, 0.5 * x * x, x * y, 0.5 * y * y, x * z, y * z, 0.5 * z * z]
     return jnp.stack(rows, axis=1).reshape(-1)

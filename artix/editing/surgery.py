@@ -176,7 +176,8 @@ def _kept_couplings(articulation: Articulation, topology: Topology, number: np.n
 
     ``number`` [n] holds the new numbers of the DOFs, -1 for locked ones.
     """
-    mimics, tendons = topology.mimic_dofs, topology.fixed_tendons
+    mimics = topology.mimic_dofs
+    tendons = topology.fixed_tendons
     mimic_names = [f"mimic joint {topology.dof_names[follower]!r}" for follower, _ in mimics]
     kept_mimics = [k for k, pair in enumerate(mimics) if _is_free(mimic_names[k], topology, pair, number)]
     free = [_is_free(f"fixed tendon {tendon.name!r}", topology, tendon.dofs, number) for tendon in tendons]
@@ -523,7 +524,9 @@ def mimic_map(articulation: Articulation) -> MimicMap:
 @compiled
 def _map(articulation: Articulation) -> tuple[Array, Array]:
     """G and the constant part of the positions. Raises as :func:`mimic_map`."""
-    topology, mimic, dtype = articulation.topology, articulation.mimic, articulation.dtype
+    topology = articulation.topology
+    mimic = articulation.mimic
+    dtype = articulation.dtype
     n = topology.num_dofs
     base = topology.num_base_dofs
     above = dict(topology.mimic_dofs)

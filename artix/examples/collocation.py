@@ -15,7 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 import artix
-from artix.optimal_control.sparse_program import Stages, minimise
+from artix.optimal_control.sparse_program import Program, Stages, minimise
 
 Array = jax.Array
 
@@ -97,7 +97,8 @@ def collocate(
     share = np.linspace(0, 1, segments + 1)[:, None]
     line = np.concatenate([(1 - share) * start + share * end, np.zeros((segments + 1, 2 * n))], axis=1)
     rows = np.zeros(2 * n * segments)
-    minimum = minimise(stages, (robot, step), line.ravel()[:-n], (least, most), rows, {"tol": 1e-9})
+    program = Program(stages, (robot, step), line.ravel()[:-n], (least, most), rows)
+    minimum = minimise(program, {"tol": 1e-9})
     unknowns = np.append(minimum.unknowns, np.zeros(n)).reshape(-1, 4 * n)
     states, controls, middle = np.split(unknowns, [2 * n, 3 * n], axis=1)
     times = np.linspace(0, seconds, segments + 1)

@@ -1,8 +1,10 @@
 """Many articulations in one program."""
 
-from artix.fleet.fleet import Fleet, vmap_in_blocks
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Fleet",
-    "vmap_in_blocks",
-]
+from artix.fleet.fleet import Fleet as Fleet
+from artix.fleet.fleet import vmap_in_blocks as vmap_in_blocks
+from artix.math.deprecated import exports as _exports
+
+if not TYPE_CHECKING:
+    __all__, __getattr__ = _exports(__name__)

@@ -100,7 +100,8 @@ def _without_partial(function: Function, options: Mapping[str, Any]) -> tuple[Fu
         leaves = jax.tree.leaves(bound.keywords)
         if have_tracers(leaves) or not all(is_array(leaf) or isinstance(leaf, Hashable) for leaf in leaves):
             break
-        function, options = bound.func, {**bound.keywords, **options}
+        function = bound.func
+        options = {**bound.keywords, **options}
     return function, options
 
 
@@ -252,14 +253,19 @@ def _row_programs(
         ]
         axes_of_results = [[tuple(each[number]) for each in axes_of_each] for number in range(len(kinds))]
     num_operands = [sum(kind.is_operand) for kind in kinds]
-    programs, large, before = list[RowProgram](), list[Array](), 0
+    programs = list[RowProgram]()
+    large = list[Array]()
+    before = 0
     for number, (kind, (call, num_known, arrays), axes) in enumerate(zip(kinds, calls, axes_of_kinds, strict=True)):
-        num_arguments, num_leaves = len(axes), num_known + len(kind.differs)
+        num_arguments = len(axes)
+        num_leaves = num_known + len(kind.differs)
         whole = [_whole(array.shape) for array in arrays]
         all_axes = (*whole[:num_leaves], *axes, *whole[num_leaves + num_arguments :])
         program = call.program.padded(all_axes, tuple(axes_of_results[number]))
         places = before + np.cumsum(kind.is_operand) - 1
-        operands, levels, numbered = [], [], []
+        operands = []
+        levels = []
+        numbered = []
         for index in program.traced:
             is_argument = num_leaves <= index < num_leaves + num_arguments
             leaf = index - num_known

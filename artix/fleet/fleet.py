@@ -405,7 +405,8 @@ def vmap_in_blocks(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def of_batch(*arguments: Any) -> Any:
-        size, batched = _common_size(arguments), jax.vmap(function)
+        size = _common_size(arguments)
+        batched = jax.vmap(function)
         block = block_size(size)
         if block == size:
             return batched(*arguments)

@@ -440,7 +440,9 @@ _Shape: TypeAlias = tuple[int, ...]
 
 def meanings_of(topology: Topology, maxima: Maxima) -> Meanings:
     """What an axis may mean for one kind. Members with a fixed base lack the root's entries of floating ones."""
-    links, dofs, floats = topology.num_links, topology.num_dofs, not topology.fixed_base
+    links = topology.num_links
+    dofs = topology.num_dofs
+    floats = not topology.fixed_base
     root = 6 if maxima.floating and not floats else 0
     pose = 7 if maxima.floating and not floats else 0
     rootless_rows = 0 if maxima.floating else 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +196,9 @@ class Log:
 
 
 _COLUMNS = ("position", "velocity", "acceleration", "torque", "current")
+#: Bags of ROS, and the messages that are read from them.
+_BAGS = (".bag", ".mcap", ".db3")
+_JOINT_STATE = "sensor_msgs/msg/JointState"
 
 
 def read_log(
@@ -209,13 +212,19 @@ def read_log(
     torque: str | None = None,
     current: str | None = None,
     time_unit: float = 1.0,
+    topic: str | None = None,
 ) -> Log:
     """Reads a recording whose columns have names.
 
+    In bags of ROS 1 and 2, these are ``position_{joint}``, ``velocity_{joint}`` and ``effort_{joint}``
+    of the messages ``sensor_msgs/JointState`` that name all joints of the robot, at the ``time`` of
+    their stamps [s]. Messages are sorted by their stamps, and of equal stamps the first one counts.
+
     Args:
       robot: the robot.
-      table: a CSV or Parquet file (the latter with ``pip install 'artix[logs]'``), or a mapping of columns, such as a
-        DataFrame of pandas.
+      table: a CSV or Parquet file (the latter with ``pip install 'artix[logs]'``), a bag of ROS (a file
+        ``.bag``, ``.mcap`` or ``.db3``, or a folder; ``pip install 'artix[bags]'``), or a mapping of
+        columns, such as a DataFrame of pandas.
       time: the column of times.
       position: the columns of positions; ``{joint}`` stands for the name of a joint or degree of freedom and
         ``{index}`` for its number from 0 in the robot's order.
@@ -223,15 +232,17 @@ def read_log(
       acceleration: columns of accelerations, if any.
       torque: columns of torques, if any.
       current: columns of motor currents, if any.
-      time_unit: seconds in a unit of time, for instance ``1e-9`` for the stamps of ROS.
+      time_unit: seconds in a unit of time, for instance ``1e-9`` for nanoseconds.
+      topic: the topic of a bag that has joint states on several ones.
 
     Returns:
       The log; time starts at zero.
 
     Raises:
-      ValueError: a column is missing (the message lists the columns that there are), or a cell is not a number; see
-        also :class:`Log`.
-      ImportError: Parquet files need another package.
+      ValueError: a column is missing (the message lists the columns that there are), or a cell is not a number; a
+        bag has no joint states, several topics with them, or none that name all joints; see also
+        :class:`Log`.
+      ImportError: Parquet files and bags need another package.
 
     Examples:
       >>> arm = artix.robots.load("double_pendulum")
@@ -242,8 +253,8 @@ def read_log(
       [0.   0.01 0.02] (3, 2)
     """
     _check_robot(robot)
-    columns = _columns_of(table)
     names = robot.topology.dof_names
+    columns = _columns_of(table, names, topic)
     patterns = {
         "position": position,
         "velocity": velocity,
@@ -276,10 +287,15 @@ def _name(pattern: str, joint: str, index: int) -> str:
     return pattern.replace("{joint}", joint).replace("{index}", str(index))
 
 
-def _columns_of(table: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
+def _columns_of(table: str | Path | Mapping[str, Any], joints: Sequence[str], topic: str | None) -> Mapping[str, Any]:
+    path = Path(table) if isinstance(table, str | Path) else Path()
+    is_bag = isinstance(table, str | Path) and (path.suffix.lower() in _BAGS or path.is_dir())
+    if topic is not None and not is_bag:
+        raise ValueError(f"topic: only bags have topics; found {topic!r} for a table")
     if not isinstance(table, str | Path):
         return table
-    path = Path(table)
+    if is_bag:
+        return _bag_columns(path, joints, topic)
     if path.suffix.lower() in (".parquet", ".pq"):
         try:
             from pyarrow import parquet
@@ -302,6 +318,41 @@ def _columns_of(table: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
         if len(row) != len(head):
             raise ValueError(f"{path}, line {number}: expected {len(head)} cells, as in the first; found {len(row)}")
     return {name: np.array([row[k] for row in rows[1:]]) for k, name in enumerate(head)}
+
+
+def _bag_columns(path: Path, joints: Sequence[str], topic: str | None) -> dict[str, np.ndarray]:
+    """The columns of the joint states in a bag."""
+    try:
+        from rosbags.highlevel import AnyReader
+        from rosbags.typesys import Stores, get_typestore
+    except ImportError as error:
+        raise ImportError("bags of ROS need rosbags: pip install 'artix[bags]'") from error
+    # Older bags of ROS 2 do not define their messages.
+    default = get_typestore(Stores.ROS2_HUMBLE)
+    with AnyReader([path], default_typestore=default) as reader:
+        chosen = [each for each in reader.connections if each.msgtype == _JOINT_STATE]
+        topics = sorted({each.topic for each in chosen})
+        if topic not in topics and (topic is not None or len(topics) != 1):
+            fix = "choose one by topic=" if topics else "record one, such as /joint_states"
+            raise ValueError(f"{path}: topics with {_JOINT_STATE}: {', '.join(topics) or 'none'}; {fix}")
+        chosen = [each for each in chosen if topic in (None, each.topic)]
+        messages: list[Any] = [reader.deserialize(data, each.msgtype) for each, _, data in reader.messages(chosen)]
+    complete = [each for each in messages if set(joints) <= set(each.name)]
+    if not complete:
+        named = sorted({name for each in messages for name in each.name})
+        raise ValueError(
+            f"{path}: no message names all joints of the robot ({', '.join(joints)}); messages name: {', '.join(named)}"
+        )
+    stamps = [each.header.stamp.sec * 10**9 + each.header.stamp.nanosec for each in complete]
+    stamp, first = np.unique(np.array(stamps, "int64"), return_index=True)
+    columns = {"time": (stamp - stamp[0]) * 1e-9}
+    for kind in ("position", "velocity", "effort"):
+        # A publisher leaves out what it does not know.
+        if all(len(getattr(each, kind)) == len(each.name) for each in complete):
+            for joint in joints:
+                column = [getattr(each, kind)[each.name.index(joint)] for each in complete]
+                columns[f"{kind}_{joint}"] = np.array(column)[first]
+    return columns
 
 
 def _column(columns: Mapping[str, Any], name: str) -> np.ndarray:

@@ -2,44 +2,31 @@
 
 from typing import TYPE_CHECKING
 
-from artix.io.archive import check_archive, load_archive, save_archive
-from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
-from artix.io.load import check, load, load_world, save
-from artix.io.mjcf.reader import check_mjcf, load_mjcf
-from artix.io.mjcf.state import MujocoCoordinates
-from artix.io.mjcf.writer import save_mjcf
-from artix.io.srdf import Srdf, load_srdf
-from artix.io.urdf.reader import check_urdf, check_xacro, load_urdf, load_xacro
-from artix.io.urdf.writer import save_urdf
-from artix.io.usd import check_usd, load_usd, save_usd
-from artix.math.deprecated import old_names
-
-__all__ = [
-    "DescriptionError",
-    "DescriptionWarning",
-    "Issue",
-    "MujocoCoordinates",
-    "Srdf",
-    "check",
-    "check_archive",
-    "check_mjcf",
-    "check_urdf",
-    "check_usd",
-    "check_xacro",
-    "load",
-    "load_archive",
-    "load_mjcf",
-    "load_srdf",
-    "load_urdf",
-    "load_usd",
-    "load_world",
-    "load_xacro",
-    "save",
-    "save_archive",
-    "save_mjcf",
-    "save_urdf",
-    "save_usd",
-]
+from artix.io.archive import check_archive as check_archive
+from artix.io.archive import load_archive as load_archive
+from artix.io.archive import save_archive as save_archive
+from artix.io.common.diagnostics import DescriptionError as DescriptionError
+from artix.io.common.diagnostics import DescriptionWarning as DescriptionWarning
+from artix.io.common.diagnostics import Issue as Issue
+from artix.io.load import check as check
+from artix.io.load import load as load
+from artix.io.load import load_world as load_world
+from artix.io.load import save as save
+from artix.io.mjcf.reader import check_mjcf as check_mjcf
+from artix.io.mjcf.reader import load_mjcf as load_mjcf
+from artix.io.mjcf.state import MujocoCoordinates as MujocoCoordinates
+from artix.io.mjcf.writer import save_mjcf as save_mjcf
+from artix.io.srdf import Srdf as Srdf
+from artix.io.srdf import load_srdf as load_srdf
+from artix.io.urdf.reader import check_urdf as check_urdf
+from artix.io.urdf.reader import check_xacro as check_xacro
+from artix.io.urdf.reader import load_urdf as load_urdf
+from artix.io.urdf.reader import load_xacro as load_xacro
+from artix.io.urdf.writer import save_urdf as save_urdf
+from artix.io.usd import check_usd as check_usd
+from artix.io.usd import load_usd as load_usd
+from artix.io.usd import save_usd as save_usd
+from artix.math.deprecated import exports as _exports
 
 if not TYPE_CHECKING:
-    __getattr__ = old_names(__name__)
+    __all__, __getattr__ = _exports(__name__)

@@ -372,7 +372,8 @@ def _mimic(record: dict[str, Any]) -> MimicJoint:
 
 
 def _fixed_tendon(record: dict[str, Any]) -> FixedTendon:
-    dofs, parents = _list(record, "dofs", str), _list(record, "parents", int)
+    dofs = _list(record, "dofs", str)
+    parents = _list(record, "parents", int)
     joints = [
         TendonJoint(dof=dof, coefficient=1.0, recip_coefficient=1.0, parent=parent)
         for dof, parent in _pairs(record, dofs, parents)
@@ -381,7 +382,8 @@ def _fixed_tendon(record: dict[str, Any]) -> FixedTendon:
 
 
 def _spatial_tendon(record: dict[str, Any]) -> SpatialTendon:
-    links, parents = _list(record, "links", str), _list(record, "parents", int)
+    links = _list(record, "links", str)
+    parents = _list(record, "parents", int)
     names = _list(record, "attachment_names", (str, type(None)))
     points = [
         Attachment(
@@ -393,7 +395,8 @@ def _spatial_tendon(record: dict[str, Any]) -> SpatialTendon:
 
 
 def _loop_joint(record: dict[str, Any]) -> LoopJoint:
-    kind, axes = LoopJointType(_get(record, "type", str)), _axes(record, "locked_axes")
+    kind = LoopJointType(_get(record, "type", str))
+    axes = _axes(record, "locked_axes")
     joint = LoopJoint(
         name=_get(record, "name", str),
         link_a=_get(record, "link_a", str, optional=True),

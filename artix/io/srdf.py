@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from artix.io.common.diagnostics import Report, listed
+from artix.io.common.poses import IDENTITY
 from artix.io.common.xml_tree import Element, origin, read_name, read_numbers, read_xml
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
+from artix.model.joints import IDENTITY_POSE
 from artix.model.states import neutral_state
 from artix.model.topology import Topology, candidate_pairs
 
@@ -84,11 +86,12 @@ def load_srdf(articulation: Articulation, path_or_text: str | Path) -> Srdf:
     for element in root.all("group_state"):
         name = read_name(report, element)
         if name is not None:
-            identity = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+            identity = IDENTITY.copy()
             _read_posture(topology, element, report, *poses.setdefault(name, (identity, np.zeros(topology.num_dofs))))
     disabled = _read_disabled(topology, root, report)
     report.finish()
-    neutral, dtype = neutral_state(articulation), articulation.dtype
+    neutral = neutral_state(articulation)
+    dtype = articulation.dtype
     states = {
         name: neutral.replace(root_pose=device_array(pose, dtype), joint_position=device_array(position, dtype))
         for name, (pose, position) in poses.items()
@@ -109,7 +112,7 @@ def _read_posture(
         if name is None:
             continue
         if name == _ROOT_JOINT and name not in topology.joint_names:
-            pose = read_numbers(report, joint, "value", (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0), required=True)
+            pose = read_numbers(report, joint, "value", IDENTITY_POSE, required=True)
             if abs(np.linalg.norm(pose[3:]) - 1) > 1e-3:
                 report.error(joint, "its quaternion xyzw has not length 1", "correct the last four numbers")
             root_pose[:] = pose

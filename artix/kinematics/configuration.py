@@ -66,7 +66,7 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
     """
     check_state(articulation, state)
     tree = articulation.topology
-    base = articulation.topology.num_base_dofs
+    base = tree.num_base_dofs
     check_vector("velocity", velocity, (tree.nv,), articulation.dtype, "nv")
     state = state.replace(joint_velocity=velocity[base:])
     return state.replace(root_velocity=velocity[:base]) if base else state
@@ -187,7 +187,7 @@ def move(articulation: Articulation, state: State, dnu: Array) -> State:
     """The same as :func:`integrate`, but no angle is wrapped: the new positions are near the old ones."""
     check_state(articulation, state)
     tree = articulation.topology
-    base = articulation.topology.num_base_dofs
+    base = tree.num_base_dofs
     check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
     q = state.joint_position + dnu[base:]
     if tree.has_spherical:
@@ -307,7 +307,7 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
       [0.   0.25 1.  ]
     """
     tree = articulation.topology
-    base = articulation.topology.num_base_dofs
+    base = tree.num_base_dofs
     squares = difference(articulation, start, end) ** 2
     owner = tree.dof_link[:, None] == np.arange(tree.num_links)
     return masked_sum(squares[base:], owner).at[0].add(jnp.sum(squares[:base]))
@@ -358,7 +358,8 @@ def normalize(articulation: Articulation, state: State) -> State:
       [0. 0. 0. 1.]
     """
     check_state(articulation, state)
-    tree, root = articulation.topology, state.root_pose
+    tree = articulation.topology
+    root = state.root_pose
     q = wrap_angles(articulation, state.joint_position)
     if tree.has_spherical:
         shortest = spatial.quaternion_log(spatial.quaternion_exp(by_body(tree, q)))

@@ -43,7 +43,7 @@ class IntegrateDerivatives(NamedTuple):
 
 
 class DifferenceDerivatives(NamedTuple):
-    """Derivatives of :func:`artix.difference` by tangent vectors at its two configurations, [nv, nv] each.
+    """Derivatives of :func:`artix.difference` in the tangent spaces of its two configurations, [nv, nv] each.
 
     Attributes:
       start: with respect to the configuration at the start.
@@ -86,7 +86,7 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
     """
     check_state(articulation, state)
     tree = articulation.topology
-    base = articulation.topology.num_base_dofs
+    base = tree.num_base_dofs
     check_vector("dnu", dnu, (tree.nv,), articulation.dtype, "nv")
     turn = dnu[3:6, None] if base else jnp.zeros_like(dnu, shape=(3, 1))
     roots = (_rotation(turn), spatial.right_jacobian(-turn))

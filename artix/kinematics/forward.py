@@ -72,8 +72,23 @@ def joint_geometry(articulation: Articulation, placements: Transforms) -> JointG
 
 def screw_pitches(articulation: Articulation) -> Array:
     """Translation per angle of each DOF, zero unless its joint is helical, [n]."""
-    tree, pitch = articulation.topology, articulation.joint_pitch
+    tree = articulation.topology
+    pitch = articulation.joint_pitch
     return jnp.where(tree.body_is_helical[tree.dof_body], pitch, jnp.zeros_like(pitch))
+
+
+def joint_efforts(articulation: Articulation, wrench: Array) -> Array:
+    """The power of wrenches through the joints per velocity of each DOF: the sum of drives, limits and loads, [n].
+
+    Args:
+      wrench: force [N], then torque [N m], that each link's joint transmits, in the joint's frame, [L, 6].
+    """
+    tree = articulation.topology
+    torque_first = jnp.roll(wrench, 3, axis=1)
+    efforts = torque_first[tree.dof_link, tree.dof_axis]
+    if not tree.has_helical:
+        return efforts
+    return efforts + screw_pitches(articulation) * torque_first[tree.dof_link, tree.dof_axis % 3 + 3]
 
 
 class Kinematics(NamedTuple):
@@ -98,7 +113,10 @@ class Kinematics(NamedTuple):
 
 @compiled
 def kinematics(articulation: Articulation, state: State) -> Kinematics:
-    """Solves forward kinematics for all bodies; every other function starts here."""
+    """Solves forward kinematics for all bodies; every other function starts here.
+
+    Functions call it again rather than pass its result around: a program carries out equal operations once.
+    """
     check_state(articulation, state)
     tree = articulation.topology
     placements = link_placements(articulation)
@@ -117,7 +135,8 @@ def joint_transforms(tree: Topology, geometry: JointGeometry, q: Array) -> tuple
     """The weights of ``geometry.basis``, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 .. B-1."""
     values = by_body(tree, q)
     first = values[0]
-    revolute, spherical = (jnp.asarray(kind[1:], q.dtype) for kind in (tree.body_is_revolute, tree.body_is_spherical))
+    revolute = jnp.asarray(tree.body_is_revolute[1:], q.dtype)
+    spherical = jnp.asarray(tree.body_is_spherical[1:], q.dtype)
     half = 0.5 * first * revolute if tree.has_prismatic or tree.has_spherical else 0.5 * first
     weights = [jnp.cos(half), jnp.sin(half)]
     if tree.has_spherical:

@@ -207,7 +207,9 @@ def frame_acceleration_derivatives(
       True
     """
     frames = _locate(articulation, state, acceleration, frame, offset, axes)
-    points, jacobian, v, omega = frames.points, frames.jacobian, frames.velocity, frames.angular
+    points = frames.points
+    jacobian = frames.jacobian
+    v, omega = frames.velocity, frames.angular
     linear, alpha = points.acceleration, points.angular_acceleration
     by_configuration = _columns(articulation, points, acceleration_changes(points))
     by_velocity = _columns(articulation, points, acceleration_changes_by_velocity(points))
@@ -326,8 +328,9 @@ def frame_kinematic_regressor(
     _, placement = locate_frame(articulation, kin, frame, offset)
     point = origin(kin, placement, axes)
     above = link_frames(tree, kin).take(np.maximum(tree.parent[1:], 0))
-    parent, child = articulation.joint_parent_pose[1:], articulation.joint_child_pose[1:]
-    places = (above @ Transforms.from_poses(parent)).times_inverse(Transforms.from_poses(child))
+    parent = Transforms.from_poses(articulation.joint_parent_pose[1:])
+    child = Transforms.from_poses(articulation.joint_child_pose[1:])
+    places = (above @ parent).times_inverse(child)
     rotation = spatial.rotation_matrix(places.rotation)
     arm = jnp.broadcast_to(point, places.position.shape) - places.position
     by_rotation = -spatial.multiply(spatial.skew(arm), rotation)
@@ -390,7 +393,8 @@ def point_motions(
     joints = dof_motions(tree, kin)
     velocities, accelerations = body_accelerations(tree, joints, state, acceleration)
     motions, first, second, rate = moving_displacements(articulation, kin, joints, velocities, accelerations)
-    (v, omega), (a, alpha) = velocities.take(body), accelerations.take(body)
+    v, omega = velocities.take(body)
+    a, alpha = accelerations.take(body)
     velocity = v + spatial.cross(omega, point)
     linear = a + spatial.cross(alpha, point) + spatial.cross(omega, velocity)
     moves = take(jnp.asarray(tree.dof_moves_body), body)

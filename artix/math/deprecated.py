@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import operator
+import sys
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -98,6 +101,21 @@ REPLACED["artix.optimal_control.inverse_kinematics"] = (
 )
 RENAMED["artix.optimal_control.InverseKinematics"] = "artix.inverse_kinematics.Solution"
 
+#: Old getters of an ``artix.physx.ArticulationSimulation`` -> its attribute.
+ATTRIBUTES = {
+    "artix.physx.get_articulation_flags": "articulation_flags",
+    "artix.physx.get_max_com_angular_velocity": "com_angular_velocity_limit",
+    "artix.physx.get_max_com_linear_velocity": "com_linear_velocity_limit",
+    "artix.physx.get_root_angular_velocity": "root_angular_velocity",
+    "artix.physx.get_root_global_pose": "root_global_pose",
+    "artix.physx.get_root_linear_velocity": "root_linear_velocity",
+    "artix.physx.get_sleep_threshold": "sleep_threshold",
+    "artix.physx.get_solver_iteration_counts": "solver_iteration_counts",
+    "artix.physx.get_solver_residual": "solver_residual",
+    "artix.physx.get_wake_counter": "wake_counter",
+    "artix.physx.is_sleeping": "is_sleeping",
+}
+
 #: Names that nothing replaces -> why, and what to do instead.
 REMOVED = {
     "artix.PaddedTopology": _NO_PADDING,
@@ -108,6 +126,17 @@ REMOVED = {
     "artix.physx.get_stabilization_threshold": "artix has no stabilisation, so there is no threshold",
     "artix.physx.set_stabilization_threshold": "artix has no stabilisation: leave the call out",
 }
+
+
+def exports(module: str) -> tuple[list[str], Callable[[str], Any]]:
+    """The ``__all__`` and the ``__getattr__`` of a room: all that its ``__init__`` imports as itself, and old names.
+
+    End the ``__init__`` with ``if not TYPE_CHECKING: __all__, __getattr__ = _exports(__name__)``. Type checkers know by
+    ``from artix.room.module import name as name`` that a name is public, so that a room lists its names once.
+    """
+    names = vars(sys.modules[module])
+    public = [name for name, value in names.items() if name[0] != "_" and not isinstance(value, types.ModuleType)]
+    return sorted({*public} - {"TYPE_CHECKING"}), old_names(module)
 
 
 def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
@@ -128,6 +157,14 @@ def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
                 stacklevel=stacklevel,
             )
             return _call(new, **fixed)
+        if path in ATTRIBUTES:
+            attribute = ATTRIBUTES[path]
+            warnings.warn(
+                f"{path}(simulation) is now simulation.{attribute}; the old name leaves with the next release",
+                DeprecationWarning,
+                stacklevel=stacklevel,
+            )
+            return operator.attrgetter(attribute)
         if path in REPLACED:
             path_of_former, advice = REPLACED[path]
             home, _, former = path_of_former.rpartition(".")

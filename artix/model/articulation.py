@@ -179,9 +179,9 @@ class Articulation:
 
     def __repr__(self) -> str:
         """One line, as the arrays of a robot would fill pages."""
-        tree, mass = self.topology, self.__dict__["_arrays"]["link_mass"]
+        mass = self.__dict__["_arrays"]["link_mass"]
         batch = mass.shape[:-1] if isinstance(mass, jax.Array) else ()
-        return f"Articulation({tree!r}{f', batch of shape {batch}' if batch else ''})"
+        return f"Articulation({self.topology!r}{f', batch of shape {batch}' if batch else ''})"
 
     @property
     def dtype(self):
@@ -273,7 +273,8 @@ def _is_derivative(articulation: Articulation) -> bool:
     A constant in place of what the robot lacks would look like a derivative that is zero. Quaternions of robots have
     the length 1.
     """
-    memory, pose = articulation.__dict__, articulation.__dict__["_arrays"]["link_com_pose"]
+    memory = articulation.__dict__
+    pose = memory["_arrays"]["link_com_pose"]
     if memory.get("_is_robot") or "link_com_pose" in memory["_known"]:
         return False
     if isinstance(pose, jax.core.Tracer) or not isinstance(pose, np.ndarray | jax.Array) or pose.ndim < 2:
@@ -316,7 +317,8 @@ def without_zeros(articulation: Articulation) -> Articulation:
 
 def checked_leaves(articulation: Articulation) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
     """The name of each leaf, the leaf, and the shape that it should have."""
-    shapes, known = shapes_of(articulation.topology), articulation.__dict__["_known"]
+    shapes = shapes_of(articulation.topology)
+    known = articulation.__dict__["_known"]
     for name, leaf in articulation.__dict__["_arrays"].items():
         yield name, leaf, known[name].varying_shape if name in known else shapes[name]
 
@@ -429,7 +431,8 @@ class State(struct.PyTreeNode):
         """
         if order not in ORDERS:
             raise ValueError(f"order: expected one of {', '.join(map(repr, ORDERS))}, found {order!r}")
-        topology, dtype = articulation.topology, articulation.dtype
+        topology = articulation.topology
+        dtype = articulation.dtype
         q = device_array(position, dtype)
         qd = jnp.zeros((*q.shape[:-1], topology.nv), dtype) if velocity is None else device_array(velocity, dtype)
         if q.ndim == 0 or qd.shape != (*q.shape[:-1], topology.nv):

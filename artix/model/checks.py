@@ -231,7 +231,8 @@ def check_state(articulation: Articulation, state: State, name: str = "state") -
     """Checks the shapes and dtypes of a state, called ``name``, and of its articulation; see :func:`check_vector`."""
     check_type("articulation", articulation, Articulation)
     check_type(name, state, State)
-    tree, dtype = articulation.topology, articulation.dtype
+    tree = articulation.topology
+    dtype = articulation.dtype
     if dtype not in _DTYPES:
         raise TypeError(
             f"articulation: artix computes in float32 or float64, found {dtype}; convert it with "

@@ -79,7 +79,8 @@ def _links_in_order(topology: Topology, order: Order, joints: Sequence[str] | No
     if joints is not None:
         known = {topology.joint_names[link - 1]: link for link in moving}
         if isinstance(joints, str) or sorted(joints) != sorted(known):
-            missing, others = sorted({*known} - {*joints}), sorted({*joints} - {*known})
+            missing = sorted({*known} - {*joints})
+            others = sorted({*joints} - {*known})
             detail = f"missing {missing}, unknown {others}" if missing or others else "a name appears twice"
             raise ValueError(f"joints: expected the names of all joints that move, each once; {detail}")
         return [known[name] for name in joints]
@@ -91,7 +92,8 @@ def _links_in_order(topology: Topology, order: Order, joints: Sequence[str] | No
     if order == "pinocchio":  # It reads joints of URDF by name.
         for siblings in children.values():
             siblings.sort(key=lambda link: topology.joint_names[link - 1])
-    ordered, stack = [], [0]
+    ordered = []
+    stack = [0]
     while stack:
         link = stack.pop()
         ordered.append(link)

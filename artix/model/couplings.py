@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.math import struct
-from artix.model.joints import IDENTITY_POSE, Axis
+from artix.model.joints import IDENTITY_POSE, ROTATIONS, TRANSLATIONS, Axis
 from artix.model.validation import check_fields, finite_array, interval, unit_pose
 
 Array = jax.Array
@@ -90,13 +90,11 @@ class LoopJointType(enum.Enum):
     """Locks the axes in ``locked_axes``."""
 
 
-_ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
-_TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
 _LOCKED_AXES = {
-    LoopJointType.FIXED: (*_ROTATIONS, *_TRANSLATIONS),
-    LoopJointType.REVOLUTE: (Axis.SWING1, Axis.SWING2, *_TRANSLATIONS),
-    LoopJointType.SPHERICAL: _TRANSLATIONS,
-    LoopJointType.PRISMATIC: (*_ROTATIONS, Axis.Y, Axis.Z),
+    LoopJointType.FIXED: (*ROTATIONS, *TRANSLATIONS),
+    LoopJointType.REVOLUTE: (Axis.SWING1, Axis.SWING2, *TRANSLATIONS),
+    LoopJointType.SPHERICAL: TRANSLATIONS,
+    LoopJointType.PRISMATIC: (*ROTATIONS, Axis.Y, Axis.Z),
     LoopJointType.DISTANCE: (),
 }
 

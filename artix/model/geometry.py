@@ -24,8 +24,12 @@ from artix.model.validation import check_fields, finite_array, number, unit_pose
 
 Array = jax.Array
 
-#: The most points of a hull that readers make of a mesh, the most candidates of a hull, and the most points of any.
-MAX_HULL_POINTS, SUPPORT_POINTS, LARGEST_HULL = 16, 8, 4096
+#: The most points of a hull that readers make of a mesh.
+MAX_HULL_POINTS = 16
+#: The most candidates for contact of a hull.
+SUPPORT_POINTS = 8
+#: The most points of any hull.
+LARGEST_HULL = 4096
 
 
 class GeometryType(enum.Enum):

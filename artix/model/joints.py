@@ -223,8 +223,9 @@ class Axis(enum.IntEnum):
         raise ValueError(f"{value!r} is not a valid Axis; choose from {choices}")
 
 
-_ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
-_TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
+#: The axes of a joint frame about which it may rotate, and along which it may slide.
+ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
+TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -284,11 +285,11 @@ class Joint:
         object.__setattr__(self, "axes", tuple(Axis(axis) for axis in self.axes))
         allowed = {
             JointType.FIX: ((), 0, 0),
-            JointType.PRISMATIC: (_TRANSLATIONS, 1, 1),
-            JointType.REVOLUTE: (_ROTATIONS, 1, 1),
-            JointType.REVOLUTE_UNWRAPPED: (_ROTATIONS, 1, 1),
-            JointType.SPHERICAL: (_ROTATIONS, 1, 3),
-            JointType.HELICAL: (_ROTATIONS, 1, 1),
+            JointType.PRISMATIC: (TRANSLATIONS, 1, 1),
+            JointType.REVOLUTE: (ROTATIONS, 1, 1),
+            JointType.REVOLUTE_UNWRAPPED: (ROTATIONS, 1, 1),
+            JointType.SPHERICAL: (ROTATIONS, 1, 3),
+            JointType.HELICAL: (ROTATIONS, 1, 1),
         }
         axes, least, most = allowed[self.type]
         free = self.axes
@@ -324,7 +325,7 @@ class Joint:
         return cls(type=JointType.PRISMATIC, axes=(axis,), **options)
 
     @classmethod
-    def spherical(cls, axes: Sequence[Axis] = _ROTATIONS, **options) -> Joint:
+    def spherical(cls, axes: Sequence[Axis] = ROTATIONS, **options) -> Joint:
         """Rotations about one, two or three ``axes``; the position is their rotation vector.
 
         With two axes, positions and velocities fit together only approximately (see *Spherical joints* in the

@@ -74,7 +74,8 @@ def names_in(field: str) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=256)
 def shapes_of(topology: Topology) -> Mapping[str, tuple[int, ...]]:
     """The shapes of the arrays of an articulation of this topology, by their names."""
-    fixed, spatial = topology.fixed_tendons, topology.spatial_tendons
+    fixed = topology.fixed_tendons
+    spatial = topology.spatial_tendons
     lengths = dict.fromkeys(PER_LINK, topology.num_links) | dict.fromkeys(PER_DOF, topology.num_dofs)
     lengths |= {
         "frame_local_pose": len(topology.frame_names),
@@ -85,7 +86,8 @@ def shapes_of(topology: Topology) -> Mapping[str, tuple[int, ...]]:
         "geometry": len(topology.geometries),
     }
     rows = {name: length for field, length in lengths.items() for name in names_in(field)}
-    joints, points = sum(len(tendon.dofs) for tendon in fixed), sum(len(tendon.links) for tendon in spatial)
+    joints = sum(len(tendon.dofs) for tendon in fixed)
+    points = sum(len(tendon.links) for tendon in spatial)
     rows |= dict.fromkeys(("fixed_tendons.coefficient", "fixed_tendons.recip_coefficient"), joints)
     per_point = ("position", "coefficient", "rest_length", "lower_limit", "upper_limit")
     rows |= {f"spatial_tendons.{name}": points for name in per_point}

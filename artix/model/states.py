@@ -118,7 +118,8 @@ def ranges_of(articulation: Articulation) -> Ranges:
 def sample_state(ranges: Ranges, key: Array, scale: Array) -> State:
     """A random state, see :func:`random_state`."""
     lower, upper, width, root_is_free = ranges
-    dtype, n = lower.dtype, lower.shape[0]
+    dtype = lower.dtype
+    n = lower.shape[0]
     # One draw: each compiles for a quarter of a second. Its ends are left out, where normal numbers would be infinite.
     uniform = jax.random.uniform(key, (2 * n + 13,), dtype, np.nextafter(dtype.type(-1), dtype.type(0)), 1)
     normal = math.sqrt(2) * jax.scipy.special.erfinv(uniform[n + 3 :])
@@ -127,7 +128,8 @@ def sample_state(ranges: Ranges, key: Array, scale: Array) -> State:
     low = jnp.where(jnp.isfinite(known_lower), lower, jnp.minimum(-width, known_upper - width))
     high = jnp.where(jnp.isfinite(known_upper), upper, jnp.maximum(width, known_lower + width))
     q = jnp.clip(low + (high - low) * (0.5 + 0.5 * uniform[:n]), lower, upper)
-    qd, position = scale * normal[10:], uniform[n : n + 3]
+    qd = scale * normal[10:]
+    position = uniform[n : n + 3]
     quaternion = spatial.normalize(normal[:4, None])[:, 0]
     velocity = scale * normal[4:10]
     root = jnp.where(root_is_free, jnp.concatenate([position, quaternion]), jnp.array([0, 0, 0, 0, 0, 0, 1], dtype))
@@ -137,7 +139,8 @@ def sample_state(ranges: Ranges, key: Array, scale: Array) -> State:
 
 def _examples(articulation: Articulation) -> Mapping[str, Callable[[], Any]]:
     """Examples of the arguments of functions of an articulation, by their names in artix."""
-    topology, dtype = articulation.topology, articulation.dtype
+    topology = articulation.topology
+    dtype = articulation.dtype
     return {
         "state": lambda: neutral_state(articulation),
         "external_force": lambda: jnp.zeros((topology.num_links, 6), dtype),

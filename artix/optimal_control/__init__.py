@@ -16,8 +16,6 @@ from artix.optimal_control.dynamics import TangentLinearization as TangentLinear
 from artix.optimal_control.dynamics import discrete_dynamics as discrete_dynamics
 from artix.optimal_control.ilqr import Iterations as Iterations
 from artix.optimal_control.ilqr import Solution as Solution
-from artix.optimal_control.interior_point import InteriorPointSolution as InteriorPointSolution
-from artix.optimal_control.interior_point import solve_by_ipopt as solve_by_ipopt
 from artix.optimal_control.problem import Knot as Knot
 from artix.optimal_control.problem import Problem as Problem
 from artix.optimal_control.problem import rollout as rollout
@@ -39,6 +37,10 @@ from artix.optimal_control.sampling import mppi as mppi
 from artix.optimal_control.schedule import ContactSchedule as ContactSchedule
 from artix.optimal_control.schedule import gait as gait
 from artix.optimal_control.solver import solve as solve
+from artix.optimal_control.transcription import InteriorPointSolution as InteriorPointSolution
+from artix.optimal_control.transcription import QuadraticStep as QuadraticStep
+from artix.optimal_control.transcription import solve_by_ipopt as solve_by_ipopt
+from artix.optimal_control.transcription import step_by_quadratic_program as step_by_quadratic_program
 
 if not TYPE_CHECKING:
     __getattr__ = _old_names(__name__)

@@ -11,10 +11,12 @@ alone do not bring the violation down.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.model.checks import check_count
 from artix.optimal_control.checks import check_positive
@@ -119,7 +121,7 @@ def solve_constrained(
     multipliers: Multipliers | None = None,
     *,
     outer_iterations: int = 50,
-    weight: float | Array = 100.0,
+    weight: float | Sequence[float] | Array = 100.0,
     weight_growth: float = 5.0,
     most_weight: float = 1e6,
     feasibility_tolerance: float | None = None,
@@ -136,7 +138,9 @@ def solve_constrained(
     *Practical augmented Lagrangian methods*, SIAM 2014; Howell, Jackson and Manchester, *ALTRO*, IROS 2019.
 
     The result is a local optimum, and which one depends on the guess. A small ``weight`` lets the first iterations pass
-    through obstacles and miss the end; with a large one they keep to the constraints and take shorter steps.
+    through obstacles and miss the end; with a large one they keep to the constraints and take shorter steps. With
+    several weights, such as ``(1, 1000)``, all are tried at once, and the cheapest trajectory that has converged is
+    returned.
 
     *Derivatives.* Reverse mode is implicit, as in :func:`solve`: it gives the derivatives of the trajectory, its cost
     and the multipliers by all arrays of the problem, with the active constraints kept. A few corrections of the
@@ -150,7 +154,7 @@ def solve_constrained(
       states: a first guess, shape [T + 1, nx], as for :func:`solve`.
       multipliers: a first guess, such as those of a similar problem; zeros by default.
       outer_iterations: largest number of augmented problems.
-      weight: weight of the squared constraints in the first outer iteration.
+      weight: weight of the squared constraints in the first outer iteration, [], or several to choose from, [k].
       weight_growth: factor by which the weight rises.
       most_weight: largest weight.
       feasibility_tolerance: largest violation of a feasible trajectory, in the units of the constraints, which should
@@ -185,11 +189,14 @@ def solve_constrained(
     for name, value in (("weight", weight), ("weight_growth", weight_growth), ("most_weight", most_weight),
                         ("feasibility_tolerance", feasible_at), ("tolerance", flat_at)):  # fmt: skip
         check_positive(name, value, "1")
+    if np.ndim(weight) > 1 or not np.size(weight):
+        raise ValueError(f"weight: expected a number, or several, [k]; found shape {np.shape(weight)}")
     if not problem.constraints:
         raise ValueError("the problem has no constraints: give equality, inequality, ...; or use solve")
     steps = _options(**options)
     problem, controls, states = prepared(problem, controls, states, steps)
     dtype = problem.start.dtype
+    weights = jnp.asarray(weight, dtype)
     shapes = jax.eval_shape(lambda: constraints_along(problem, states, controls))
     if multipliers is None:
         multipliers = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -272,8 +279,16 @@ def solve_constrained(
         cotangents = by.solution.states, by.solution.controls, by.solution.cost, by.multipliers, by.cost
         return jax.vjp(repeated, values)[1](cotangents)[0]
 
-    guesses = controls, states, multipliers, jnp.asarray(weight, dtype)
-    return with_implicit_derivatives(problem, solved, cotangent, *guesses)
+    def best(problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weights: Array):
+        each = jax.vmap(solved, in_axes=(None, None, None, None, 0))(problem, controls, states, multipliers, weights)
+        cost = jnp.where(each.converged, each.cost, jnp.inf)
+        missed = jnp.nan_to_num(each.violation[:, -1], nan=jnp.inf)
+        k = jnp.where(jnp.any(each.converged), jnp.argmin(cost), jnp.argmin(missed))
+        return jax.tree.map(lambda leaf: leaf[k], each)
+
+    guesses = controls, states, multipliers, weights
+    search = best if weights.ndim else solved
+    return with_implicit_derivatives(problem, search, cotangent, *guesses)
 
 
 def _options(

@@ -75,7 +75,8 @@ class Problem(struct.PyTreeNode):
       final_equality: numbers that must vanish at the end.
       final_inequality: numbers that must not be positive at the end.
       closure: numbers of the first and the last :class:`Knot` together that must vanish, as those of a gait that
-        repeats, for :func:`solve_by_ipopt`, as is the following; both have ``None`` for controls and contact forces.
+        repeats; both have ``None`` for controls and contact forces. For :func:`solve_by_ipopt` and
+        :func:`step_by_quadratic_program`, as is the following.
       free_start: which deviations of the start are free, [ndx] of bool; the start is then a guess. ``None`` for none.
 
     Examples:

@@ -3,22 +3,11 @@
 from typing import TYPE_CHECKING
 
 from artix.math.deprecated import old_names as _old_names
-from artix.physx.accessors import get_articulation_flags as get_articulation_flags
 from artix.physx.accessors import get_drive_type as get_drive_type
 from artix.physx.accessors import get_link_acceleration as get_link_acceleration
 from artix.physx.accessors import get_links as get_links
-from artix.physx.accessors import get_max_com_angular_velocity as get_max_com_angular_velocity
-from artix.physx.accessors import get_max_com_linear_velocity as get_max_com_linear_velocity
 from artix.physx.accessors import get_motion as get_motion
-from artix.physx.accessors import get_root_angular_velocity as get_root_angular_velocity
-from artix.physx.accessors import get_root_global_pose as get_root_global_pose
-from artix.physx.accessors import get_root_linear_velocity as get_root_linear_velocity
-from artix.physx.accessors import get_sleep_threshold as get_sleep_threshold
-from artix.physx.accessors import get_solver_iteration_counts as get_solver_iteration_counts
-from artix.physx.accessors import get_solver_residual as get_solver_residual
-from artix.physx.accessors import get_wake_counter as get_wake_counter
 from artix.physx.accessors import get_world_bounds as get_world_bounds
-from artix.physx.accessors import is_sleeping as is_sleeping
 from artix.physx.accessors import put_to_sleep as put_to_sleep
 from artix.physx.accessors import set_articulation_flag as set_articulation_flag
 from artix.physx.accessors import set_articulation_flags as set_articulation_flags

@@ -1,16 +1,13 @@
-"""PhysX's getters and setters of an articulation in a scene.
+"""PhysX's setters of an articulation in a scene, and its getters with arguments.
 
-The getters read properties of :class:`ArticulationSimulation`, one line each. Setters return a new simulation, which is
-the old one but for what they set.
+Setters return a new simulation, which is the old one but for what they set. What PhysX's getters without arguments
+return are properties of :class:`ArticulationSimulation`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import re
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,65 +32,6 @@ Array = jax.Array
 _ALL_KINEMATICS = ArticulationKinematicFlag.POSITION | ArticulationKinematicFlag.VELOCITY
 
 
-def _getter(name: str, attribute: str, shown: str, part: str = "") -> Callable[[ArticulationSimulation], Any]:
-    """The function for PhysX's getter of this name, which reads a property.
-
-    Its example prints the value, or a ``part`` of it, for a quadruped in its neutral state: ``shown``.
-    """
-    read = getattr(ArticulationSimulation, attribute).fget
-    function_name = re.sub("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-    def get(simulation: ArticulationSimulation) -> Any:
-        return read(simulation)
-
-    get.__name__ = get.__qualname__ = function_name
-    get.__annotations__["return"] = read.__annotations__["return"]
-    get.__doc__ = f"""``{name}``: the property ``{attribute}`` of the simulation.
-
-    Args:
-      simulation: the articulation in its scene.
-
-    Returns:
-      {read.__doc__}
-
-    Examples:
-      >>> from artix import physx
-      >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
-      >>> print(physx.{function_name}(simulation){part})
-      {shown}
-    """
-    return get
-
-
-get_articulation_flags = _getter("getArticulationFlags", "articulation_flags", "DRIVE_LIMITS_ARE_FORCES", ".name")
-get_max_com_angular_velocity = _getter("getMaxCOMAngularVelocity", "com_angular_velocity_limit", "inf")
-get_max_com_linear_velocity = _getter("getMaxCOMLinearVelocity", "com_linear_velocity_limit", "inf")
-get_root_angular_velocity = _getter("getRootAngularVelocity", "root_angular_velocity", "[0. 0. 0.]")
-get_root_global_pose = _getter("getRootGlobalPose", "root_global_pose", "[0. 0. 0. 0. 0. 0. 1.]")
-get_root_linear_velocity = _getter("getRootLinearVelocity", "root_linear_velocity", "[0. 0. 0.]")
-get_solver_iteration_counts = _getter("getSolverIterationCounts", "solver_iteration_counts", "(4, 1)")
-get_solver_residual = _getter("getSolverResidual", "solver_residual", "0.0", "[0].max")
-get_wake_counter = _getter("getWakeCounter", "wake_counter", "0.4")
-is_sleeping = _getter("isSleeping", "is_sleeping", "False")
-
-
-def get_sleep_threshold(simulation: ArticulationSimulation) -> Array:
-    """``getSleepThreshold``: the field ``sleep_threshold`` of the simulation.
-
-    Args:
-      simulation: the articulation in its scene.
-
-    Returns:
-      Kinetic energy per mass below which links may fall asleep [m^2/s^2], shape [].
-
-    Examples:
-      >>> from artix import physx
-      >>> print(physx.get_sleep_threshold(physx.create_simulation(artix.robots.load("cart_pole"))))
-      0.005
-    """
-    return simulation.sleep_threshold
-
-
 def set_articulation_flags(simulation: ArticulationSimulation, flags: ArticulationFlag) -> ArticulationSimulation:
     """``setArticulationFlags``: all flags at once; they are static.
 
@@ -108,7 +46,7 @@ def set_articulation_flags(simulation: ArticulationSimulation, flags: Articulati
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
       >>> flags = physx.ArticulationFlag.FIX_BASE | physx.ArticulationFlag.DRIVE_LIMITS_ARE_FORCES
-      >>> print(physx.get_articulation_flags(physx.set_articulation_flags(simulation, flags)) == flags)
+      >>> print(physx.set_articulation_flags(simulation, flags).articulation_flags == flags)
       True
     """
     topology = simulation.topology
@@ -141,7 +79,7 @@ def set_articulation_flag(
       >>> print(simulation.topology.nv, fixed.topology.nv)
       18 12
     """
-    flags = get_articulation_flags(simulation)
+    flags = simulation.articulation_flags
     return set_articulation_flags(simulation, flags | flag if value else flags & ~ArticulationFlag(flag))
 
 
@@ -161,7 +99,7 @@ def set_solver_iteration_counts(
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
-      >>> print(physx.get_solver_iteration_counts(physx.set_solver_iteration_counts(simulation, 8, 2)))
+      >>> print(physx.set_solver_iteration_counts(simulation, 8, 2).solver_iteration_counts)
       (8, 2)
     """
     if max(position_iterations, velocity_iterations) > 255:
@@ -193,7 +131,7 @@ def set_max_com_linear_velocity(simulation: ArticulationSimulation, limit: float
       >>> builder = artix.ArticulationBuilder()
       >>> _ = builder.add_link(mass=1.0, inertia=(0.1, 0.1, 0.1))
       >>> simulation = physx.set_max_com_linear_velocity(physx.create_simulation(builder.build()), 0.5)
-      >>> print(physx.get_root_linear_velocity(physx.simulate(simulation, 0.1))[2])  # no faster, though it falls
+      >>> print(physx.simulate(simulation, 0.1).root_linear_velocity[2])  # no faster, though it falls
       -0.5
     """
     return simulation.replace(max_com_linear_velocity=_check_limit(limit, simulation))
@@ -216,7 +154,7 @@ def set_max_com_angular_velocity(simulation: ArticulationSimulation, limit: floa
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
-      >>> print(physx.get_max_com_angular_velocity(physx.set_max_com_angular_velocity(simulation, 5.0)))
+      >>> print(physx.set_max_com_angular_velocity(simulation, 5.0).com_angular_velocity_limit)
       5.0
     """
     return simulation.replace(max_com_angular_velocity=_check_limit(limit, simulation))
@@ -240,7 +178,7 @@ def wake_up(simulation: ArticulationSimulation) -> ArticulationSimulation:
     Examples:
       >>> from artix import physx
       >>> simulation = physx.put_to_sleep(physx.create_simulation(artix.robots.load("cart_pole")))
-      >>> print(physx.get_wake_counter(physx.wake_up(simulation)))  # [s]
+      >>> print(physx.wake_up(simulation).wake_counter)  # [s]
       0.4
     """
     return simulation.replace(sleep=sleeping.wake_up(simulation.articulation))
@@ -259,7 +197,7 @@ def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
     Examples:
       >>> from artix import physx
       >>> simulation = physx.put_to_sleep(physx.create_simulation(artix.robots.load("cart_pole")))
-      >>> print(physx.simulate(simulation, 0.01).state.joint_velocity, physx.get_wake_counter(simulation))
+      >>> print(physx.simulate(simulation, 0.01).state.joint_velocity, simulation.wake_counter)
       [0. 0.] 0.0
     """
     state, sleep = sleeping.put_to_sleep(simulation.articulation, simulation.state)
@@ -284,7 +222,7 @@ def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | A
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
-      >>> print(physx.is_sleeping(physx.set_wake_counter(simulation, 0.0)))
+      >>> print(physx.set_wake_counter(simulation, 0.0).is_sleeping)
       True
     """
     return simulation.replace(sleep=sleeping.wake_up(simulation.articulation, wake_counter))
@@ -304,7 +242,7 @@ def set_sleep_threshold(simulation: ArticulationSimulation, threshold: float | A
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
-      >>> print(physx.get_sleep_threshold(physx.set_sleep_threshold(simulation, 0.0)))  # never sleeps
+      >>> print(physx.set_sleep_threshold(simulation, 0.0).sleep_threshold)  # never sleeps
       0.0
     """
     return simulation.replace(sleep_threshold=jnp.asarray(as_number("sleep_threshold", threshold, 0), simulation.dtype))

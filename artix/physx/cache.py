@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.kinematics.forward import screw_pitches
+from artix.kinematics.forward import joint_efforts
 from artix.kinematics.frames import frame_velocity
 from artix.math import struct
 from artix.model.checks import check_quaternion, check_vector
@@ -136,11 +136,14 @@ def create_cache(articulation: AnyArticulation) -> ArticulationCache:
       >>> print(cache.mass_matrix.shape, cache.joint_force.shape)
       (18, 18) (12,)
     """
-    tree, dtype = articulation.topology, articulation.dtype
-    n, links, nv, rows = tree.num_dofs, tree.num_links, tree.nv, num_loop_rows(tree)
+    tree = articulation.topology
+    n = tree.num_dofs
+    links = tree.num_links
+    nv = tree.nv
+    rows = num_loop_rows(tree)
 
     def zeros(*shape: int) -> Array:
-        return jnp.zeros(shape, dtype)
+        return jnp.zeros(shape, articulation.dtype)
 
     return ArticulationCache(
         external_forces=zeros(links, 6),
@@ -205,13 +208,16 @@ def get_cache_data_size(articulation: AnyArticulation) -> int:
       >>> print(physx.get_cache_data_size(artix.robots.load("arm7")) > 0)  # [B]
       True
     """
-    n, links = articulation.topology.num_dofs, articulation.topology.num_links
-    spatial_vectors = 4 * 32 * links  # external forces, velocities, accelerations, incoming joint forces
-    jacobian, mass_matrix = 4 * 6 * links * (n + 6), 4 * (n + 6) ** 2
-    compensations, centroidal = 2 * 4 * (n + 6), 4 * 6 * (n + 6) + 4 * 6
-    joints, link_loads = 6 * 4 * n, 2 * 12 * links
-    root_link_data = 4 * (7 + 4 * 3)
-    return spatial_vectors + jacobian + mass_matrix + compensations + centroidal + joints + link_loads + root_link_data
+    n = articulation.topology.num_dofs
+    links = articulation.topology.num_links
+    wide = n + 6
+    spatial_vectors = 4 * 8 * links  # external forces, velocities, accelerations, incoming joint forces
+    matrices = 6 * links * wide + wide**2  # dense Jacobian, mass matrix
+    compensations = 2 * wide
+    centroidal = 6 * wide + 6
+    link_loads = 2 * 3 * links
+    root_link_data = 7 + 4 * 3
+    return 4 * (spatial_vectors + matrices + compensations + centroidal + 6 * n + link_loads + root_link_data)
 
 
 def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
@@ -359,7 +365,7 @@ def copy_internal_state_to_cache(
     flags = Flag(flags)
     for flag, in_cache, field in _COPIED:
         if flag in flags:
-            cache = in_cache.written(cache, field.of(simulation))
+            cache = in_cache.write(cache, field.read(simulation))
     if Flag.ROOT_VELOCITIES in flags:
         acceleration = simulation.report.link_acceleration[0]
         moved = {"world_lin_accel": acceleration[:3], "world_ang_accel": acceleration[3:]}
@@ -367,7 +373,9 @@ def copy_internal_state_to_cache(
     if Flag.LINK_VELOCITY in flags:
         cache = cache.replace(link_velocity=frame_velocity(simulation.articulation, simulation.state, offset="com"))
     if Flag.JOINT_SOLVER_FORCES in flags:
-        cache = cache.replace(joint_solver_forces=_efforts(simulation))
+        cache = cache.replace(
+            joint_solver_forces=joint_efforts(simulation.articulation, simulation.report.incoming_joint_force)
+        )
     return cache
 
 
@@ -419,27 +427,18 @@ def apply_cache(
     """
     check_cache(simulation, cache)
     flags = Flag(flags)
-    changed, moves = simulation, []
+    changed = simulation
+    moves = []
     for flag, in_cache, field in _WRITTEN:
         if flag not in flags:
             continue
-        value, before = in_cache.of(cache), field.of(simulation)
+        value = in_cache.read(cache)
+        before = field.read(simulation)
         check_vector(f"cache.{in_cache.path}", value, before.shape, simulation.dtype, "as create_cache makes it")
-        changed = field.written(changed, value)
+        changed = field.write(changed, value)
         # A pose wakes nothing, and a target only if it changes.
         if flag not in Flag.ROOT_TRANSFORM | Flag.POSITION:
             moves.append(jnp.any((value - before if flag in _TARGETS else value) != 0))
     if Flag.ROOT_TRANSFORM in flags:
         check_quaternion("cache.root_link_data.transform", cache.root_link_data.transform, any_length=True)
     return wake_if(changed, jnp.asarray(autowake) | jnp.any(jnp.array(moves, bool)))
-
-
-def _efforts(simulation: ArticulationSimulation) -> Array:
-    """The components of the incoming joint forces along the DOFs, [n]: the sum of drives, limits and loads."""
-    tree = simulation.topology
-    torque_first = jnp.roll(simulation.report.incoming_joint_force, 3, axis=1)
-    link, axis = tree.dof_link, tree.dof_axis
-    efforts = torque_first[link, axis]
-    if not tree.has_helical:
-        return efforts
-    return efforts + screw_pitches(simulation.articulation) * torque_first[link, axis % 3 + 3]

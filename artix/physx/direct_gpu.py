@@ -75,7 +75,7 @@ class FleetSimulation(struct.PyTreeNode):
 
         def joined(name: str, width: int) -> Array:
             parts = [getattr(kind.state, name) for kind in self.kinds]
-            return jnp.concatenate([padded(part, (width,)) for part in parts])[order]
+            return jnp.concatenate([pad_to(part, (width,)) for part in parts])[order]
 
         return State(**{name: joined(name, width) for name, width in widths_of_state(self.num_dofs).items()})
 
@@ -120,7 +120,7 @@ def own_state(topology: Topology, state: State, members: np.ndarray) -> State:
     return state.replace(joint_position=state.joint_position[:, joints], joint_velocity=state.joint_velocity[:, joints])
 
 
-def padded(rows: Array, shape: Sequence[int]) -> Array:
+def pad_to(rows: Array, shape: Sequence[int]) -> Array:
     """Rows of arrays, [m, ...], with zeros at the end of each axis up to this shape, [m, *shape]."""
     return jnp.pad(rows, [(0, 0), *((0, size - length) for length, size in zip(rows.shape[1:], shape, strict=True))])
 
@@ -259,8 +259,8 @@ def check_simulation(fleet: Fleet, simulation: AnyFleetSimulation) -> None:
             "artix.physx.create_fleet_simulation(fleet)"
         )
     for one in simulations:
-        dofs, meaning = one.topology.num_dofs, "a row for each member of the kind"
-        _check_widths(one.state, len(one.state.root_pose), dofs, fleet.dtype, meaning)
+        rows = len(one.state.root_pose)
+        _check_widths(one.state, rows, one.topology.num_dofs, fleet.dtype, "a row for each member of the kind")
 
 
 def _check_widths(state: State, rows: int, dofs: int, dtype: Any, meaning: str) -> None:
@@ -483,7 +483,7 @@ def _block(
 ) -> Any:
     """One articulation's block."""
     dofs = maxima.max_dofs
-    wide = maxima.max_dofs + 6
+    wide = dofs + 6
     clipped = state
     unscaled = articulation
     if compat:

@@ -54,7 +54,7 @@ class ArticulationFlag(enum.IntFlag):
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
-      >>> print(physx.ArticulationFlag.FIX_BASE in physx.get_articulation_flags(simulation))
+      >>> print(physx.ArticulationFlag.FIX_BASE in simulation.articulation_flags)
       True
     """
 
@@ -201,11 +201,11 @@ class Field(NamedTuple):
     path: str
     columns: slice = slice(None)
 
-    def of(self, tree: Any) -> Array:
+    def read(self, tree: Any) -> Array:
         """The field of a simulation or a cache."""
         return operator.attrgetter(self.path)(tree)[..., self.columns]
 
-    def written(self, tree: Any, values: Array) -> Any:
+    def write(self, tree: Any, values: Array) -> Any:
         """The simulation or the cache with these values in the field."""
         if self.columns != slice(None):
             values = operator.attrgetter(self.path)(tree).at[..., self.columns].set(values)
@@ -216,7 +216,8 @@ class Field(NamedTuple):
 
 
 #: Columns of velocities, accelerations and wrenches.
-LINEAR, ANGULAR = slice(0, 3), slice(3, 6)
+LINEAR = slice(0, 3)
+ANGULAR = slice(3, 6)
 
 #: What ``PxArticulationGPUAPIReadType`` and ``PxArticulationGPUAPIWriteType`` name, as far as a simulation stores it.
 FIELDS = {

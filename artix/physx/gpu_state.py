@@ -38,7 +38,7 @@ from artix.physx.direct_gpu import (
     in_order,
     of_type,
     own_state,
-    padded,
+    pad_to,
     parts_of,
     simulations_of_kinds,
     to_transform,
@@ -275,7 +275,8 @@ def write_tendons(
     fleet: Fleet, articulations: Sequence[Articulation], data: Any, parts: Sequence[Part], kind: str
 ) -> list[Articulation]:
     """The articulations with the listed blocks written, padding ignored; see ``set_articulation_data``."""
-    maxima, structure = get_articulation_gpu_api_max_counts(fleet), _STRUCTURES[kind]
+    maxima = get_articulation_gpu_api_max_counts(fleet)
+    structure = _STRUCTURES[kind]
     if not isinstance(data, structure):
         raise TypeError(
             f"data for {kind}: expected artix.physx.{structure.__name__}, found {type(data).__name__}; "
@@ -533,7 +534,8 @@ def get_articulation_data(
     data_type = of_type(ReadType, "data_type", data_type)
     indices = check_indices(fleet, indices)
     check_simulation(fleet, simulation)
-    parts, kinds = parts_of(fleet, indices), simulations_of_kinds(simulation)
+    parts = parts_of(fleet, indices)
+    kinds = simulations_of_kinds(simulation)
     if data_type in _TENDON_READS:
         return read_tendons(fleet, [kind.articulation for kind in kinds], parts, data_type.name)
     shape = _block_shape(fleet, data_type)
@@ -576,7 +578,8 @@ def set_articulation_data(
     data_type = of_type(WriteType, "data_type", data_type)
     indices = check_indices(fleet, indices, distinct=True)
     check_simulation(fleet, simulation)
-    parts, kinds = parts_of(fleet, indices), simulations_of_kinds(simulation)
+    parts = parts_of(fleet, indices)
+    kinds = simulations_of_kinds(simulation)
     if data_type in _TENDON_WRITES:
         articulations = write_tendons(fleet, [kind.articulation for kind in kinds], data, parts, data_type.name)
         written = [kind.replace(articulation=one) for kind, one in zip(kinds, articulations, strict=True)]
@@ -658,19 +661,19 @@ def _read(data_type: ReadType, shape: tuple[int, ...], kind: ArticulationSimulat
     """The blocks [rows, *shape] of some members of a kind."""
     kind = jax.tree.map(lambda leaf: leaf[rows], kind)
     if data_type is ReadType.LINK_GLOBAL_POSE:
-        return padded(to_transform(jax.vmap(frame_pose)(kind.articulation, kind.state)), shape)
+        return pad_to(to_transform(jax.vmap(frame_pose)(kind.articulation, kind.state)), shape)
     if data_type in (ReadType.LINK_LINEAR_VELOCITY, ReadType.LINK_ANGULAR_VELOCITY):
         velocities = jax.vmap(partial(frame_velocity, offset="com"))(kind.articulation, kind.state)
-        return padded(velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR], shape)
-    values = FIELDS[data_type.name].of(kind)
-    return padded(to_transform(values) if data_type is ReadType.ROOT_GLOBAL_POSE else values, shape)
+        return pad_to(velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR], shape)
+    values = FIELDS[data_type.name].read(kind)
+    return pad_to(to_transform(values) if data_type is ReadType.ROOT_GLOBAL_POSE else values, shape)
 
 
 @partial(jax.jit, static_argnums=0)
 def _write(data_type: WriteType, kind: ArticulationSimulation, data: Array, rows: np.ndarray) -> ArticulationSimulation:
     """The simulations of a kind with the blocks of some members written, without their padding."""
     field = FIELDS[data_type.name]
-    before = field.of(kind)
+    before = field.read(kind)
     if data_type is WriteType.ROOT_GLOBAL_POSE:
         data = jnp.concatenate([data[:, 4:], data[:, :4]], axis=1)
-    return field.written(kind, before.at[rows].set(data[:, : before.shape[1]]))
+    return field.write(kind, before.at[rows].set(data[:, : before.shape[1]]))

@@ -181,22 +181,22 @@ def create_simulation(
       >>> from artix import physx
       >>> pole = artix.robots.load("cart_pole")
       >>> simulation = physx.create_simulation(pole, options=artix.SolverOptions(solver="tgs"))
-      >>> print(physx.get_solver_iteration_counts(simulation), physx.is_sleeping(simulation))
+      >>> print(simulation.solver_iteration_counts, simulation.is_sleeping)
       (4, 1) False
     """
-    tree, dtype = articulation.topology, articulation.dtype
+    tree = articulation.topology
+    dtype = articulation.dtype
     state = neutral_state(articulation) if state is None else state
     check_state(articulation, state)
     check_known_state("state", state)
-    links, dofs = jnp.zeros((tree.num_links, 6), dtype), jnp.zeros(tree.num_dofs, dtype)
     drive = articulation.drive
     return ArticulationSimulation(
         articulation=articulation,
         state=state,
-        joint_force=dofs,
+        joint_force=jnp.zeros(tree.num_dofs, dtype),
         drive_target=entries(drive.target_position, ...),  # Copies, which the caller may donate.
         drive_target_velocity=entries(drive.target_velocity, ...),
-        external_force=links,
+        external_force=jnp.zeros((tree.num_links, 6), dtype),
         report=StepReport.zeros(articulation),
         sleep=wake_up(articulation),
         sleep_threshold=jnp.asarray(SLEEP_THRESHOLD, dtype),
@@ -234,7 +234,9 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
       True
     """
     check_in_scene(simulation)
-    before, control, articulation = simulation.state, simulation.control, simulation.articulation
+    before = simulation.state
+    control = simulation.control
+    articulation = simulation.articulation
     if simulation.disable_self_collision and articulation.topology.geometry_pairs:
         articulation = select_geometry_pairs(articulation, ())
     if lacks_gains(articulation):  # A simulation always has targets, of which a step would warn in vain.

@@ -71,7 +71,8 @@ def joined(meshes: list[TriangleMesh]) -> TriangleMesh:
 def box_mesh(half_extents: npt.ArrayLike) -> TriangleMesh:
     """A box centred at the origin, with half edges [3] [m]."""
     half = np.asarray(half_extents, float)
-    corners, faces = list[np.ndarray](), list[list[int]]()
+    corners = list[np.ndarray]()
+    faces = list[list[int]]()
     for axis in range(3):
         for side in (-1.0, 1.0):
             square = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]], float)[:: int(side)]
@@ -152,7 +153,8 @@ def _revolve(profile: list[tuple[float, float]]) -> TriangleMesh:
     """The surface of revolution around z of a profile of (radius, z) points, from low to high."""
     angles = np.linspace(0.0, 2.0 * np.pi, AROUND, endpoint=False)
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    vertices, rings = list[np.ndarray](), list[np.ndarray]()
+    vertices = list[np.ndarray]()
+    rings = list[np.ndarray]()
     for radius, z in profile:
         count = 1 if radius < 1e-12 else AROUND
         first = sum(map(len, vertices))

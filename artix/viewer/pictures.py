@@ -54,15 +54,15 @@ class Triangles:
     casts: np.ndarray
 
     @classmethod
-    def joined(cls, parts: list[Triangles]) -> Triangles:
+    def join(cls, parts: list[Triangles]) -> Triangles:
         """Joins several sets of triangles."""
         if not parts:
-            corners, of_corners = np.zeros((0, 3, 3)), np.zeros((0, 3))
-            return cls(corners, corners, of_corners, of_corners, np.zeros(0, bool))
+            corners = np.zeros((0, 3, 3))
+            return cls(corners, corners, corners[:, 0], corners[:, 0], np.zeros(0, bool))
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
-    def kept(self, mask: np.ndarray) -> Triangles:
+    def select(self, mask: np.ndarray) -> Triangles:
         """The triangles that a mask selects."""
         return Triangles(*(getattr(self, field.name)[mask] for field in dataclasses.fields(self)))
 
@@ -99,7 +99,7 @@ def shade(
     depth = np.full(fine[::-1], np.inf)
     for mask, is_solid in ((solid, True), (~solid, False)):
         if mask.any():
-            depth = _draw(picture, depth, triangles.kept(mask), shadows, camera, fine, is_solid)
+            depth = _draw(picture, depth, triangles.select(mask), shadows, camera, fine, is_solid)
     subpixels = [picture[i::samples, j::samples] for i in range(samples) for j in range(samples)]
     mean = sum(subpixels[1:], start=subpixels[0].astype(float)) / samples**2
     if background is not None:
@@ -122,7 +122,8 @@ def _draw(
     """Draws onto a picture with premultiplied opacities. Returns the new depths."""
     projected = camera.project(shown.corners, size)
     ahead = np.all(projected[..., 2] > 1e-3, axis=1)
-    shown, projected = shown.kept(ahead), projected[ahead]
+    shown = shown.select(ahead)
+    projected = projected[ahead]
     seen = rasterize(projected, size, perspective=True)
     hit = (seen.triangle >= 0) & (seen.depth < depth)
     index, weights = seen.triangle[hit], seen.weights[hit]
@@ -184,9 +185,12 @@ class Shadows(NamedTuple):
         """How much light reaches each point, from 0 to 1."""
         moved = point + normal * np.float32(2.5 / self.scale)  # Away from its own surface by more than a texel.
         x, y, depth = self.axes.T.astype(np.float32) @ moved.T
-        x, y = (x - np.float32(self.low[0])) * self.scale, (y - np.float32(self.low[1])) * self.scale
-        near = (np.abs(x - SHADOW_MAP / 2) < SHADOW_MAP / 2 + 1) & (np.abs(y - SHADOW_MAP / 2) < SHADOW_MAP / 2 + 1)
-        depth, row = depth[near], SHADOW_MAP + 4
+        x = (x - np.float32(self.low[0])) * self.scale
+        y = (y - np.float32(self.low[1])) * self.scale
+        middle = SHADOW_MAP / 2
+        near = (np.abs(x - middle) < middle + 1) & (np.abs(y - middle) < middle + 1)
+        depth = depth[near]
+        row = SHADOW_MAP + 4
         place = np.floor(y[near] + 2).astype(int) * row + np.floor(x[near] + 2).astype(int)
         offsets = [row * y + x for y in (-1, 0, 1) for x in (-1, 0, 1)]
         light = np.ones(len(point), np.float32)
@@ -231,7 +235,8 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
     owner = np.repeat(live, (high - low)[live])
     row = low[owner] + _count(high[live] - low[live])
     # In a row, each coordinate is linear in x, and the pixels where none is negative are successive.
-    slope, start = planes[owner, :, 0], planes[owner, :, 1] * (row + 0.5)[:, None] + planes[owner, :, 2]
+    slope = planes[owner, :, 0]
+    start = planes[owner, :, 1] * (row + 0.5)[:, None] + planes[owner, :, 2]
     with np.errstate(divide="ignore", invalid="ignore"):
         zero = -start / slope
     first = np.where(slope > 0, zero, -np.inf).max(axis=1, initial=-np.inf)
@@ -240,8 +245,10 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
     counts = np.maximum(end - first, 0)
     counts[np.any((slope == 0) & (start < 0), axis=1)] = 0
     depths = (1.0 / z if perspective else z)[owner]
-    along, at_zero = np.sum(slope * depths, axis=1), np.sum(start * depths, axis=1)
-    triangle, depth = np.full(width * height, -1), np.full(width * height, np.inf)
+    along = np.sum(slope * depths, axis=1)
+    at_zero = np.sum(start * depths, axis=1)
+    triangle = np.full(width * height, -1)
+    depth = np.full(width * height, np.inf)
     for chunk in _chunks(counts):
         number = counts[chunk]
         column = np.repeat(first[chunk], number) + _count(number)
@@ -454,7 +461,7 @@ def draw_scene(
     if floor:
         parts += _ground(scene, chosen)
     paper = None if background is None else np.asarray(background, float)
-    return shade(Triangles.joined(parts), view, size, samples=samples, background=paper)
+    return shade(Triangles.join(parts), view, size, samples=samples, background=paper)
 
 
 def _robots(scene: Scene, frame: int, opacity: float) -> list[Triangles]:

@@ -116,7 +116,8 @@ class Viewer:
         place = 0.0
         while not self._closed.wait(1.0 / REFRESH_RATE):
             clock = time.perf_counter()
-            passed, before = clock - before, clock
+            passed = clock - before
+            before = clock
             if not self.playing:
                 place = float(self.frame)
                 continue

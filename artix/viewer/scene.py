@@ -214,7 +214,8 @@ def force_arrows(motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, 
     weights = [np.linalg.norm(np.asarray(one.gravity), axis=-1) * np.asarray(one.link_mass).sum(-1) for one in kinds]
     scale = 0.8 * size / np.maximum(np.broadcast_to(np.hstack(weights), motion.num_robots), 1e-9)
     shape = (leading[0], -1, 3)
-    starts, vectors = points + offsets[:, None], scale[:, None, None] * forces
+    starts = points + offsets[:, None]
+    vectors = scale[:, None, None] * forces
     return Arrows("contact_forces", starts.reshape(shape), vectors.reshape(shape), (0.85, 0.15, 0.2))
 
 
@@ -268,7 +269,8 @@ def support_polygons(motion: Motion, ground: Ground | None, offsets: np.ndarray)
     for t, n in np.ndindex(frames, robots):
         hull = _hull(points[t, n][gaps[t, n] <= TOUCHING] + offsets[n])
         ends[t, n, :] = hull[0] if len(hull) else 0.0
-        ends[t, n, : len(hull), 0], ends[t, n, : len(hull), 1] = hull, np.roll(hull, -1, axis=0)
+        ends[t, n, : len(hull), 0] = hull
+        ends[t, n, : len(hull), 1] = np.roll(hull, -1, axis=0)
     return Segments("support_polygon", ends.reshape(frames, -1, 2, 3), (0.1, 0.6, 0.35))
 
 
@@ -466,19 +468,10 @@ def make_scene(
     kinds = motion.kinds()
     crowds = [_crowd(kind, visuals, number, kinds[:number]) for number, kind in enumerate(kinds)]
     size = max(map(_extent, crowds))
-    offsets, opacities = np.zeros((motion.num_robots, 3)), np.ones(motion.num_robots)
-    if motion.num_robots > 1:
-        if (layout or ("grid" if is_level(ground) else "overlaid")) == "grid":
-            offsets = _grid(motion.num_robots, kinds, np.max([_reach(crowd) for crowd in crowds], axis=0))
-            if ground is None:
-                for kind, crowd in zip(kinds, crowds, strict=True):
-                    offsets[kind.members, 2] = -_lowest(crowd)
-        else:
-            opacities[1:] = 0.3
-    for crowd, kind in zip(crowds, kinds, strict=True):
-        crowd.poses[..., :3] += offsets[kind.members, None]
-        crowd.opacities[:] = opacities[kind.members]
-    arrows, segments, marks = list[Arrows](), list[Segments](), list[Marks]()
+    offsets = _lay_out(kinds, crowds, layout or ("grid" if is_level(ground) else "overlaid"), ground)
+    arrows = list[Arrows]()
+    segments = list[Segments]()
+    marks = list[Marks]()
     if contacts is not None:
         arrows.append(force_arrows(motion, contacts, offsets, size))
     if commands is not None:
@@ -637,6 +630,24 @@ def _lowest(crowd: Crowd) -> float:
     """The height of the lowest point of robots of a kind [m]."""
     frames = np.unique(np.linspace(0, len(crowd.poses) - 1, 25).astype(int))
     return float(crowd.corners(frames)[..., 2].min())
+
+
+def _lay_out(kinds: Sequence[Kind], crowds: Sequence[Crowd], layout: Layout, ground: Ground | None) -> np.ndarray:
+    """Moves the robots apart, or lets one stand out among those at its place; returns how each is moved, [N, 3]."""
+    count = sum(len(kind.members) for kind in kinds)
+    offsets = np.zeros((count, 3))
+    opacities = np.ones(count)
+    if layout == "overlaid":
+        opacities[1:] = 0.3
+    elif count > 1:
+        offsets = _grid(count, kinds, np.max([_reach(crowd) for crowd in crowds], axis=0))
+        if ground is None:
+            for kind, crowd in zip(kinds, crowds, strict=True):
+                offsets[kind.members, 2] = -_lowest(crowd)
+    for crowd, kind in zip(crowds, kinds, strict=True):
+        crowd.poses[..., :3] += offsets[kind.members, None]
+        crowd.opacities[:] = opacities[kind.members]
+    return offsets
 
 
 def _grid(count: int, kinds: Sequence[Kind], reach: np.ndarray) -> np.ndarray:

@@ -96,7 +96,7 @@ class Poser:
                 f"joint_position must be finite, of shape {self._state.joint_position.shape}; found {position}"
             )
         with self._lock:
-            position = followed(self._articulation, position)
+            position = apply_mimics(self._articulation, position)
             joints = jnp.asarray(position, self._articulation.dtype)
             self._state = self._state.replace(joint_position=joints)
             self._is_setting = True
@@ -180,7 +180,7 @@ class Poser:
         if name != NO_FRAME:
             w, x, y, z = self._target.wxyz
             target = jnp.asarray([*self._target.position, x, y, z, w], self._articulation.dtype)
-            self.set(np.asarray(_dragged(self._articulation, self.state, name, target).joint_position))
+            self.set(np.asarray(_drag_frame(self._articulation, self.state, name, target).joint_position))
 
 
 def pose(
@@ -239,10 +239,10 @@ def neutral_within_limits(articulation: Articulation) -> State:
     neutral = artix.neutral_state(articulation)
     low, high = articulation.joint_lower_limit, articulation.joint_upper_limit
     position = np.asarray(jnp.clip(neutral.joint_position, low, high), float)
-    return neutral.replace(joint_position=jnp.asarray(followed(articulation, position), articulation.dtype))
+    return neutral.replace(joint_position=jnp.asarray(apply_mimics(articulation, position), articulation.dtype))
 
 
-def followed(articulation: Articulation, joint_position: np.ndarray) -> np.ndarray:
+def apply_mimics(articulation: Articulation, joint_position: np.ndarray) -> np.ndarray:
     """Joint positions in which mimic joints are where the joints that they follow put them.
 
     Args:
@@ -271,8 +271,10 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
       (-2.4..., 2.4...)
     """
     wide = 1.0 if articulation.topology.dof_is_linear[dof] else np.pi
-    low, high = float(articulation.joint_lower_limit[dof]), float(articulation.joint_upper_limit[dof])
-    low, high = (low if np.isfinite(low) else -wide), (high if np.isfinite(high) else wide)
+    low = float(articulation.joint_lower_limit[dof])
+    low = low if np.isfinite(low) else -wide
+    high = float(articulation.joint_upper_limit[dof])
+    high = high if np.isfinite(high) else wide
     return low, max(high, low + 1e-6)
 
 
@@ -314,7 +316,7 @@ Array = jax.Array
 DAMPING = 0.03
 
 
-def dragged(articulation: Articulation, state: State, frame: str, target: Array, *, iterations: int = 15) -> State:
+def drag_frame(articulation: Articulation, state: State, frame: str, target: Array, *, iterations: int = 15) -> State:
     """Moves the joints within their limits, but not the root, to bring a frame as close to a pose as possible.
 
     Damped least squares (Nakamura and Hanafusa, 1986) from the current joint positions, which is well-behaved even for
@@ -351,7 +353,7 @@ def dragged(articulation: Articulation, state: State, frame: str, target: Array,
     return jax.lax.scan(advance, state, None, length=iterations)[0]
 
 
-_dragged = jax.jit(dragged, static_argnames="frame")
+_drag_frame = jax.jit(drag_frame, static_argnames="frame")
 
 
 # --- limbs ---------------------------------------------------------------------------------------

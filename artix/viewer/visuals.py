@@ -22,6 +22,7 @@ from artix.io.common.meshes import Packages, find_file, read_meshes
 from artix.io.common.poses import quaternion_from_matrix
 from artix.io.load import FORMATS, SUFFIXES, URDF
 from artix.math.arrays import host_arrays
+from artix.model.joints import IDENTITY_POSE
 from artix.viewer.meshes import (
     TriangleMesh,
     box_mesh,
@@ -33,7 +34,6 @@ from artix.viewer.meshes import (
     sphere_mesh,
 )
 
-IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 COLLISION_COLOR = (0.90, 0.45, 0.15)
 #: With this many triangles a robot looks smooth, and its recording stays small.
 MAX_TRIANGLES = 40_000
@@ -59,7 +59,7 @@ class Visual:
 
     link: int
     mesh: TriangleMesh
-    pose: npt.ArrayLike = IDENTITY
+    pose: npt.ArrayLike = IDENTITY_POSE
     color: tuple[float, float, float] | None = None
     opacity: float = 1.0
 
@@ -282,7 +282,7 @@ def _complete(visuals: tuple[Visual, ...], articulation: Articulation) -> tuple[
 def _finish(visuals: tuple[Visual, ...], raw: dict[int, TriangleMesh], most: int | None) -> tuple[Visual, ...]:
     """Adds sharp edges and simplifies meshes from files, the largest ones most."""
     cap = _cap([len(visual.mesh.faces) for visual in visuals], most)
-    finished = {key: with_sharp_edges(simplified(mesh, cap)) for key, mesh in raw.items()}
+    finished = {key: with_sharp_edges(simplify(mesh, cap)) for key, mesh in raw.items()}
     return tuple(dataclasses.replace(one, mesh=finished.get(id(one.mesh), one.mesh)) for one in visuals)
 
 
@@ -347,7 +347,7 @@ def _color(visual: Any) -> tuple[float, float, float] | None:
     return red, green, blue
 
 
-def simplified(mesh: TriangleMesh, max_faces: int) -> TriangleMesh:
+def simplify(mesh: TriangleMesh, max_faces: int) -> TriangleMesh:
     """Simplifies a surface to about ``max_faces`` triangles (Garland and Heckbert, 1997, by fast-simplification)."""
     if len(mesh.faces) <= max(max_faces, 12):
         return mesh

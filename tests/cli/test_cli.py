@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import artix
-from artix import cli, robots
-from artix.cli import main
+from artix import robots
+from artix.cli import info, main
 from artix.cli.demo import Identity
 
 BROKEN = """<robot name="broken">
@@ -225,7 +225,7 @@ def test_ctrl_c_during_the_imports_is_one_line(module):
 
 
 def test_ctrl_c_that_becomes_another_error_is_still_ctrl_c(monkeypatch, capsys):
-    def command(_):
+    def command(robot):
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:
@@ -233,7 +233,7 @@ def test_ctrl_c_that_becomes_another_error_is_still_ctrl_c(monkeypatch, capsys):
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        monkeypatch.setattr(cli, "_info", command)
+        monkeypatch.setattr(info, "run_info", command)
         assert main(["info", "arm7"]) == 130
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,70 @@ def test_parquet_files(tmp_path: Path) -> None:
     columns = {"time": [0.0, 0.1], **{f"position_{name}": [0.1, 0.2] for name in JOINTS}}
     parquet.write_table(pyarrow.table(columns), tmp_path / "log.parquet")
     assert read_log(ARM, tmp_path / "log.parquet").position.tolist() == [[0.1, 0.1], [0.2, 0.2]]
+
+
+BAGS = {"ros1.bag": "", "sqlite": "", "mcap": "mcap.mcap", "sqlite.db3": "sqlite.db3.db3"}
+
+
+def write_bag(path: Path, topics: tuple[str, ...] = ("/joint_states",)) -> None:
+    """Three joint states of the arm and a hand, the last two swapped, and one of the hand alone."""
+    from rosbags import rosbag1, rosbag2
+    from rosbags.typesys import Stores, get_typestore
+
+    old = path.suffix == ".bag"
+    store = get_typestore(Stores.ROS1_NOETIC if old else Stores.ROS2_HUMBLE)
+    Header, Time = (store.types[name] for name in ("std_msgs/msg/Header", "builtin_interfaces/msg/Time"))
+    JointState = store.types["sensor_msgs/msg/JointState"]
+    plugin = rosbag2.StoragePlugin.MCAP if "mcap" in path.name else rosbag2.StoragePlugin.SQLITE3
+    with rosbag1.Writer(path) if old else rosbag2.Writer(path, version=9, storage_plugin=plugin) as writer:
+        for topic in topics:
+            to = writer.add_connection(topic, JointState.__msgtype__, typestore=store)
+            for number, names in [
+                (0, ["hand", *JOINTS[::-1]]),
+                (2, ["hand"]),
+                (5, [*JOINTS, "hand"]),
+                (2, [*JOINTS, "hand"]),
+            ]:
+                values = np.array([10.0 * number + len(name) for name in names])
+                stamp = Time(sec=1732750000, nanosec=number * 1_000_001)
+                header = {"seq": 0} if old else {}
+                state = JointState(Header(stamp=stamp, frame_id="", **header), names, values, np.array([]), -values)
+                data = (
+                    store.serialize_ros1(state, state.__msgtype__)
+                    if old
+                    else store.serialize_cdr(state, state.__msgtype__)
+                )
+                writer.write(to, number, data)
+
+
+@pytest.mark.parametrize("name", BAGS)
+def test_bags_of_ros(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("rosbags")
+    write_bag(tmp_path / name)
+    file = tmp_path / name / BAGS[name] if BAGS[name] else tmp_path / name
+    log = read_log(ARM, file, torque="effort_{joint}")
+    np.testing.assert_allclose(log.time, [0, 0.002000002, 0.005000005], rtol=1e-12)
+    expected = np.array([[10.0 * number + len(joint) for joint in JOINTS] for number in (0, 2, 5)])
+    np.testing.assert_array_equal(log.position, expected)
+    np.testing.assert_array_equal(log.torque, -expected)
+    with pytest.raises(ValueError, match=r"no column 'velocity_.*columns are: time, position_"):
+        read_log(ARM, file, velocity="velocity_{joint}")
+
+
+def test_which_bags_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rosbags")
+    bag = tmp_path / "two"
+    write_bag(bag, ("/arm", "/left"))
+    with pytest.raises(ValueError, match="/arm, /left; choose one by topic="):
+        read_log(ARM, bag)
+    assert len(read_log(ARM, bag, topic="/left")) == 3
+    with pytest.raises(ValueError, match=r"no message names all joints.*messages name: .*hand"):
+        read_log(artix.robots.load("arm7"), bag, topic="/left")
+    with pytest.raises(ValueError, match="only bags have topics"):
+        read_log(ARM, {"time": TIME}, topic="/left")
+    monkeypatch.setitem(sys.modules, "rosbags.highlevel", None)
+    with pytest.raises(ImportError, match=r"artix\[bags\]"):
+        read_log(ARM, bag)
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

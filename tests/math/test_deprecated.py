@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import artix
-from artix.math.deprecated import CALLS, REMOVED, RENAMED, REPLACED
+from artix.math.deprecated import ATTRIBUTES, CALLS, REMOVED, RENAMED, REPLACED
 
 
 def value_of(path: str):
@@ -54,6 +54,16 @@ def test_old_functions_take_the_old_arguments():
         velocities, accelerations = artix.link_velocities, artix.link_accelerations
     np.testing.assert_allclose(velocities(robot, state)[:, 0], [0, -1, -3], atol=1e-6)
     np.testing.assert_allclose(accelerations(robot, state, jnp.zeros(2))[:, 2], [0, 2, 6], atol=1e-5)
+
+
+def test_an_old_getter_reads_the_attribute_that_it_names():
+    simulation = artix.physx.create_simulation(artix.robots.load("cart_pole"))
+    for old, attribute in ATTRIBUTES.items():
+        with pytest.warns(
+            DeprecationWarning, match=rf"^{re.escape(f'{old}(simulation) is now simulation.{attribute};')}"
+        ):
+            get = value_of(old)
+        assert repr(get(simulation)) == repr(getattr(simulation, attribute))
 
 
 @pytest.mark.parametrize("old", REMOVED)

@@ -1,5 +1,7 @@
 """Constrained trajectories: optima beside IPOPT's, and what is said about feasibility, multipliers and warm starts."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,6 +56,40 @@ def test_a_solution_warm_starts_the_next_and_the_multipliers_are_prices():
     np.testing.assert_allclose((higher.cost - lower.cost) / 2e-4, price, rtol=1e-4)
 
 
+def at_one_or_minus_two(knot: optimal_control.Knot) -> jax.Array:
+    """Two places at which to end, the nearer of which is cheaper."""
+    x, v = knot.state.joint_position, knot.state.joint_velocity
+    return jnp.concatenate([(x - knot.parameters) * (x + 2), v])
+
+
+def test_of_several_weights_the_cheapest_trajectory_counts():
+    """From beyond -2 a large weight ends there; a small one first goes to where effort is least, then to 1."""
+    problem = slider_problem(final=None, final_equality=at_one_or_minus_two, parameters=jnp.asarray(1.0))
+    guess = jnp.asarray(np.repeat([-9.0, 8.0], 6)[:, None])
+
+    @functools.partial(jax.jit, static_argnames="iterations")
+    def find(weight, goal=1.0, iterations=50):
+        task, counts = problem.replace(parameters=goal), {"iterations": iterations, "outer_iterations": iterations}
+        return optimal_control.solve_constrained(task, guess, weight=weight, **counts)
+
+    weights = 1.0, 1e4, jnp.array([1e4, 1.0])
+    small, large, best = map(find, weights)
+    assert small.converged & large.converged & best.converged
+    np.testing.assert_allclose([small.solution.states[-1, 0], large.solution.states[-1, 0]], [1, -2], atol=1e-6)
+    np.testing.assert_allclose(best.cost, small.cost, rtol=1e-8)
+    np.testing.assert_allclose(large.cost / small.cost, 4, rtol=1e-6)  # effort rises with the square of the way
+    assert best.solution.states.shape == small.solution.states.shape
+    slope = jax.grad(lambda goal: find(weights[2], goal).cost)(1.0)
+    np.testing.assert_allclose(slope, 2 * best.cost, rtol=1e-4)
+    unsolved = [find(weight, iterations=1) for weight in weights]
+    assert not any(each.converged for each in unsolved)
+    one, two, least = (float(each.violation[-1]) for each in unsolved)
+    np.testing.assert_allclose(least, min(one, two), rtol=1e-9)
+    for wrong in ((), np.ones((2, 2)), (1.0, -1.0)):
+        with pytest.raises(ValueError, match="weight: expected"):
+            optimal_control.solve_constrained(problem, guess, weight=wrong)
+
+
 def moved_limit(knot: optimal_control.Knot) -> jax.Array:
     return knot.state.joint_velocity - knot.parameters
 
@@ -89,6 +125,7 @@ def test_the_optimum_is_ipopts(name):
         assert run.found.converged
         assert run.found.violation[-1] <= 1e-8
         assert run.is_confirmed
+        assert run.slope < 1e-5
         assert run.confirms or run.ipopt.status != 0
     same = [abs(run.difference) <= against_ipopt.SAME for run in runs if run.ipopt.status == 0]
     assert np.sum(same) >= 2

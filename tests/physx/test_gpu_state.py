@@ -432,8 +432,8 @@ def test_who_is_written_to_wakes(tendons) -> None:
         data = physx.get_articulation_data(fleet, asleep, [2, 0], ReadType[write.name])
         after = physx.set_articulation_data(fleet, asleep, data, [2, 0], write)
         members = [_of_member(after, index) for index in range(3)]
-        np.testing.assert_array_equal(list(map(physx.is_sleeping, members)), [False, True, False])
-        np.testing.assert_array_equal(list(map(physx.get_wake_counter, members)), np.float32([0.4, 0, 0.4]))
+        np.testing.assert_array_equal([one.is_sleeping for one in members], [False, True, False])
+        np.testing.assert_array_equal([one.wake_counter for one in members], np.float32([0.4, 0, 0.4]))
 
 
 def test_reading_no_one_gives_nothing(fleet, simulation) -> None:

@@ -241,8 +241,8 @@ def test_the_cache_wakes_whom_it_moves(scene) -> None:
         (Flag.JOINT_TARGET_POSITIONS, cache, False, True),
     ):
         after = physx.apply_cache(asleep, values, flag, autowake=autowake)
-        assert bool(physx.is_sleeping(after)) is not wakes, flag
-        assert float(physx.get_wake_counter(after)) == (0.4 if wakes else 0.0)
+        assert bool(after.is_sleeping) is not wakes, flag
+        assert float(after.wake_counter) == (0.4 if wakes else 0.0)
 
 
 @pytest.mark.parametrize("fixed_base", [True, pytest.param(False, marks=pytest.mark.slow)])

@@ -46,12 +46,12 @@ def test_simulate_is_a_step_with_a_memory() -> None:
     np.testing.assert_array_equal(after.joint_force, loads["joint_force"])
     assert not np.any(after.external_force)
     np.testing.assert_array_equal(physx.get_link_acceleration(after, 2), report.link_acceleration[2])
-    assert physx.get_solver_residual(after) == (report.position_residual, report.velocity_residual)
+    assert after.solver_residual == (report.position_residual, report.velocity_residual)
     asleep, _ = both(physx.put_to_sleep(simulation.replace(**loads)))
     np.testing.assert_array_equal(asleep.state.joint_position, state.joint_position)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(asleep.report))
     awake, _ = both(physx.put_to_sleep(simulation).replace(**loads))
-    assert not physx.is_sleeping(awake)
+    assert not awake.is_sleeping
     assert np.any(awake.state.joint_velocity)
     for flags in (ArticulationKinematicFlag.POSITION, ArticulationKinematicFlag.VELOCITY):
         cleared = physx.update_kinematic(after, flags)
@@ -80,20 +80,20 @@ def test_root_accessors(scene) -> None:
     asleep = physx.put_to_sleep(scene)
     pose, velocity = jnp.asarray(random_pose(np.random.default_rng(0))), jnp.array([1.0, -2.0, 3.0])
     moved = physx.set_root_global_pose(asleep, pose)
-    np.testing.assert_array_equal(physx.get_root_global_pose(moved), pose)
-    assert not physx.is_sleeping(moved)
-    assert physx.is_sleeping(physx.set_root_global_pose(asleep, pose, autowake=False))
-    for part, setter, getter in (
-        (slice(0, 3), physx.set_root_linear_velocity, physx.get_root_linear_velocity),
-        (slice(3, 6), physx.set_root_angular_velocity, physx.get_root_angular_velocity),
+    np.testing.assert_array_equal(moved.root_global_pose, pose)
+    assert not moved.is_sleeping
+    assert physx.set_root_global_pose(asleep, pose, autowake=False).is_sleeping
+    for part, setter, attribute in (
+        (slice(0, 3), physx.set_root_linear_velocity, "root_linear_velocity"),
+        (slice(3, 6), physx.set_root_angular_velocity, "root_angular_velocity"),
     ):
         faster = setter(scene, velocity)
         wanted = np.array(scene.state.root_velocity)
         wanted[part] = velocity
         np.testing.assert_array_equal(faster.state.root_velocity, wanted)
-        np.testing.assert_array_equal(getter(faster), velocity)
-        assert not physx.is_sleeping(setter(asleep, velocity, autowake=False))
-        assert physx.is_sleeping(setter(asleep, 0 * velocity, autowake=False))
+        np.testing.assert_array_equal(getattr(faster, attribute), velocity)
+        assert not setter(asleep, velocity, autowake=False).is_sleeping
+        assert setter(asleep, 0 * velocity, autowake=False).is_sleeping
         with pytest.raises(ValueError, match=r"velocity: expected shape \(3,\)"):
             setter(scene, jnp.zeros(6))
     with pytest.raises(TypeError, match="pose: expected dtype float64"):
@@ -102,30 +102,30 @@ def test_root_accessors(scene) -> None:
 
 @pytest.mark.slow
 def test_sleeping(scene) -> None:
-    assert not physx.is_sleeping(scene)
+    assert not scene.is_sleeping
     loaded = scene.replace(
         joint_force=jnp.ones_like(scene.joint_force), external_force=jnp.ones_like(scene.external_force)
     )
     asleep = physx.put_to_sleep(loaded)
-    assert physx.is_sleeping(asleep)
+    assert asleep.is_sleeping
     for leaf in (asleep.state.root_velocity, asleep.state.joint_velocity, asleep.joint_force, asleep.external_force):
         assert not np.any(leaf)
     np.testing.assert_array_equal(asleep.state.joint_position, scene.state.joint_position)
-    assert physx.get_wake_counter(asleep) == 0.0
-    assert physx.is_sleeping(physx.set_wake_counter(asleep, 0.0))
+    assert asleep.wake_counter == 0.0
+    assert physx.set_wake_counter(asleep, 0.0).is_sleeping
     for awake in (physx.wake_up(asleep), physx.set_wake_counter(asleep, 0.4)):
-        assert not physx.is_sleeping(awake)
-        assert physx.get_wake_counter(awake) == 0.4
+        assert not awake.is_sleeping
+        assert awake.wake_counter == 0.4
     # A tired one falls asleep with the step, and not where its threshold is zero.
     at_rest = physx.set_wake_counter(asleep, 0.01).replace(
         articulation=scene.articulation.replace(gravity=jnp.zeros(3)), options=artix.SolverOptions()
     )
     later = jax.jit(lambda s: physx.simulate(s, 0.01))
-    assert physx.is_sleeping(later(at_rest))
-    assert not physx.is_sleeping(later(physx.set_sleep_threshold(at_rest, 0.0)))
+    assert later(at_rest).is_sleeping
+    assert not later(physx.set_sleep_threshold(at_rest, 0.0)).is_sleeping
     # PhysX's default for a speed of 10 m/s, and back again.
-    assert physx.get_sleep_threshold(scene) == pytest.approx(5e-3)
-    assert physx.get_sleep_threshold(physx.set_sleep_threshold(scene, 0.25)) == 0.25
+    assert scene.sleep_threshold == pytest.approx(5e-3)
+    assert physx.set_sleep_threshold(scene, 0.25).sleep_threshold == 0.25
     for wrong in (-1.0, np.float32("inf"), jnp.array(jnp.nan), np.ones(2)):
         with pytest.raises(ValueError, match="sleep_threshold: expected one number, finite and not negative; found"):
             physx.set_sleep_threshold(scene, wrong)
@@ -135,24 +135,24 @@ def test_sleeping(scene) -> None:
 def test_flags_and_counts() -> None:
     articulation = tree_of(["revolute_swing1"], [0], fixed_base=False)
     simulation = physx.create_simulation(articulation)
-    assert physx.get_articulation_flags(simulation) == ArticulationFlag.DRIVE_LIMITS_ARE_FORCES
+    assert simulation.articulation_flags == ArticulationFlag.DRIVE_LIMITS_ARE_FORCES
     for flags in map(ArticulationFlag, range(8)):
         changed = physx.set_articulation_flags(simulation, flags)
-        assert physx.get_articulation_flags(changed) == flags
+        assert changed.articulation_flags == flags
         assert changed.options.drive_limits_are_forces == bool(flags & 2)
         assert physx.create_cache(changed).mass_matrix.shape == ((1, 1) if flags & 1 else (7, 7))
         for flag in ArticulationFlag:
             for value in (False, True):
                 one = physx.set_articulation_flag(changed, flag, value)
-                assert physx.get_articulation_flags(one) == (flags | flag if value else flags & ~flag)
+                assert one.articulation_flags == (flags | flag if value else flags & ~flag)
     fixed = physx.set_articulation_flag(simulation, ArticulationFlag.FIX_BASE, True)
     rebuilt = tree_of(["revolute_swing1"], [0], fixed_base=True)
     assert fixed.topology == rebuilt.topology
     assert physx.create_cache(fixed).version == physx.create_cache(rebuilt).version
     with pytest.raises(ValueError, match="made for another articulation"):
         physx.compute_mass_matrix(fixed, physx.create_cache(simulation))
-    assert physx.get_solver_iteration_counts(simulation) == (4, 1)
-    assert physx.get_solver_iteration_counts(physx.set_solver_iteration_counts(simulation, 8, 0)) == (8, 0)
+    assert simulation.solver_iteration_counts == (4, 1)
+    assert physx.set_solver_iteration_counts(simulation, 8, 0).solver_iteration_counts == (8, 0)
     with pytest.raises(ValueError, match="at most 255"):
         physx.set_solver_iteration_counts(simulation, 256)
     with pytest.raises(ValueError, match="at least 1"):
@@ -242,7 +242,7 @@ def test_velocities_as_a_whole_are_limited() -> None:
     linear, angular = _motion_as_a_whole(articulation, state)
     assert np.linalg.norm(linear) > 1
     assert np.linalg.norm(angular) > 1
-    assert physx.get_max_com_linear_velocity(simulation) == physx.get_max_com_angular_velocity(simulation) == np.inf
+    assert simulation.com_linear_velocity_limit == simulation.com_angular_velocity_limit == np.inf
     limit = jax.jit(physx.simulation.limit_com_velocity)
     for slow, wanted in (
         (physx.set_max_com_linear_velocity(simulation, 0.5), (0.5 * linear / np.linalg.norm(linear), angular)),

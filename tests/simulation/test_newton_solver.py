@@ -193,6 +193,56 @@ def test_what_is_not_solved_is_reported() -> None:
     assert residuals[1] < 1e-8
 
 
+def hopper() -> artix.Articulation:
+    """A trunk on a leg whose flat foot is light."""
+    drive = artix.Drive(stiffness=200.0, damping=4.0, max_force=40.0)
+    builder = artix.ArticulationBuilder(name="hopper")
+    link = builder.add_link(mass=10.0, inertia=(0.2, 0.2, 0.1), name="trunk")
+    above, below = (0.0, 0.0, 0.15, 0.0, 0.0, 0.0, 1.0), (0.0, 0.0, -0.15, 0.0, 0.0, 0.0, 1.0)
+    for axis, mass, size in ((Axis.SWING1, 2.0, 0.02), (Axis.SWING1, 1.0, 0.01), (Axis.TWIST, 0.1, 1e-4)):
+        hinge = Joint.revolute(axis, parent_pose=below, child_pose=above, drive=drive, armature=1e-3)
+        link = builder.add_link(link, hinge, mass=mass, inertia=(size, size, size))
+    builder.add_geometry(link, Geometry.box((0.1, 0.05, 0.02)), name="foot")
+    return builder.build()
+
+
+@pytest.mark.parametrize("most", [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)])
+def test_what_is_not_solved_adds_no_energy(most: int) -> None:
+    """Falls of a robot whose drives are at their limits, with few Newton steps: only the drives work."""
+    robot, options, dt = hopper(), SolverOptions(max_newton_steps=most), 0.004
+    scene = Scene(robot, ground=Ground.flat(friction=0.8), max_contacts_per_geometry=4)
+    force = robot.drive.max_force
+
+    def energy(state: artix.State) -> jax.Array:
+        kinetic = artix.kinetic_energy(robot, state, armature=True)
+        return kinetic + artix.potential_energy(robot, state)
+
+    def fall(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        keys = jax.random.split(key, 5)
+        joints = jax.random.normal(keys[0], (3, len(force)), robot.dtype)
+        state = artix.random_state(robot, keys[1]).replace(
+            joint_position=0.5 * joints[0],
+            joint_velocity=2 * joints[1],
+            root_velocity=2 * jax.random.normal(keys[2], (6,), robot.dtype),
+        )
+        above = 0.005 - jnp.min(artix.geometry_distances(scene, state))
+        start = state.replace(root_pose=state.root_pose.at[2].add(above))
+        control = Control(drive_target=0.5 * joints[2])
+
+        def advance(state: artix.State, _: None) -> tuple[artix.State, tuple[jax.Array, jax.Array]]:
+            end, report = artix.step_and_report(scene, state, control, dt, options)
+            fastest = jnp.maximum(jnp.abs(state.joint_velocity), jnp.abs(end.joint_velocity))
+            most_work = dt * jnp.sum(force * fastest)
+            return end, (energy(end) - energy(state) - most_work, report.is_solved)
+
+        return jax.lax.scan(advance, artix.remember_contacts(scene, start), length=50)[1]
+
+    gain, is_solved = jax.jit(jax.vmap(fall))(jax.random.split(jax.random.key(0), 128))
+    assert np.mean(~np.asarray(is_solved)) > 0.001
+    # Steps err by the order of dt. It was 200 J with two Newton steps.
+    assert np.max(gain) < 0.1
+
+
 def difference(function, x: float, step: float = 1e-6) -> float:
     jitted = jax.jit(function)
     return float((jitted(jnp.asarray(x + step)) - jitted(jnp.asarray(x - step))) / (2 * step))

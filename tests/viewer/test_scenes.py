@@ -10,7 +10,7 @@ import pytest
 
 import artix
 from artix import viewer
-from artix.viewer.sliders import dragged
+from artix.viewer.sliders import drag_frame
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +226,7 @@ def test_ground_is_drawn_where_it_is():
 
 def test_a_dragged_frame_reaches_what_can_be_reached():
     arm = artix.robots.load("arm7")
-    reach = jax.jit(jax.vmap(lambda start, target: dragged(arm, start, "tool", target, iterations=60)))
+    reach = jax.jit(jax.vmap(lambda start, target: drag_frame(arm, start, "tool", target, iterations=60)))
     states = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(0), 32))
     nearby = jnp.clip(states.joint_position + 0.2, arm.joint_lower_limit, arm.joint_upper_limit)
     pose = jax.vmap(lambda state: artix.frame_pose(arm, state, "tool"))

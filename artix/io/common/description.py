@@ -16,13 +16,13 @@ from artix.contact.plane import Plane
 from artix.contact.scene import Scene
 from artix.io.common.diagnostics import Place, Report, listed
 from artix.io.common.meshes import Meshes, Packages
-from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, quaternion_from_x_to
+from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, quaternion_from_x_to, rotation_pose
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
 from artix.model.couplings import FixedTendon, LoopJoint, MimicJoint, SpatialTendon
 from artix.model.geometry import Geometry
-from artix.model.joints import IDENTITY_POSE, Axis, Joint, JointType
+from artix.model.joints import IDENTITY_POSE, Joint, JointType
 from artix.model.validation import (
     impossible_inertia,
     inertia_rounding,
@@ -416,7 +416,7 @@ def merge_links(
         mass, com_pose, inertia = combine_inertias(
             [(part.mass, compose(pose, part.com_pose), part.inertia) for part, pose in poses]
         )
-        parent, joint = None, None
+        parent = joint = None
         if link.parent is not None and link.joint is not None:
             outer = compose(pose_in_host[link.parent], np.asarray(link.joint.parent_pose))
             parent = host[link.parent]
@@ -454,8 +454,6 @@ def _shape_names(links: Iterable[LinkDescription]) -> dict[str, tuple[str, ...]]
 
 #: Axes for which the joint frame is not rotated, so that its numbers stay exact.
 _COORDINATE_AXES = {(1.0, 0.0, 0.0): 0, (0.0, 1.0, 0.0): 1, (0.0, 0.0, 1.0): 2}
-ROTATIONS = (Axis.TWIST, Axis.SWING1, Axis.SWING2)
-TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
 
 
 def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:
@@ -470,7 +468,7 @@ def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:
     coordinate = _COORDINATE_AXES.get(tuple(axis.tolist()))
     if coordinate is not None:
         return coordinate, IDENTITY
-    return 0, np.concatenate([IDENTITY[:3], quaternion_from_x_to(axis)])
+    return 0, rotation_pose(quaternion_from_x_to(axis))
 
 
 class Names:
@@ -542,7 +540,8 @@ def _checked_inertia(
     link: LinkDescription, place: Place, report: Report, *, repair: bool
 ) -> tuple[np.ndarray, str | None]:
     """The inertia to compute with, and why it is impossible if it is kept all the same."""
-    mass, inertia = link.mass, link.inertia
+    mass = link.mass
+    inertia = link.inertia
     if mass < 0.0:
         report.error(place, f"the mass {mass:g} kg is negative", "give the mass in kg, 0 for a massless link")
         return inertia, None

@@ -173,7 +173,7 @@ class Report:
     @property
     def issues(self) -> list[Issue]:
         """All errors, and one warning or note for all elements of which the same is said."""
-        return grouped(self._issues, self._several)
+        return group_issues(self._issues, self._several)
 
     @property
     def errors(self) -> list[Issue]:
@@ -185,19 +185,15 @@ class Report:
         if self.num_errors:
             raise DescriptionError(self.errors)
 
-    def finish(self, stacklevel: int = 3) -> None:
-        """Raises :class:`DescriptionError` with all errors; without errors, issues the Python warnings.
-
-        Args:
-          stacklevel: as for :func:`warnings.warn`; 3 is the caller's caller.
-        """
+    def finish(self) -> None:
+        """Raises :class:`DescriptionError` with all errors; without errors, warns where the caller was called."""
         self.raise_errors()
         for issue in sorted(self.issues, key=lambda issue: issue.line):
             if issue.severity == "warning":
-                warnings.warn(str(issue), DescriptionWarning, stacklevel=stacklevel)
+                warnings.warn(str(issue), DescriptionWarning, stacklevel=3)
 
 
-def grouped(issues: Sequence[Issue], several: Mapping[Issue, str] = types.MappingProxyType({})) -> list[Issue]:
+def group_issues(issues: Sequence[Issue], several: Mapping[Issue, str] = types.MappingProxyType({})) -> list[Issue]:
     """The issues with one warning or note for all elements of a kind of which a file's reader or writer says the same.
 
     Args:
@@ -205,10 +201,10 @@ def grouped(issues: Sequence[Issue], several: Mapping[Issue, str] = types.Mappin
       several: what to say of several issues of a kind whose messages differ, by the issue.
 
     Examples:
-      >>> from artix.io.common.diagnostics import grouped
+      >>> from artix.io.common.diagnostics import group_issues
       >>> said = [artix.Issue("warning", "a.urdf", line, f"joint {name!r}", "no limit", "add it") for line, name in
       ...         ((3, "hip"), (5, "knee"))]
-      >>> print(*grouped(said))
+      >>> print(*group_issues(said))
       a.urdf:3: warning: 2 joints ('hip', 'knee'): no limit; fix: add it
     """
     kinds: dict[Any, list[Issue]] = {}

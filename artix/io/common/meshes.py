@@ -154,17 +154,21 @@ def is_lfs_pointer(data: bytes) -> bool:
     return data.startswith(b"version https://git-lfs.github.com/")
 
 
-def find_package(name: str, base: Path, package_dirs: Sequence[str | os.PathLike[str]] = ()) -> Path | None:
+def _folders_of_packages(package_dirs: Sequence[str | os.PathLike[str]] = ()) -> list[Path]:
+    """These folders, and those in which ROS looks for packages."""
+    ros = os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep)
+    return [Path(folder) for folder in (*package_dirs, *filter(None, ros))]
+
+
+def find_package(name: str, base: Path) -> Path | None:
     """Finds the folder of a ROS package; ``None`` if there is none.
 
     It is ``base`` or a folder above it of that name, or lies in one of them, in ``package_dirs`` or in
     ``ROS_PACKAGE_PATH``.
     """
-    roots = [Path(folder) for folder in package_dirs]
-    roots += [Path(folder) for folder in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if folder]
     above = [base.resolve(), *base.resolve().parents]
     places = [folder for folder in above if folder.name == name]
-    places += [root / name for root in [*roots, *above]]
+    places += [root / name for root in [*_folders_of_packages(), *above]]
     return next((place for place in places if place.is_dir()), None)
 
 
@@ -188,8 +192,7 @@ def find_file(
     if packages and inside.parts and inside.parts[0] in packages:
         path = Path(packages[inside.parts[0]], *inside.parts[1:])
         return path if path.is_file() else None
-    roots = [Path(folder) for folder in package_dirs]
-    roots += [Path(folder) for folder in os.environ.get("ROS_PACKAGE_PATH", "").split(os.pathsep) if folder]
+    roots = _folders_of_packages(package_dirs)
     above = [base, *base.resolve().parents]
     places = [root / inside for root in [*roots, *above]]
     # The package's folder may have another name: also look for the path inside the package in folders above the file.

@@ -38,6 +38,11 @@ def translation(vector: np.ndarray) -> np.ndarray:
     return np.concatenate([vector, IDENTITY[3:]])
 
 
+def rotation_pose(quaternion: npt.ArrayLike) -> np.ndarray:
+    """The pose [7] that rotates by a quaternion xyzw."""
+    return np.concatenate([IDENTITY[:3], quaternion])
+
+
 def quaternion_from_x_to(axis: np.ndarray) -> np.ndarray:
     """The shortest rotation, as a quaternion xyzw, that takes the x axis onto a unit vector."""
     x, y, z = axis

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from artix.io.common.description import ROTATIONS, TRANSLATIONS, LinkDescription, Names, joint_frame
+from artix.io.common.description import LinkDescription, Names, joint_frame
 from artix.io.common.diagnostics import Location
 from artix.io.common.poses import IDENTITY, compose, translation
 from artix.io.mjcf.source import (
@@ -24,7 +24,7 @@ from artix.io.mjcf.source import (
     pose_from_wxyz,
 )
 from artix.model.geometry import Geometry
-from artix.model.joints import Drive, Joint, JointFriction
+from artix.model.joints import ROTATIONS, TRANSLATIONS, Drive, Joint, JointFriction
 
 if TYPE_CHECKING:
     import mujoco

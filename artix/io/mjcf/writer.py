@@ -39,8 +39,8 @@ def save_mjcf(articulation: Articulation | Scene, path: str | Path) -> list[Issu
       One warning for each thing that MJCF cannot express.
 
     Raises:
-      DescriptionError: MJCF cannot describe the articulation: a spherical joint with two axes, a helical joint, a
-        moving link without mass or rotational inertia, or a name that XML does not allow.
+      DescriptionError: MJCF cannot describe the articulation: a spherical joint with two axes, a joint of a type that
+        it lacks, a moving link without mass or rotational inertia, or a name that XML does not allow.
       TypeError, ValueError: the articulation is batched, or a builder would refuse one of its numbers.
       OSError: the file cannot be written.
 
@@ -76,6 +76,8 @@ _SUPPORTED = (
     *("fixed_tendon", "spatial_tendon", "loop_joint", "geometry", "geometry_hull", "geometry_friction"),
     *("geometry_pair", "geometry_paired_sensor"),
 )
+#: The types of joints that move and that MJCF has.
+_JOINTS = (JointType.PRISMATIC, JointType.REVOLUTE, JointType.REVOLUTE_UNWRAPPED, JointType.SPHERICAL)
 _SMALLEST = 1e-15  # MuJoCo's mjMINVAL
 
 
@@ -208,8 +210,8 @@ class BodyWriter(XmlWriter):
         kind = topology.joint_types[link]
         if not axes:
             return
-        if len(axes) == 2 or kind is JointType.HELICAL:
-            unsupported = "spherical joint with two axes" if len(axes) == 2 else "helical joint"
+        if len(axes) == 2 or kind not in _JOINTS:
+            unsupported = "spherical joint with two axes" if len(axes) == 2 else f"{kind.name.lower()} joint"
             self.refuse(f"joint {name!r}", f"MJCF has no {unsupported}")
             return
         dofs = topology.dofs(name)
@@ -515,7 +517,8 @@ def _write_spatial_tendons(writer: BodyWriter, section: ET.Element) -> None:
     tendons = writer.articulation.spatial_tendons
     start = 0
     for index, tendon in enumerate(topology.spatial_tendons):
-        first, start = start, start + len(tendon.links)
+        first = start
+        start += len(tendon.links)
         leaf = start - 1
         where = f"spatial tendon {tendon.name!r}"
         if tendon.parents != tuple(range(-1, len(tendon.links) - 1)):

@@ -1,4 +1,4 @@
-"""URDF: ``reader`` and ``writer``; ``parser`` reads elements, ``checks`` reports, ``xacro`` expands macros."""
+"""URDF and xacro: ``parser`` reads elements, ``reader`` checks them and builds the robot, ``writer`` writes it."""
 
 from artix.io.urdf.reader import check_urdf as check_urdf
 from artix.io.urdf.reader import load_urdf as load_urdf

@@ -286,7 +286,8 @@ def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, fl
         report.changed(limit, message, "swap or correct them, or make a revolute joint continuous", several)
         return None, max_force, max_velocity
     if lower == upper:
-        message, fix = f"both limits are {lower:g}, which locks the joint", "widen them if it is to move"
+        message = f"both limits are {lower:g}, which locks the joint"
+        fix = "widen them if it is to move"
         report.warning(limit, message, fix, "both limits are equal, which locks the joint")
     return (lower, upper), max_force, max_velocity
 

@@ -14,8 +14,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from artix.io.common.description import (
-    ROTATIONS,
-    TRANSLATIONS,
     Description,
     LinkDescription,
     Reading,
@@ -30,13 +28,13 @@ from artix.io.common.description import (
 )
 from artix.io.common.diagnostics import DescriptionError, Issue, Place, Report, listed
 from artix.io.common.meshes import Packages, find_package, report_missing_meshes
-from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to
+from artix.io.common.poses import compose, quaternion_from_x_to, rotation_pose
 from artix.io.common.xml_tree import Element, ExpandedText, origin
 from artix.io.urdf.parser import COMPOSITE_TYPES, MOVING_TYPES, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY
 from artix.model.couplings import MimicJoint
-from artix.model.joints import CompositeJoint, Joint, JointFriction
+from artix.model.joints import ROTATIONS, TRANSLATIONS, CompositeJoint, Joint, JointFriction
 
 #: By tag, the attributes and the child elements that are read, or have no effect on the motion. The content of elements
 #: without an entry is not checked here.
@@ -149,12 +147,9 @@ def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
             has_mass[joint.parent] |= has_mass[name]
         elif not carries_mass[name]:
             singular = "the mass matrix may be singular"
-            message, several = (
-                f"it moves no mass (link {name!r} and all below): {singular}",
-                f"no mass moves; {singular}",
-            )
+            message = f"it moves no mass (link {name!r} and all below): {singular}"
             fix = "give the link an <inertial>, or the joint armature after reading"
-            report.warning(joint.element, message, fix, several)
+            report.warning(joint.element, message, fix, f"no mass moves; {singular}")
         elif not has_mass[name]:
             message = f"link {name!r} has no mass of its own; it moves only the mass of links on further joints"
             several = "the link has no mass of its own, and moves only that of links on further joints"
@@ -179,7 +174,8 @@ def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None
 
 def check_base(robot: UrdfRobot, order: list[str], report: Report) -> None:
     """Warns that the base floats where a single chain of several joints leaves it, as of an arm."""
-    length, bodies = 0, {order[0]}
+    length = 0
+    bodies = {order[0]}
     while True:
         moving = []
         for name in order:  # Parents come first.
@@ -191,7 +187,8 @@ def check_base(robot: UrdfRobot, order: list[str], report: Report) -> None:
                         moving.append(name)
         if len(moving) != 1:
             break
-        length, bodies = length + 1, {moving[0]}
+        length += 1
+        bodies = {moving[0]}
     if length >= _ARM_JOINTS:
         message = f"the base floats, though a single chain of {length} joints leaves it, as of an arm on a table"
         fix = "read with fixed_base=True if it is fixed, or fixed_base=False to say that it floats"
@@ -419,7 +416,7 @@ def _composite(joint: UrdfJoint) -> CompositeJoint:
         return CompositeJoint.free(name=joint.name, parent_pose=joint.origin)
     coordinate, turn = joint_frame(joint.axis)
     if coordinate != 2:
-        turn = compose(np.concatenate([IDENTITY[:3], quaternion_from_x_to(joint.axis)]), _X_TO_Z)
+        turn = compose(rotation_pose(quaternion_from_x_to(joint.axis)), _X_TO_Z)
     return CompositeJoint.planar(name=joint.name, parent_pose=compose(joint.origin, turn), child_pose=turn)
 
 

@@ -38,7 +38,7 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
       One warning for each thing that URDF cannot express.
 
     Raises:
-      DescriptionError: URDF has no such joint (helical, or spherical with several axes), or XML does not allow a name.
+      DescriptionError: URDF has no such joint, as it has none with several axes, or XML does not allow a name.
       TypeError, ValueError: the articulation is batched, or a builder would refuse one of its numbers.
       OSError: the file cannot be written.
 
@@ -94,7 +94,7 @@ class _Writer(XmlWriter):
     def _refuse_joints(self) -> None:
         for link, name in enumerate(self.topology.joint_names, start=1):
             kind = _kind(self.topology, link)
-            if kind in ("spherical", "helical"):
+            if kind not in ("fixed", "revolute", "prismatic"):
                 self.refuse(f"joint {name!r}", f"URDF has no {kind} joints", "write an MJCF or an .npz archive instead")
         self.report.raise_errors()
 
@@ -151,7 +151,8 @@ class _Writer(XmlWriter):
 
     def _joint(self, link: int) -> list[str]:
         topology = self.topology
-        parent, child = topology.parent[link], self.pose("joint_child_pose", link)
+        parent = topology.parent[link]
+        child = self.pose("joint_child_pose", link)
         at_zero = compose(self.pose("joint_parent_pose", link), inverse(child))
         origin = compose(compose(inverse(self.written_frame[parent]), at_zero), self.written_frame[link])
         kind = "fixed"
@@ -172,13 +173,14 @@ class _Writer(XmlWriter):
         robot = self.articulation
         name = self.topology.joint_names[link - 1]
         dof = self.topology.dofs(name).start
-        friction = float(robot.friction.viscous[dof]), float(robot.friction.static[dof])
+        damping = float(robot.friction.viscous[dof])
+        friction = float(robot.friction.static[dof])
         lines = [f'    <axis xyz="{self.numbers(axis)}"/>']
         kind, limit = self._limit(link, dof)
         if limit:
             lines.append(f"    <limit {limit}/>")
-        if any(friction):
-            lines.append(f'    <dynamics damping="{self.number(friction[0])}" friction="{self.number(friction[1])}"/>')
+        if damping or friction:
+            lines.append(f'    <dynamics damping="{self.number(damping)}" friction="{self.number(friction)}"/>')
         for index, (follower, reference) in enumerate(self.topology.mimic_dofs):
             if follower == dof:
                 multiplier, offset = -float(robot.mimic.gear_ratio[index]), -float(robot.mimic.offset[index])
@@ -238,13 +240,11 @@ class _Writer(XmlWriter):
 
 
 def _kind(topology: Topology, link: int) -> str:
-    """The kind of a joint in URDF's terms; ``"revolute"`` includes unlimited ones."""
-    axes = topology.joint_axes[link]
-    if topology.joint_types[link] is JointType.PRISMATIC:
-        return "prismatic"
-    if topology.joint_types[link] is JointType.HELICAL:
-        return "helical"
-    return {0: "fixed", 1: "revolute"}.get(len(axes), "spherical")
+    """The kind of a joint in URDF's terms; ``"revolute"`` includes unlimited ones. URDF does not have all kinds."""
+    kind = topology.joint_types[link]
+    if kind is JointType.SPHERICAL and len(topology.joint_axes[link]) == 1:
+        return "revolute"
+    return {JointType.FIX: "fixed", JointType.REVOLUTE_UNWRAPPED: "revolute"}.get(kind, kind.name.lower())
 
 
 def _axis(topology: Topology, link: int, child_pose: np.ndarray) -> np.ndarray:

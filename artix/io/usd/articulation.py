@@ -14,7 +14,7 @@ from artix.io.common.description import LinkDescription
 from artix.io.common.meshes import report_missing_meshes
 from artix.io.common.poses import rotation_matrix
 from artix.io.usd import mujoco
-from artix.io.usd.colliders import collider_shapes, is_mesh, mass_properties, physics_material
+from artix.io.usd.colliders import collider_shapes, mass_properties, physics_material
 from artix.io.usd.stage import DEGREE, AxisUnits, UsdPrim, UsdScene
 from artix.io.usd.tree import (
     KINDS,
@@ -100,7 +100,7 @@ class UsdArticulation:
         bare = [
             self.names[path]
             for path, colliders in self.colliders.items()
-            if not self.shapes[path] and any(is_mesh(prim) for prim in colliders)
+            if not self.shapes[path] and any(str(prim.prim.GetTypeName()) == "Mesh" for prim in colliders)
         ]
         kept = [self.names[path] for path, shapes in self.shapes.items() if shapes]
         report_missing_meshes(self.scene.report, self.root, bare, kept)
@@ -175,8 +175,9 @@ class UsdArticulation:
 
     def note_unread(self) -> None:
         """Reports properties of the prims that the reader does not use, at once for all prims of a kind."""
+        bodies = [self.scene.prims[path] for path in self.tree.bodies]
         joints = [joint.prim for _, joint, _ in self.tree.edges] + [joint.prim for joint in self.tree.loops]
-        for prims in ([self.root], self._bodies(), joints):
+        for prims in ([self.root], bodies, joints):
             self._note_unread({prim.path: prim for prim in prims}, "")
         shapes = [prim for prims in self.shapes.values() for prim in prims]
         materials = [material for prim in shapes if (material := physics_material(self.scene, prim)) is not None]
@@ -197,9 +198,6 @@ class UsdArticulation:
             self.scene.report.note(prim, message, "nothing, if they do not matter")
         for prim in {prim.path: prim for unread in others.values() for prim in unread}.values():
             self.scene.left_out(prim, ", ".join(sorted(others)), "nothing, if they do not matter")
-
-    def _bodies(self) -> list[UsdPrim]:
-        return [self.scene.prims[path] for path in self.tree.bodies]
 
 
 def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None) -> UsdArticulation | None:
@@ -238,7 +236,7 @@ def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
     joints = {joint.prim.path for _, joint, _ in tree.edges}
     for prim in scene.prims.values():
         if str(prim.prim.GetTypeName()) in KINDS and not prim.read_bool("physics:jointEnabled", True):
-            _note_disabled_joint(scene, prim, bodies)
+            _note_disabled_joint(prim, bodies)
         for schema in filter(prim.has, _FORCES):
             if enclosing(prim.path, bodies) and prim.read_bool(_FORCES[schema], True):
                 message = f"its {schema} acts on the articulation and is not supported"
@@ -253,7 +251,7 @@ def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
             scene.left_out(prim, message, "use joints, drives, mimic joints and tendons")
 
 
-def _note_disabled_joint(scene: UsdScene, prim: UsdPrim, bodies: set[str]) -> None:
+def _note_disabled_joint(prim: UsdPrim, bodies: set[str]) -> None:
     """Reports a disabled joint of the articulation."""
     ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
     inside = [enclosing(end, bodies) is not None for end in ends]
@@ -390,11 +388,8 @@ def _envelope(prim: UsdPrim, instance: str, units: AxisUnits, effort: float) -> 
         return None
     space = f"physxDrivePerformanceEnvelope:{instance}"
     if not np.isfinite(effort):
-        message, fix = (
-            "an envelope needs an effort limit; it is not read",
-            f"author drive:{instance}:physics:maxForce",
-        )
-        prim.left_out(space, message, fix)
+        message = "an envelope needs an effort limit; it is not read"
+        prim.left_out(space, message, f"author drive:{instance}:physics:maxForce")
         return None
     fastest = prim.read_number(f"{space}:maxActuatorVelocity", np.inf, low=0.0, infinite=True)
     resistance = prim.read_number(f"{space}:velocityDependentResistance", low=0.0)

@@ -25,6 +25,7 @@ from artix.io.common.poses import (
     point_inertia,
     quaternion_from_matrix,
     rotation_matrix,
+    rotation_pose,
     translation,
 )
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
@@ -94,7 +95,7 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
     if size.radii[0] != size.radii[1]:
         collider.error("radiusTop", "its ends have different radii", "give both the same radius")
         return None
-    along_axis = pose if size.axis == 2 else compose(pose, np.array([*IDENTITY[:3], *_Z_TO[size.axis]]))
+    along_axis = pose if size.axis == 2 else compose(pose, rotation_pose(_Z_TO[size.axis]))
     make = Geometry.capsule if size.is_capsule else Geometry.cylinder
     return make(size.radii[0], 0.5 * size.height, pose=along_axis, **material)
 
@@ -186,12 +187,6 @@ def _mesh_shape(
     replacement = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
     summarize_errors(scene.report, collider, scene.meshes, {collider.name: replacement.error})
     return replacement.geometry
-
-
-def is_mesh(collider: UsdPrim) -> bool:
-    """Whether a collider is an enabled mesh."""
-    enabled = collider.read_bool("physics:collisionEnabled", True)
-    return enabled and str(collider.prim.GetTypeName()) == "Mesh"
 
 
 def physics_material(scene: UsdScene, collider: UsdPrim) -> UsdPrim | None:

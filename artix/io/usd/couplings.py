@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from artix.io.common.description import Coupling, LinkPlace
-from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to, rotation_matrix, translation
+from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to, rotation_matrix, rotation_pose, translation
 from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.stage import UsdPrim
 from artix.io.usd.tree import AXIS_INSTANCES, UsdAxis, UsdJoint
@@ -170,7 +170,7 @@ def _turn_to_x(joint: UsdJoint) -> np.ndarray:
     """The rotation of a loop joint's frames that makes its free axis the x axis."""
     if joint.kind not in ("revolute", "prismatic"):
         return IDENTITY
-    return np.concatenate([IDENTITY[:3], quaternion_from_x_to(np.eye(3)[joint.axes[0].axis % 3])])
+    return rotation_pose(quaternion_from_x_to(np.eye(3)[joint.axes[0].axis % 3]))
 
 
 def _distances(description: UsdArticulation, prim: UsdPrim) -> dict[str, float]:

@@ -123,7 +123,9 @@ def set_pose(prim: Usd.Prim, pose: np.ndarray) -> None:
 
 # --- joints --------------------------------------------------------------------------------------
 
-_PRIM_TYPES = {
+#: The types of joints that USD has; a spherical joint is generic unless all its three axes are free.
+JOINT_TYPES = {
+    JointType.SPHERICAL: "PhysicsJoint",
     JointType.FIX: "PhysicsFixedJoint",
     JointType.PRISMATIC: "PhysicsPrismaticJoint",
     JointType.REVOLUTE: "PhysicsRevoluteJoint",
@@ -145,8 +147,8 @@ def write_joint(out: Author, link: int) -> Usd.Prim:
     axes = topology.joint_axes[link]
     dofs = [int(dof) for dof in np.flatnonzero(topology.dof_link == link)]
     plain = len(axes) == 3 and not any(_is_limited(arrays, dof) or _features(arrays, dof) for dof in dofs)
-    generic = "PhysicsSphericalJoint" if plain and out.state is None else "PhysicsJoint"
-    prim = out.define(_PRIM_TYPES.get(kind, generic), topology.joint_names[link - 1])
+    prim_type = "PhysicsSphericalJoint" if plain and out.state is None else JOINT_TYPES[kind]
+    prim = out.define(prim_type, topology.joint_names[link - 1])
     poses = arrays.joint_parent_pose[link], arrays.joint_child_pose[link]
     connect(prim, (out.bodies[topology.parent[link]], out.bodies[link]), poses)
     if prim.GetTypeName() == "PhysicsJoint":
@@ -429,9 +431,10 @@ def _attachment_names(tendon: SpatialTendonStructure, bodies: list[Usd.Prim]) ->
     for number, (link, attachment) in enumerate(zip(tendon.links, tendon.attachment_names, strict=True)):
         base = valid(tendon.name if number == 0 else attachment or f"{tendon.name}_{number}")
         name = base
-        copy = 2
+        copy = 1
         while name in taken[link] or name in _ATTACHMENT_PROPERTIES:
-            name, copy = f"{base}_{copy}", copy + 1
+            copy += 1
+            name = f"{base}_{copy}"
         taken[link].add(name)
         names.append(name)
     return names

@@ -109,7 +109,9 @@ def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) ->
         load_usd(path_or_text_or_stage, **options)  # Says what is wrong.
     scene = UsdScene(stage, report, chosen.meshes)
     paths = [prim.path for prim in roots_of(scene)] if chosen.root is None else [chosen.root]
-    names, robots, states = Names(), dict[str, Articulation](), dict[str, State]()
+    names = Names()
+    robots = dict[str, Articulation]()
+    states = dict[str, State]()
     for path in paths if len(paths) > 1 else [chosen.root]:
         read, single = read_usd(stage, dataclasses.replace(chosen, root=path))
         if len(paths) > 1:
@@ -230,7 +232,8 @@ def self_contact_pairs(
         if str(prim.prim.GetTypeName()).removesuffix("_1") in _KINDS and not prim.has(TRIGGER_SCHEMA)
     ]
     joined = {frozenset((parent, child)) for parent, _, child in description.tree.edges}
-    filtered, grouped = _filtered_pairs(description), _collision_groups(description)
+    filtered = _filtered_pairs(description)
+    grouped = _collision_groups(description)
     pairs = [
         (first[2], second[2])
         for first, second in itertools.combinations(named, 2)

@@ -16,7 +16,7 @@ import numpy as np
 
 from artix.io.common.diagnostics import Location, Place, Report
 from artix.io.common.meshes import Meshes
-from artix.io.common.poses import IDENTITY, compose, inverse
+from artix.io.common.poses import IDENTITY, compose, inverse, rotation_pose
 
 if TYPE_CHECKING:
     from pxr import Usd
@@ -248,7 +248,7 @@ class UsdScene:
         up_is_y = pxr.UsdGeom.GetStageUpAxis(stage) == pxr.UsdGeom.Tokens.y
         turn = np.array([np.sin(np.pi / 4), 0.0, 0.0, np.cos(np.pi / 4)]) if up_is_y else IDENTITY[3:]
         #: Pose of the stage's axes in the world.
-        self.stage_pose = np.concatenate([np.zeros(3), turn])
+        self.stage_pose = rotation_pose(turn)
         self._cache = pxr.UsdGeom.XformCache(pxr.Usd.TimeCode.EarliestTime())
         self._transforms: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         predicate = pxr.Usd.TraverseInstanceProxies(pxr.Usd.PrimDefaultPredicate)

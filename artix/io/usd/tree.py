@@ -141,7 +141,8 @@ class UsdJoint:
                 self.prim.left_out(name, "joints of an articulation do not break", "remove it")
 
     def _pose(self, side: int) -> np.ndarray:
-        target, body = self.targets[side], self.bodies[side]
+        target = self.targets[side]
+        body = self.bodies[side]
         position = self.prim.read_array(f"physics:localPos{side}", 3)
         rotation = self.prim.read_quaternion(f"physics:localRot{side}")
         position = np.zeros(3) if position is None else position
@@ -226,11 +227,8 @@ def _generic_axes(prim: UsdPrim) -> tuple[UsdAxis, ...]:
 def is_supported(joint: UsdJoint) -> bool:
     """Whether the joint can be in the tree; reports distance joints, and several free axes with a translation."""
     if joint.kind == "distance":
-        message, fix = (
-            "a distance joint cannot connect links",
-            "make it a loop joint: set physics:excludeFromArticulation",
-        )
-        joint.scene.report.error(joint.prim, message, fix)
+        fix = "make it a loop joint: set physics:excludeFromArticulation"
+        joint.scene.report.error(joint.prim, "a distance joint cannot connect links", fix)
         return False
     sliding = [axis.instance for axis in joint.axes if not axis.angular]
     if sliding and len(joint.axes) > 1:
@@ -432,7 +430,8 @@ def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], gr
                 scene.report.warning(root, message, "connect it to a link if it should be")
         return island
     if not islands:
-        message, fix = "there is no rigid body at or below the root", "apply PhysicsRigidBodyAPI to the links"
+        message = "there is no rigid body at or below the root"
+        fix = "apply PhysicsRigidBodyAPI to the links"
     else:
         named = ", ".join(f"<{island[0]}>" for island in (jointed or islands)[:20])
         message = f"{len(jointed or islands)} articulations are below the root, with the bodies {named}"

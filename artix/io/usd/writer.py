@@ -19,6 +19,7 @@ from artix.io.common.values import shortest, writable_topology
 from artix.io.usd.articulation import FRAME_KEY
 from artix.io.usd.colliders import TRIGGER_SCHEMA, ZERO_KEY
 from artix.io.usd.joint_writer import (
+    JOINT_TYPES,
     Author,
     author,
     author_floats,
@@ -34,7 +35,6 @@ from artix.io.usd.tree import KINDS, ROOT_SCHEMA
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.geometry import GeometryStructure, GeometryType
-from artix.model.joints import JointType
 from artix.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
       One warning for each thing that USD cannot express, or that only :func:`load_usd` reads.
 
     Raises:
-      ValueError: the suffix is not one of these, a joint is helical, the articulation is a batch, a builder would
-        refuse one of its numbers, or the state has other shapes or numbers that are not finite.
+      ValueError: the suffix is not one of these, USD has no joints of a type, the articulation is a batch, a builder
+        would refuse one of its numbers, or the state has other shapes or numbers that are not finite.
       TypeError: the state has another dtype.
       OSError: the file cannot be written; a file that was there before stays as it was.
       ModuleNotFoundError: ``usd-core`` is not installed.
@@ -79,9 +79,10 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
         check_state(articulation, state)
         if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state)):
             raise ValueError("state: its numbers must be finite")
-    screws = [topology.joint_names[k - 1] for k, kind in enumerate(topology.joint_types) if kind is JointType.HELICAL]
-    if screws:
-        raise ValueError(f"USD has no helical joints, such as {', '.join(screws)}; write an .npz archive instead")
+    joints = list(zip(topology.joint_names, topology.joint_types[1:], strict=True))
+    for kind in {*topology.joint_types} - {*JOINT_TYPES}:
+        names = ", ".join(name for name, each in joints if each is kind)
+        raise ValueError(f"USD has no {kind.name.lower()} joints, such as {names}; write an .npz archive instead")
     report = Report(os.fspath(path))
     stage = _author_stage(topology, articulation, state, report)
     _export(stage, Path(path))
@@ -147,7 +148,8 @@ def _link_poses(topology: Topology, arrays: Articulation, state: State | None) -
     for link in range(1, topology.num_links):
         dofs = np.flatnonzero(topology.dof_link == link)
         position = np.zeros(len(dofs)) if state is None else np.asarray(state.joint_position)[dofs]
-        parent, child = arrays.joint_parent_pose[link], arrays.joint_child_pose[link]
+        parent = arrays.joint_parent_pose[link]
+        child = arrays.joint_child_pose[link]
         motion = joint_motion(topology.joint_axes[link], position)
         above = compose(poses[topology.parent[link]], np.asarray(parent))
         poses.append(compose(compose(above, motion), inverse(np.asarray(child))))

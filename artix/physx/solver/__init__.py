@@ -2,20 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from artix.math.deprecated import old_names
-from artix.physx.solver.positions import with_joint_drift
-from artix.physx.solver.sleeping import SleepState, is_sleeping, put_to_sleep, step_with_sleep, wake_up
-from artix.physx.solver.step import step_with_joint_drift
-
-__all__ = [
-    "SleepState",
-    "is_sleeping",
-    "put_to_sleep",
-    "step_with_joint_drift",
-    "step_with_sleep",
-    "wake_up",
-    "with_joint_drift",
-]
+from artix.math.deprecated import exports as _exports
+from artix.physx.solver.positions import with_joint_drift as with_joint_drift
+from artix.physx.solver.sleeping import SleepState as SleepState
+from artix.physx.solver.sleeping import is_sleeping as is_sleeping
+from artix.physx.solver.sleeping import put_to_sleep as put_to_sleep
+from artix.physx.solver.sleeping import wake_up as wake_up
+from artix.physx.solver.step import step_with_joint_drift as step_with_joint_drift
+from artix.physx.solver.step import step_with_sleep as step_with_sleep
 
 if not TYPE_CHECKING:
-    __getattr__ = old_names(__name__)
+    __all__, __getattr__ = _exports(__name__)

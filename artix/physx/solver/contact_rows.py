@@ -25,15 +25,15 @@ from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.geometry import GeometryType
 from artix.physx.solver.friction_anchors import (
-    Anchored,
     FrictionAnchors,
+    PairAnchors,
     Patch,
-    anchored,
-    carried,
     manifolds,
+    move_anchors,
     pair_of_contacts,
     patches_of,
     present,
+    update_anchors,
 )
 from artix.physx.solver.joint_rows import Sweep
 from artix.simulation.common.options import SolverOptions
@@ -114,6 +114,15 @@ class ContactRows(NamedTuple):
         return np.array(self.links, int)[pair_of_contacts(self.patches)]
 
 
+class StepContacts(NamedTuple):
+    """The rows of a step's contacts, and what is kept of them for the next step."""
+
+    rows: ContactRows
+    anchors: list[PairAnchors]
+    found_at: Array
+    """World poses of the pairs' links when their contacts were last searched, [P, 7]."""
+
+
 #: Fraction of a penetration that one PGS sweep removes, and underrelaxation of friction, both as in PhysX.
 PENETRATION_REDUCTION = 0.8
 
@@ -125,8 +134,8 @@ def contact_rows(
     motion: Array,
     dt: Array,
     options: SolverOptions,
-) -> tuple[ContactRows, list[Anchored], Array]:
-    """The rows, the anchors, and the poses of the contact search; ``motion`` [L, 6] is that before any impulse."""
+) -> StepContacts:
+    """The contacts of a step; ``motion`` [L, 6] are the links' velocities before any impulse."""
     contacts = touching.ground_contacts.contacts
     patches = patches_of(at_start.topology, touching.ground_contacts.geometries, len(touching.ground.surfaces))
     links = tuple(contacts.links[numbers[0]] for numbers in patches)
@@ -142,7 +151,7 @@ def contact_rows(
     floor = _floor(normal, contacts.gap, near, patches, dt, options)
     friction = _friction_rows(articulation, at_start, contacts, patches, links, anchors, floor, motion, options)
     rows = ContactRows(normal, friction, patches, links, options.separation_speed)
-    return rows, anchors, found_at
+    return StepContacts(rows, anchors, found_at)
 
 
 def relaxation(options: SolverOptions) -> float:
@@ -157,11 +166,11 @@ def _patch(contacts: Contacts, point: Array, near: Array, numbers: tuple[int, ..
     return Patch(near[index], point[index], contacts.gap[index], contacts.normal[index[0]])
 
 
-def _anchor(at_start: StepStart, touching: AnchoredContacts, pair: int, link: int, patch: Patch) -> Anchored:
+def _anchor(at_start: StepStart, touching: AnchoredContacts, pair: int, link: int, patch: Patch) -> PairAnchors:
     if touching.anchors is None:
         nowhere = jnp.zeros_like(patch.point, shape=(2, 3))
-        return anchored(patch, Anchored(nowhere, nowhere, patch.normal, jnp.zeros_like(patch.gap[0])))
-    return anchored(patch, carried(touching.anchors, pair, at_start.frame.take([link]), touching.reference))
+        return update_anchors(patch, PairAnchors(nowhere, nowhere, patch.normal, jnp.zeros_like(patch.gap[0])))
+    return update_anchors(patch, move_anchors(touching.anchors, pair, at_start.frame.take([link]), touching.reference))
 
 
 def _normal_rows(
@@ -179,7 +188,8 @@ def _normal_rows(
     direction, effect, response = _responses(at_start, links, wrench)
     rate = jnp.sum(wrench * motion[links], axis=1)
     restitution = jnp.zeros_like(rate) if contacts.restitution is None else contacts.restitution
-    gap, softness = contacts.gap, mobility_softness(articulation, at_start)[links]
+    gap = contacts.gap
+    softness = mobility_softness(articulation, at_start)[links]
     bounces = (restitution > 0) & (rate < -options.restitution_threshold) & (-rate > gap / dt)
     target = jnp.where(bounces, -restitution * rate, 0)
     reduction = jnp.where(gap > 0, jnp.ones_like(gap), relaxation(options))
@@ -216,7 +226,7 @@ def _friction_rows(
     contacts: Contacts,
     patches: tuple[tuple[int, ...], ...],
     links: tuple[int, ...],
-    anchors: list[Anchored],
+    anchors: list[PairAnchors],
     floor: Array,
     motion: Array,
     options: SolverOptions,
@@ -224,7 +234,8 @@ def _friction_rows(
     on_link = jnp.stack([one.on_link for one in anchors])
     dragged = on_link - jnp.stack([one.on_ground for one in anchors])
     count = jnp.stack([one.total for one in anchors])
-    first, of_link = np.array([numbers[0] for numbers in patches]), np.array(links, int)
+    first = np.array([numbers[0] for numbers in patches])
+    of_link = np.array(links, int)
     tangents = _tangents(contacts.normal[first], motion[of_link, :3])
     shape = (len(patches), 2, 2)
     point, direction = (
@@ -308,9 +319,9 @@ class Travel(NamedTuple):
 
 def travel(rows: ContactRows, link_travel: Array) -> Travel:
     """The displacements of all rows for link displacements [L, 6]; see :class:`Progress`."""
-    of_contact, of_pair = rows.contact_links, np.array(rows.links, int)
-    normal = jnp.sum(rows.normal.wrench * link_travel[of_contact], axis=1)
-    return Travel(normal, jnp.sum(rows.friction.wrench * link_travel[of_pair][:, None, None], axis=3))
+    of_pair = link_travel[np.array(rows.links, int)]
+    normal = jnp.sum(rows.normal.wrench * link_travel[rows.contact_links], axis=1)
+    return Travel(normal, jnp.sum(rows.friction.wrench * of_pair[:, None, None], axis=3))
 
 
 def solve_pair(
@@ -329,20 +340,23 @@ def solve_pair(
     normal = impulses.normal
     for contact in rows.patches[pair]:
         row = jax.tree.map(lambda leaf, k=contact: leaf[k], rows.normal)
-        wanted = _wanted_rate(row, None if moved is None else moved.normal[contact], rows.max_separation_speed, sweep)
+        displacement = None if moved is None else moved.normal[contact]
+        least = _least_rate(row, displacement, rows.max_separation_speed, sweep)
         rate = row.free_rate + jnp.sum(row.direction * change)
-        new = jnp.maximum(normal[contact] + row.softened * (wanted - rate), 0)
+        new = jnp.maximum(normal[contact] + row.softened * (least - rate), 0)
         change = change + row.effect * (new - normal[contact])
         normal = normal.at[contact].set(new)
-    pressed = jnp.maximum(sum(normal[contact] for contact in rows.patches[pair]), rows.friction.floor[pair])
-    largest = rows.friction.friction[pair] * pressed
-    dragged = rows.friction.error[pair] if moved is None else rows.friction.error[pair] + moved.friction[pair]
-    solve = _friction_together if sweep.temporal else _friction_by_axis
-    change, friction, slips = solve(rows, pair, change, impulses.friction[pair], dragged, largest, sweep)
-    return change, ContactImpulses(normal, impulses.friction.at[pair].set(friction), impulses.slips.at[pair].set(slips))
+    row_of_pair = jax.tree.map(lambda leaf: leaf[pair], rows.friction)
+    pressed = jnp.maximum(sum(normal[contact] for contact in rows.patches[pair]), row_of_pair.floor)
+    largest = row_of_pair.friction * pressed
+    dragged = row_of_pair.error if moved is None else row_of_pair.error + moved.friction[pair]
+    solve = _solve_discs if sweep.temporal else _solve_axes
+    change, solved, slips = solve(row_of_pair, change, impulses.friction[pair], dragged, largest, sweep)
+    friction = impulses.friction.at[pair].set(solved)
+    return change, ContactImpulses(normal, friction, impulses.slips.at[pair].set(slips))
 
 
-def _wanted_rate(row: NormalRow, moved: Array | None, max_separation_speed: float, sweep: Sweep) -> Array:
+def _least_rate(row: NormalRow, moved: Array | None, max_separation_speed: float, sweep: Sweep) -> Array:
     """The smallest separation rate that a sweep allows."""
     gap = row.gap if moved is None else row.gap + moved - row.target_rate * sweep.elapsed
     closing = jnp.maximum(row.error_reduction * gap / sweep.h, -max_separation_speed)
@@ -353,12 +367,10 @@ def _wanted_rate(row: NormalRow, moved: Array | None, max_separation_speed: floa
     return row.target_rate - closing
 
 
-def _friction_by_axis(
-    rows: ContactRows, pair: int, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep
-):
+def _solve_axes(friction: FrictionRow, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep):
     """PGS: one tangent after the other, each within the friction limit. Only position sweeps correct errors."""
-    friction = jax.tree.map(lambda leaf: leaf[pair], rows.friction)
-    new, slips = [], []
+    new = []
+    slips = []
     for anchor in range(2):
         for axis in range(2):
             bias = dragged[anchor, axis] / sweep.h if sweep.moves_positions else 0
@@ -370,12 +382,10 @@ def _friction_by_axis(
     return change, jnp.stack(new).reshape(2, 2), jnp.any(jnp.stack(slips))
 
 
-def _friction_together(
-    rows: ContactRows, pair: int, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep
-):
+def _solve_discs(friction: FrictionRow, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep):
     """TGS: both tangents of an anchor together, within a disc. Errors include the motion during the step."""
-    friction = jax.tree.map(lambda leaf: leaf[pair], rows.friction)
-    new, slips = [], []
+    new = []
+    slips = []
     for anchor in range(2):
         bias = dragged[anchor] / sweep.h
         rate = friction.free_rate[anchor] + jnp.sum(friction.direction[anchor] * change, axis=1)
@@ -470,7 +480,8 @@ def contact_report(
       change: change of the generalised velocity by all impulses, [nv].
       dt: length of the step [s].
     """
-    contacts, pair = touching.ground_contacts.contacts, pair_of_contacts(rows.patches)
+    contacts = touching.ground_contacts.contacts
+    pair = pair_of_contacts(rows.patches)
     index = np.array(contacts.links, int)
     frame = at_start.frame.take(index)
     place = spatial.rotate(frame.rotation, contacts.point.T) + frame.position
@@ -480,7 +491,8 @@ def contact_report(
     pull = share[:, None] * jnp.sum(impulses.friction, axis=1)[pair]
     force = (jnp.sum(pull[:, :, None] * tangents[pair], axis=1) + impulses.normal[:, None] * contacts.normal) / dt
     rate = rows.friction.free_rate[:, 0] + jnp.sum(rows.friction.direction[:, 0] * change, axis=-1)
-    touches, slips = impulses.normal > 0, impulses.slips[pair]
+    touches = impulses.normal > 0
+    slips = impulses.slips[pair]
     response = jnp.concatenate([rows.normal.response, jnp.ravel(rows.friction.response)])
     moves = response > 0
     missed = jnp.where(moves, corrections / jnp.where(moves, response, 1), 0)

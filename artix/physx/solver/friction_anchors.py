@@ -30,9 +30,12 @@ from artix.simulation.common.step_start import StepStart
 Array = jax.Array
 
 
-#: PhysX's ``frictionOffsetThreshold`` and ``frictionCorrelationDistance`` for lengths in metres, and its tolerances for
-#: equal normals (a cosine) and equal points (a squared distance).
-OFFSET_THRESHOLD, CORRELATION_DISTANCE, SAME_NORMAL, SAME_POINT = 0.04, 0.025, 0.999, 1e-8
+#: PhysX's ``frictionOffsetThreshold`` and ``frictionCorrelationDistance`` [m].
+OFFSET_THRESHOLD = 0.04
+CORRELATION_DISTANCE = 0.025
+#: PhysX's tolerances for equal normals, a cosine, and for equal points, a squared distance [m^2].
+SAME_NORMAL = 0.999
+SAME_POINT = 1e-8
 
 
 class FrictionAnchors(struct.PyTreeNode):
@@ -120,7 +123,7 @@ class Patch(NamedTuple):
     """Normal of the surface, [3]."""
 
 
-class Anchored(NamedTuple):
+class PairAnchors(NamedTuple):
     """The anchors of one pair during a step."""
 
     on_link: Array
@@ -138,7 +141,7 @@ def present(count: Array) -> Array:
     return jnp.stack([count > 0, count > 1], axis=-1)
 
 
-def anchored(patch: Patch, before: Anchored) -> Anchored:
+def update_anchors(patch: Patch, before: PairAnchors) -> PairAnchors:
     """The anchors of a step: the previous step's anchors that still hold, and new ones at contacts.
 
     Args:
@@ -157,17 +160,18 @@ def anchored(patch: Patch, before: Anchored) -> Anchored:
     least = jnp.min(jnp.where(touches, patch.point, jnp.inf), axis=0)
     extent = jnp.where(jnp.any(patch.touches), largest - least, jnp.zeros_like(least))
     count = jnp.where((count == 2) & (4 * spread < jnp.sum(extent**2)), 0, count)
-    grown, total = _grown(patch, before.on_link, count)
+    grown, total = _add_anchors(patch, before.on_link, count)
     is_old = present(count)[:, None]
     on_link = jnp.where(is_old, before.on_link, grown)
     on_ground = jnp.where(is_old, before.on_ground, grown)
-    return Anchored(on_link, on_ground, normal, jnp.where(jnp.any(patch.touches), total, 0))
+    return PairAnchors(on_link, on_ground, normal, jnp.where(jnp.any(patch.touches), total, 0))
 
 
-def _grown(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
+def _add_anchors(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
     """Adds contacts as new anchors [2, 3]: the first two, then any farther apart. Returns their number, too."""
     first, second = on_link
-    total, apart = count, jnp.zeros_like(patch.gap[0])
+    total = count
+    apart = jnp.zeros_like(patch.gap[0])
     complete = count == 2
     for touches, point, gap in zip(patch.touches, patch.point, patch.gap, strict=True):
         usable = touches & (gap < OFFSET_THRESHOLD) & ~complete
@@ -186,7 +190,7 @@ def _grown(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
     return jnp.stack([first, second]), total
 
 
-def carried(before: FrictionAnchors, pair: int, frame: Transforms, reference: Array) -> Anchored:
+def move_anchors(before: FrictionAnchors, pair: int, frame: Transforms, reference: Array) -> PairAnchors:
     """The anchors of a pair, moved with its link.
 
     Args:
@@ -197,11 +201,11 @@ def carried(before: FrictionAnchors, pair: int, frame: Transforms, reference: Ar
     """
     on_link = (spatial.rotate(frame.rotation, before.on_link[pair].T) + frame.position).T
     normal = spatial.rotate(frame.rotation, before.normal[pair][:, None])[:, 0]
-    return Anchored(on_link, before.on_ground[pair] - reference, normal, before.count[pair])
+    return PairAnchors(on_link, before.on_ground[pair] - reference, normal, before.count[pair])
 
 
-def kept(
-    anchors: list[Anchored], slips: Array, frames: list[Transforms], reference: Array, found_at: Array
+def remember_anchors(
+    anchors: list[PairAnchors], slips: Array, frames: list[Transforms], reference: Array, found_at: Array
 ) -> FrictionAnchors:
     """The anchors to remember after a step, of the pairs that did not slip.
 
@@ -225,9 +229,14 @@ def kept(
     return FrictionAnchors(jnp.stack(on_link), on_ground, jnp.stack(normal), count, found_at)
 
 
-#: How far capsules may move and their contacts may slide, relative to the radius; the same for boxes, relative to the
-#: smallest half edge; upper bounds of these lengths [m]; and the cosine of half the angle by which a shape may rotate.
-_CAPSULE_MOVES, _CAPSULE_SLIDES, _BOX, _BOX_MOST, _TURN = 0.02, 0.05, 0.03, 0.03, 0.99996
+#: How far a capsule may move and its contacts may slide before they are searched again, relative to its radius.
+_CAPSULE_MOVES = 0.02
+_CAPSULE_SLIDES = 0.05
+#: The same for both of a box, relative to its smallest half edge, and the upper bound of that length [m].
+_BOX = 0.03
+_BOX_MOST = 0.03
+#: The cosine of half the angle by which a shape may rotate.
+_TURN = 0.99996
 
 
 class Manifolds(NamedTuple):
@@ -262,40 +271,71 @@ def manifolds(
     """
     contacts = ground_contacts.contacts
     pair = pair_of_contacts(patches)
-    frame_now = at_start.frame.take(np.array(contacts.links, int))
     first = np.array([numbers[0] for numbers in patches])
-    poses = jnp.concatenate([frame_now.position + reference[:, None], frame_now.rotation]).T[first]
+    current = at_start.frame.take(np.array(contacts.links, int))
+    poses = jnp.concatenate([current.position + reference[:, None], current.rotation]).T[first]
     # Not normalised: before the first step they are zeros, which count as a rotation beyond any limit.
     past = (poses if before is None else before)[pair].T
-    frame_then = Transforms(past[3:], past[:3] - reference[:, None])
+    earlier = Transforms(past[3:], past[:3] - reference[:, None])
+    shapes = _shapes_of(articulation, at_start.topology, ground_contacts.geometries)
     normal = contacts.normal.T
-    shape = np.array(ground_contacts.geometries)
-    kinds = [at_start.topology.geometries[k].type for k in shape]
-    is_sphere, is_box = (
-        jnp.asarray([kind is one for kind in kinds]) for one in (GeometryType.SPHERE, GeometryType.BOX)
-    )
-    size = articulation.geometry.size[shape].T
-    radius = jnp.where(is_box, 0, size[0])
-    core = contacts.point.T + radius * spatial.rotate_inverse(frame_now.rotation, normal)
-    here, there = (spatial.rotate(frame.rotation, core) + frame.position for frame in (frame_now, frame_then))
+    core = contacts.point.T + shapes.radius * spatial.rotate_inverse(current.rotation, normal)
+    here = _place(current, core)
+    there = _place(earlier, core)
     moved = here - there
     gap_there = contacts.gap - spatial.dot(normal, moved)
     slid = moved - spatial.dot(normal, moved) * normal
-    least = jnp.minimum(_BOX * jnp.min(size, axis=0), _BOX_MOST)
-    may_move = jnp.where(is_box, least, _CAPSULE_MOVES * radius)
-    may_slide = jnp.where(is_box, least, _CAPSULE_SLIDES * radius)
-    center = articulation.geometry.pose[shape, :3].T
-    shift = [spatial.rotate(frame.rotation, center) + frame.position for frame in (frame_now, frame_then)]
-    invalid = jnp.max(jnp.abs(shift[0] - shift[1]), axis=0) > may_move
-    invalid = invalid | (jnp.abs(spatial.dot(frame_now.rotation, frame_then.rotation)) < _TURN) | is_sphere
-    invalid = invalid | ((gap_there < distance) & (spatial.dot(slid, slid) > may_slide**2))
-    looks = jnp.stack([jnp.any(invalid[np.array(numbers)]) for numbers in patches])
+    is_stale = _is_stale(shapes, current, earlier, slid, gap_there < distance)
+    looks = jnp.stack([jnp.any(is_stale[np.array(numbers)]) for numbers in patches])
     if before is None:
         looks = jnp.ones_like(looks)
     fresh = looks[pair]
     gap_when_found = jnp.where(fresh, contacts.gap, gap_there)
     # Of boxes, the point on the plane; of spheres and capsules, the one on the shape, below the core where it is now.
     on_plane = jnp.where(fresh, here, there) - gap_when_found * normal
-    point = jnp.where(is_box, on_plane, here - radius * normal)
+    point = jnp.where(shapes.is_box, on_plane, here - shapes.radius * normal)
     near = (gap_when_found < distance) & (contacts.gap < distance)
     return Manifolds(point.T, near, poses if before is None else jnp.where(looks[:, None], poses, before))
+
+
+class _Shapes(NamedTuple):
+    """The shape of each contact."""
+
+    is_sphere: Array
+    is_box: Array
+    size: Array
+    """Its numbers, [3, K] [m]."""
+    radius: Array
+    """Distance of its surface from its core; zero for boxes, [K] [m]."""
+    center: Array
+    """Its origin in the link's frame, [3, K] [m]."""
+
+
+def _shapes_of(articulation: Articulation, topology: Topology, geometries: tuple[int, ...]) -> _Shapes:
+    index = np.array(geometries)
+    kinds = [topology.geometries[k].type for k in geometries]
+    is_sphere = jnp.asarray([kind is GeometryType.SPHERE for kind in kinds])
+    is_box = jnp.asarray([kind is GeometryType.BOX for kind in kinds])
+    size = articulation.geometry.size[index].T
+    center = articulation.geometry.pose[index, :3].T
+    return _Shapes(is_sphere, is_box, size, jnp.where(is_box, 0, size[0]), center)
+
+
+def _place(frame: Transforms, points: Array) -> Array:
+    """Points of frames relative to the reference point, in world axes, [3, K]."""
+    return spatial.rotate(frame.rotation, points) + frame.position
+
+
+def _is_stale(shapes: _Shapes, current: Transforms, earlier: Transforms, slid: Array, was_near: Array) -> Array:
+    """Whether a shape has moved so far since its contact was searched that it is searched again, [K].
+
+    A contact that ``was_near`` [K] also is if it ``slid`` [3, K] too far along the surface.
+    """
+    least = jnp.minimum(_BOX * jnp.min(shapes.size, axis=0), _BOX_MOST)
+    may_move = jnp.where(shapes.is_box, least, _CAPSULE_MOVES * shapes.radius)
+    may_slide = jnp.where(shapes.is_box, least, _CAPSULE_SLIDES * shapes.radius)
+    shift = jnp.abs(_place(current, shapes.center) - _place(earlier, shapes.center))
+    has_moved = jnp.max(shift, axis=0) > may_move
+    has_turned = jnp.abs(spatial.dot(current.rotation, earlier.rotation)) < _TURN
+    has_slid = was_near & (spatial.dot(slid, slid) > may_slide**2)
+    return has_moved | has_turned | shapes.is_sphere | has_slid

@@ -197,7 +197,8 @@ def sweep_once(
 def _sweep_loops(rows: LoopRow, change: Array, impulses, motion: Array, free_velocity: Array, sweep: Sweep):
     def solve(change, inputs):
         row, *old = inputs
-        rate, displacement = jnp.sum(row.direction * (free_velocity + change)), jnp.sum(row.direction * motion)
+        rate = jnp.sum(row.direction * (free_velocity + change))
+        displacement = jnp.sum(row.direction * motion)
         new = loop_impulses(row, old, rate, displacement, sweep)
         added = new[0] - old[0] + new[1] - old[1]
         return change + row.effect * added, (new, row.response * added)
@@ -327,15 +328,17 @@ def constraint_rows(
 
     ``motion`` [L, 6] is the links' velocity before any impulse, ``drift`` [L, 3] their joints' drift if it is kept.
     """
-    a, t = articulation, at_start.topology
-    return Rows(
-        loops=None if loops is None else loop_rows(a, at_start, loops),
-        spatial_tendons=spatial_tendon_rows(a, at_start, motion) if t.spatial_tendons else None,
-        fixed_tendons=fixed_tendon_rows(a, at_start, joint_position, motion) if t.fixed_tendons else None,
-        mimics=mimic_rows(a.mimic, at_start, joint_position) if t.mimic_dofs else None,
-        dofs=_dof_rows(a, at_start, joint_position, motion, commands, drift),
-        contacts=contacts,
-    )
+    topology = at_start.topology
+    spatial = fixed = mimics = None
+    if topology.spatial_tendons:
+        spatial = spatial_tendon_rows(articulation, at_start, motion)
+    if topology.fixed_tendons:
+        fixed = fixed_tendon_rows(articulation, at_start, joint_position, motion)
+    if topology.mimic_dofs:
+        mimics = mimic_rows(articulation.mimic, at_start, joint_position)
+    dofs = _dof_rows(articulation, at_start, joint_position, motion, commands, drift)
+    loop_part = None if loops is None else loop_rows(articulation, at_start, loops)
+    return Rows(loop_part, spatial, fixed, mimics, dofs, contacts)
 
 
 def _dof_rows(
@@ -348,12 +351,12 @@ def _dof_rows(
 ) -> DofRow:
     """The rows of all DOFs in the order of the sweep."""
     topology = at_start.topology
-    base, n = topology.num_base_dofs, topology.num_dofs
+    base = topology.num_base_dofs
     response = jnp.diagonal(at_start.inverse_mass)[base:]
     softened = 1 / (response + _constraint_force_mixing(articulation, at_start))
     turn = None if drift is None else drift_by_body(topology, drift)
     rows = DofRow(
-        place=base + jnp.arange(n),
+        place=base + jnp.arange(topology.num_dofs),
         free_velocity=_relative_velocity(at_start, motion),
         effect=at_start.inverse_mass[base:],
         response=response,
@@ -380,16 +383,17 @@ def _dof_rows(
 def _constraint_force_mixing(articulation: Articulation, at_start: StepStart) -> Array:
     """PhysX's softening of a joint's rows, which depends on the mobility of its two links, [n]."""
     mixing = mobility_softness(articulation, at_start)
-    child, parent = at_start.topology.dof_link, at_start.topology.dof_parent_link
-    return jnp.maximum(mixing[child], mixing[parent])
+    topology = at_start.topology
+    return jnp.maximum(mixing[topology.dof_link], mixing[topology.dof_parent_link])
 
 
 def _relative_velocity(at_start: StepStart, motion: Array) -> Array:
     """Velocity of each DOF's link relative to its parent along the axis, at the joint's two origins, [n]."""
-    child, parent = at_start.topology.dof_link, at_start.topology.dof_parent_link
-    dofs = np.arange(at_start.topology.num_dofs)
-    rows = [
-        axis_row(at_start, dofs, link, origin)
-        for link, origin in ((child, at_start.child_origin), (parent, at_start.parent_origin))
-    ]
-    return jnp.sum(rows[0] * motion[child], axis=1) - jnp.sum(rows[1] * motion[parent], axis=1)
+    topology = at_start.topology
+    dofs = np.arange(topology.num_dofs)
+
+    def velocity(link: np.ndarray, origin: Array) -> Array:
+        return jnp.sum(axis_row(at_start, dofs, link, origin) * motion[link], axis=1)
+
+    child = velocity(topology.dof_link, at_start.child_origin)
+    return child - velocity(topology.dof_parent_link, at_start.parent_origin)

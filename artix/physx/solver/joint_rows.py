@@ -6,7 +6,7 @@ joints, and their distances like limits.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -51,25 +51,6 @@ class Sweep(NamedTuple):
         return self.h if self.restarts else self.dt
 
 
-class Gaps(Protocol):
-    """The gaps of a row (or of all) to its two limits."""
-
-    @property
-    def lower_gap(self) -> Array:
-        """Position minus lower limit at the start of the step; ``inf`` without a limit."""
-        ...
-
-    @property
-    def upper_gap(self) -> Array:
-        """Upper limit minus position; ``inf`` without a limit."""
-        ...
-
-    @property
-    def softened(self) -> Array:
-        """Impulse per velocity."""
-        ...
-
-
 class LimitRow(NamedTuple):
     """Friction and limits of one DOF (or of all, [n]): everything that their impulses depend on, except velocity."""
 
@@ -98,7 +79,8 @@ def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displaceme
     Returns:
       The new accumulated impulse.
     """
-    drive, h = row.drive, sweep.h
+    drive = row.drive
+    h = sweep.h
     accelerates = drive.is_acceleration > 0
     gain = h * (h * drive.stiffness + drive.damping)
     share = 1 / (1 + gain * jnp.where(accelerates, 1, row.response))
@@ -113,7 +95,8 @@ def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displaceme
 
 def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: Sweep) -> Array:
     """The accumulated friction impulse: it stops the DOF, or is the sliding friction if that is less."""
-    friction, time = row.friction, sweep.budget_time
+    friction = row.friction
+    time = sweep.budget_time
     stopping = accumulated - row.softened * velocity
     sliding = (friction.dynamic + friction.viscous * jnp.abs(velocity)) * time
     slides = jnp.abs(stopping) > friction.static * time
@@ -122,7 +105,7 @@ def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: 
 
 
 def limit_impulses(
-    row: Gaps, lower: Array, upper: Array, velocity: Array, displacement: Array, sweep: Sweep
+    row: LimitRow | LoopRow, lower: Array, upper: Array, velocity: Array, displacement: Array, sweep: Sweep
 ) -> tuple[Array, Array]:
     """The accumulated impulses of the lower (never negative) and upper (never positive) position limit.
 
@@ -272,7 +255,8 @@ def mimic_impulse(row: MimicRow, rate: Array, error: Array, sweep: Sweep) -> Arr
     """
     if not sweep.moves_positions:
         return -rate / row.response
-    h, frequency = sweep.h, row.mimic.natural_frequency
+    h = sweep.h
+    frequency = row.mimic.natural_frequency
     compliant = (frequency > 0) & (row.mimic.damping_ratio > 0)
     stiffness = frequency**2 / row.response
     damping = 2 * row.mimic.damping_ratio * frequency / row.response
@@ -316,7 +300,8 @@ def fixed_tendon_rows(
     articulation: Articulation, at_start: StepStart, joint_position: Array, motion: Array
 ) -> FixedTendonRow:
     """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any impulse."""
-    topology, numbers = at_start.topology, articulation.fixed_tendons
+    topology = at_start.topology
+    numbers = articulation.fixed_tendons
     dof, *_, table = tendon_joint_structure(topology)
     wrenches = tendon_joint_wrenches(at_start)
     moving = wrenches.on_link - wrenches.on_parent
@@ -328,14 +313,14 @@ def fixed_tendon_rows(
     members = jnp.asarray(table < len(dof), rate.dtype)
     count = jnp.sum(members, axis=1)
 
-    def grouped(values: Array) -> Array:
+    def group(values: Array) -> Array:
         """Regroups one entry per joint into [T, m], padded with zeros."""
         padded = jnp.concatenate([values, jnp.zeros_like(values[:1])])
         return padded[table]
 
-    coefficient = grouped(numbers.coefficient)
+    coefficient = group(numbers.coefficient)
     share = coefficient / count[:, None]
-    dofs = grouped(jnp.asarray(dof))
+    dofs = group(jnp.asarray(dof))
     moved = jax.nn.one_hot(dofs, topology.num_dofs, dtype=rate.dtype) * coefficient[:, :, None]
     length = numbers.offset + jnp.sum(coefficient * joint_position[dofs], axis=1)
     return FixedTendonRow(
@@ -346,13 +331,13 @@ def fixed_tendon_rows(
         over_upper=(length - numbers.upper_limit) / count,
         under_lower=(length - numbers.lower_limit) / count,
         coefficient=jnp.sum(moved, axis=1) / count[:, None],
-        free_rate=jnp.sum(share * grouped(free_rate), axis=1),
-        rate=jnp.sum(share[:, :, None] * grouped(rate), axis=1),
-        recip_coefficient=grouped(numbers.recip_coefficient),
-        response=grouped(jnp.sum(force * effect, axis=1)),
-        effect=grouped(effect),
-        wrench=grouped(wrenches.on_link),
-        reaction=grouped(-wrenches.on_root),
+        free_rate=jnp.sum(share * group(free_rate), axis=1),
+        rate=jnp.sum(share[:, :, None] * group(rate), axis=1),
+        recip_coefficient=group(numbers.recip_coefficient),
+        response=group(jnp.sum(force * effect, axis=1)),
+        effect=group(effect),
+        wrench=group(wrenches.on_link),
+        reaction=group(-wrenches.on_root),
     )
 
 
@@ -373,19 +358,41 @@ def fixed_tendon_impulses(
       sweep: the sweep.
     """
     h = sweep.h
-    gain = h * (h * row.stiffness + row.damping)
-    share = 1 / (1 + gain * row.response)
-    limit_share = 1 / (1 + h * (h * row.limit_stiffness + row.damping) * row.response)
+    gain, share, limit_share, keep, keep_limit = _tendon_shares(row, sweep)
     over, under = (
         jnp.where(jnp.isfinite(bound), bound, 0) + jnp.where(jnp.isfinite(bound), stretch, 0)
         for bound in (row.over_upper, row.under_lower)
     )
     beyond = jnp.where(under < 0, under, jnp.maximum(over, 0))
     pull = gain * rate + h * row.stiffness * (row.excess + stretch)
-    keep, keep_limit = (1, 1) if sweep.temporal else (1 - share, 1 - limit_share)
     spring = keep * spring - row.recip_coefficient * share * pull
     limit = keep_limit * limit - row.recip_coefficient * h * row.limit_stiffness * limit_share * beyond
     return spring, limit
+
+
+class _TendonShares(NamedTuple):
+    """How a sweep weighs the impulses of a tendon's implicit spring and damper."""
+
+    gain: Array
+    """Impulse per rate of the length."""
+    spring: Array
+    """Fraction of an explicit spring's impulse that an implicit one has."""
+    limit: Array
+    """The same of the limits' spring."""
+    keep: Array | int
+    """Fraction of the spring's impulse so far that stays."""
+    keep_limit: Array | int
+    """The same of the limits' impulse."""
+
+
+def _tendon_shares(row: FixedTendonRow | SpatialTendonRow, sweep: Sweep) -> _TendonShares:
+    h = sweep.h
+    gain = h * (h * row.stiffness + row.damping)
+    spring = 1 / (1 + gain * row.response)
+    limit = 1 / (1 + h * (h * row.limit_stiffness + row.damping) * row.response)
+    if sweep.temporal:
+        return _TendonShares(gain, spring, limit, 1, 1)
+    return _TendonShares(gain, spring, limit, 1 - spring, 1 - limit)
 
 
 class SpatialTendonRow(NamedTuple):
@@ -448,12 +455,9 @@ def spatial_tendon_impulses(
       sweep: the sweep.
     """
     h = sweep.h
-    gain = h * (h * row.stiffness + row.damping)
-    share = 1 / (1 + gain * row.response)
-    limit_share = 1 / (1 + h * (h * row.limit_stiffness + row.damping) * row.response)
+    gain, share, limit_share, keep, keep_limit = _tendon_shares(row, sweep)
     beyond = beyond_limits(length, row.lower_limit, row.upper_limit)
     pull = h * row.stiffness * (length - row.rest_length) - gain * rate
-    keep, keep_limit = (1, 1) if sweep.temporal else (1 - share, 1 - limit_share)
     spring = keep * spring + share * pull
     limit = keep_limit * limit + h * row.limit_stiffness * limit_share * beyond
     return spring, limit

@@ -100,7 +100,8 @@ def advance(
     As in PhysX, links on spherical joints rotate by their own angular velocity in world axes, whatever parents do.
     """
     turn = (time * motion[:, 3:]).T
-    root_center, root_rotation = configuration.root_center, configuration.root_rotation
+    root_center = configuration.root_center
+    root_rotation = configuration.root_rotation
     if not topology.fixed_base:
         root_center = root_center + time * motion[0, :3, None]
         root_rotation = _turn(turn[:, :1], root_rotation)
@@ -191,7 +192,8 @@ class Unconstrained(NamedTuple):
 
 def clamp_joint_velocities(articulation: Articulation, state: State) -> State:
     """Scales all joint velocities by a common factor so that none exceeds its limit."""
-    speed, limit = jnp.abs(state.joint_velocity), articulation.max_joint_velocity
+    speed = jnp.abs(state.joint_velocity)
+    limit = articulation.max_joint_velocity
     fast = speed > limit
     ratio = jnp.where(fast, limit, 1) / jnp.where(fast, speed, 1)
     return state.replace(joint_velocity=state.joint_velocity * jnp.min(ratio, initial=1))

@@ -14,11 +14,9 @@ from artix.math import spatial, struct
 from artix.math.arrays import chosen
 from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_number, check_type, check_vector
+from artix.model.checks import as_number
 from artix.model.states import at_rest
 from artix.simulation.common.control import Control
-from artix.simulation.common.options import SolverOptions
-from artix.simulation.step import DEFAULT_OPTIONS, step
 
 Array = jax.Array
 
@@ -108,55 +106,6 @@ def is_sleeping(sleep: SleepState) -> Array:
       False True
     """
     return jnp.all(sleep.wake_counter == 0)
-
-
-def step_with_sleep(
-    articulation: Articulation,
-    state: State,
-    sleep: SleepState,
-    control: Control | None,
-    dt: float | Array,
-    options: SolverOptions = DEFAULT_OPTIONS,
-    *,
-    sleep_threshold: float | Array = SLEEP_THRESHOLD,
-) -> tuple[State, SleepState]:
-    """Takes an :func:`artix.step` if the articulation is awake; otherwise the articulation stays at rest.
-
-    This is PhysX's rule. Half a wake time before a link would fall asleep, its velocities start to be summed. When the
-    kinetic energy per mass of the sum (not of the mean) reaches the threshold, the link stays awake for up to another
-    wake time. The articulation falls asleep as a whole, once all links are ready. A nonzero joint force or external
-    wrench wakes it; after other changes (drive targets, parameters) call :func:`wake_up`. This function is not
-    differentiable. Under ``jax.vmap`` a sleeping articulation costs as much as a step.
-
-    Args:
-      state: its state.
-      sleep: its counters; start with :func:`wake_up`.
-      control: as for :func:`artix.step`.
-      dt: length of the step [s].
-      options: as for :func:`artix.step`.
-      sleep_threshold: kinetic energy per mass below which a link may sleep [m^2/s^2], PhysX's ``setSleepThreshold``.
-
-    Returns:
-      The state after the step, and its counters.
-
-    Raises:
-      ValueError: as :func:`artix.step`, or the counters are those of another number of links.
-      TypeError: as :func:`artix.step`.
-
-    Examples:
-      >>> pole = artix.robots.load("cart_pole")
-      >>> hanging = artix.neutral_state(pole).replace(joint_position=jnp.array([0.0, jnp.pi]))
-      >>> state, sleep = hanging, artix.wake_up(pole, 0.02)
-      >>> for _ in range(4):
-      ...     state, sleep = artix.step_with_sleep(pole, state, sleep, None, 0.01)
-      ...
-      >>> print(artix.is_sleeping(sleep))  # nothing moved for 0.02 s
-      True
-    """
-    check_type("sleep", sleep, SleepState)
-    check_vector("sleep.wake_counter", sleep.wake_counter, articulation.link_mass.shape, articulation.dtype, "L links")
-    end = step(articulation, state, control, dt, options)
-    return sleep_after_step(articulation, state, end, sleep, control, dt, sleep_threshold)
 
 
 def sleep_after_step(

@@ -19,22 +19,21 @@ from artix.kinematics.forward import kinematics
 from artix.kinematics.frames import frame_pose, frame_velocity, link_frames
 from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_time, check_state, check_type
+from artix.model.checks import as_time, check_state, check_type, check_vector
 from artix.physx.solver.contact_rows import (
     AnchoredContacts,
-    ContactRows,
+    StepContacts,
     check_rigid,
     contact_report,
     contact_rows,
     contact_wrenches,
     find_contacts,
 )
-from artix.physx.solver.friction_anchors import Anchored, FrictionAnchors, kept
+from artix.physx.solver.friction_anchors import FrictionAnchors, remember_anchors
 from artix.physx.solver.gauss_seidel import (
     Progress,
     Rows,
     SweepImpulses,
-    SweepOrder,
     constraint_rows,
     no_impulses,
     sweep_once,
@@ -55,6 +54,7 @@ from artix.physx.solver.positions import (
     with_drift_of,
     with_joint_drift,
 )
+from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, sleep_after_step
 from artix.simulation.common.control import Control, check_known_control, commands_of
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.link_forces import gravity_and_loads, link_resistance
@@ -73,7 +73,7 @@ from artix.simulation.common.step_start import (
     response,
     world_inertias,
 )
-from artix.simulation.step import checked_controls, in_parts
+from artix.simulation.step import DEFAULT_OPTIONS, checked_controls, in_parts, step
 
 Array = jax.Array
 
@@ -105,92 +105,116 @@ class _Carry(NamedTuple):
     progress: Progress
 
 
-def iterate(
-    articulation: Articulation,
-    state: State,
-    at_start: StepStart,
-    rows: Rows,
-    free: Unconstrained,
-    late: Array | None,
-    dt: Array,
-    options: SolverOptions,
-    *,
-    keeps_drift: bool,
-) -> Solution:
-    """Takes all position and velocity sweeps of a step.
+class SweepInputs(NamedTuple):
+    """What does not change during the sweeps of a step."""
 
-    Args:
-      state: its state at the start of the step.
-      at_start: the articulation at the start of the step.
-      rows: all rows.
-      free: velocities without constraints.
-      late: generalised acceleration [nv] by forces that act in every sweep, or ``None``.
-      dt: length of the step [s].
-      options: the solver and the numbers of sweeps.
-      keeps_drift: whether spherical joints keep their drift off their free axes.
-    """
-    temporal, count = options.solver == "tgs", options.position_iterations
+    articulation: Articulation
+    state: State
+    """At the start of the step, like ``at_start``."""
+    at_start: StepStart
+    rows: Rows
+    free: Unconstrained
+    late: Array | None
+    """Generalised acceleration by forces that act in every sweep, [nv]."""
+    keeps_drift: bool
+    """Whether spherical joints keep their drift off their free axes."""
+
+    def advance(
+        self, change: Array, configuration: Configuration, progress: Progress, time: Array
+    ) -> tuple[Configuration, Progress]:
+        """Moves positions with the current velocities for a time."""
+        velocity = self.free.velocity + change
+        motion = self.free.motion + link_motion(self.at_start, change)
+        row_velocity = self.rows.dofs.free_velocity + change[self.rows.dofs.place]
+        progress = progress._replace(
+            motion=progress.motion + time * velocity, displacement=progress.displacement + time * row_velocity
+        )
+        topology = self.at_start.topology
+        joints = velocity[topology.num_base_dofs :]
+        return advance(topology, configuration, joints, motion, time), progress
+
+    def measure(self, progress: Progress, moved: Configuration, elapsed: Array) -> Progress:
+        """The progress with tendon lengths and link displacements for the configuration."""
+        if not self.at_start.topology.spatial_tendons and self.rows.contacts is None:
+            return progress
+        frame = self.moved_frames(moved)
+        progress = progress._replace(path_length=self.lengths(frame))
+        if self.rows.contacts is None:
+            return progress
+        center = frame @ Transforms.from_poses(self.articulation.link_com_pose)
+        # PhysX moves centres of mass with the links, and sums rotations in the initial axes.
+        caused = link_motion(self.at_start, progress.motion - elapsed * self.free.velocity)
+        turned = elapsed * self.free.motion[:, 3:] + caused[:, 3:]
+        travel = jnp.concatenate([center.position.T - self.at_start.center, turned], axis=1)
+        return progress._replace(link_travel=travel)
+
+    def moved_frames(self, moved: Configuration) -> Transforms:
+        """The frames of the moved links, relative to the root's centre of mass at the start of the step."""
+        articulation = self.articulation
+        topology = self.at_start.topology
+        # The root's initial position is left out: far from the origin it would cost digits.
+        origin = self.state.root_pose.at[:3].set(self.at_start.frame.position[:, 0])
+        end = to_state(articulation, topology, moved, self.state.replace(root_pose=origin))
+        if self.keeps_drift:
+            articulation, _ = with_drift_of(articulation, topology, moved, end)
+        return Transforms.from_poses(frame_pose(articulation, end))
+
+    def lengths(self, frame: Transforms) -> Array:
+        """Lengths [S] of the spatial tendons' paths for these link frames."""
+        topology = self.at_start.topology
+        if not topology.spatial_tendons:
+            return jnp.zeros_like(self.state.joint_position, shape=(0,))
+        return path_lengths(self.articulation, topology, frame)
+
+
+def iterate(inputs: SweepInputs, dt: Array, options: SolverOptions) -> Solution:
+    """Takes all position and velocity sweeps of a step of length ``dt`` [s]."""
+    rows = inputs.rows
+    late = inputs.late
+    free_velocity = inputs.free.velocity
+    temporal = options.solver == "tgs"
+    count = options.position_iterations
     h = dt / count if temporal else dt
-    zero = jnp.zeros_like(free.velocity)
-    order = sweep_order(at_start.topology, () if rows.contacts is None else rows.contacts.links)
-
-    def with_lengths(progress: Progress, moved: Configuration, elapsed: Array) -> Progress:
-        return _with_lengths(articulation, state, at_start, rows, free, progress, moved, elapsed, keeps_drift)
+    zero = jnp.zeros_like(free_velocity)
+    order = sweep_order(inputs.at_start.topology, () if rows.contacts is None else rows.contacts.links)
 
     def position_sweep(carry: _Carry, number: Array) -> tuple[_Carry, Array]:
         change = carry.change if late is None else carry.change + h * late
+        configuration = carry.configuration
         progress = carry.progress
         if temporal:
-            progress = with_lengths(progress, carry.configuration, number * h)
+            progress = inputs.measure(progress, configuration, number * h)
         sweep = _sweep(options, dt, h, number * h if temporal else jnp.zeros_like(h), moves_positions=True)
-        change, impulses, corrected = sweep_once(rows, order, change, carry.impulses, progress, free.velocity, sweep)
-        configuration = carry.configuration
+        change, impulses, corrected = sweep_once(rows, order, change, carry.impulses, progress, free_velocity, sweep)
         if temporal:
-            configuration, progress = _advance_progress(at_start, rows, free, change, configuration, progress, h)
+            configuration, progress = inputs.advance(change, configuration, progress, h)
         return _Carry(change, carry.total_change + change, impulses, configuration, progress), corrected
 
-    configuration = start_configuration(at_start, state)
-    unmoved = jnp.zeros((0, 6) if rows.contacts is None or not temporal else free.motion.shape, zero.dtype)
-    lengths = _lengths(articulation, state, at_start, at_start.frame)
-    progress = Progress(zero, jnp.zeros_like(state.joint_position), lengths, unmoved)
-    carry, corrections = scan(
-        position_sweep,
-        _Carry(zero, zero, no_impulses(rows), configuration, progress),
-        jnp.arange(count).astype(dt.dtype),
-    )
-    mean_change, progress = (carry.total_change / count, carry.progress) if temporal else (carry.change, progress)
+    configuration = start_configuration(inputs.at_start, inputs.state)
+    unmoved = jnp.zeros((0, 6) if rows.contacts is None or not temporal else inputs.free.motion.shape, zero.dtype)
+    lengths = inputs.lengths(inputs.at_start.frame)
+    progress = Progress(zero, jnp.zeros_like(inputs.state.joint_position), lengths, unmoved)
+    start = _Carry(zero, zero, no_impulses(rows), configuration, progress)
+    carry, corrections = scan(position_sweep, start, jnp.arange(count).astype(dt.dtype))
+    change = carry.change
+    impulses = carry.impulses
     configuration = carry.configuration
     if temporal:
-        progress = with_lengths(progress, configuration, dt)
+        mean_change = carry.total_change / count
+        progress = inputs.measure(carry.progress, configuration, dt)
     else:
-        configuration, _ = _advance_progress(at_start, rows, free, carry.change, configuration, progress, dt)
-    change, impulses, last = carry.change, carry.impulses, corrections
+        mean_change = change
+        configuration, _ = inputs.advance(change, configuration, progress, dt)
+    last = corrections
     if options.velocity_iterations:
         sweep = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
-        change, impulses, last = _velocity_sweeps(
-            rows, order, change, impulses, progress, free.velocity, sweep, options.velocity_iterations
-        )
+
+        def velocity_sweep(carry: tuple[Array, SweepImpulses], _) -> tuple[tuple[Array, SweepImpulses], Array]:
+            change, impulses, corrected = sweep_once(rows, order, *carry, progress, free_velocity, sweep)
+            return (change, impulses), corrected
+
+        (change, impulses), last = scan(velocity_sweep, (change, impulses), length=options.velocity_iterations)
     return Solution(change, mean_change, impulses, configuration, corrections[-1], last[-1])
-
-
-def _velocity_sweeps(
-    rows: Rows,
-    order: SweepOrder,
-    change: Array,
-    impulses: SweepImpulses,
-    progress: Progress,
-    velocity: Array,
-    sweep: Sweep,
-    count: int,
-) -> tuple[Array, SweepImpulses, Array]:
-    """Sweeps after the positions have moved. Their corrections have a leading axis ``count``."""
-
-    def once(carry: tuple[Array, SweepImpulses], _) -> tuple[tuple[Array, SweepImpulses], Array]:
-        change, impulses, corrected = sweep_once(rows, order, carry[0], carry[1], progress, velocity, sweep)
-        return (change, impulses), corrected
-
-    (change, impulses), corrections = scan(once, (change, impulses), length=count)
-    return change, impulses, corrections
 
 
 def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves_positions: bool) -> Sweep:
@@ -205,73 +229,6 @@ def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves
         elapsed=elapsed,
         error_reduction=jnp.asarray(2 / options.position_iterations**0.5 if temporal else 0.8, dt.dtype),
     )
-
-
-def _advance_progress(
-    at_start: StepStart,
-    rows: Rows,
-    free: Unconstrained,
-    change: Array,
-    configuration: Configuration,
-    progress: Progress,
-    time: Array,
-) -> tuple[Configuration, Progress]:
-    """Moves positions with the current velocities for a time."""
-    velocity = free.velocity + change
-    motion = free.motion + link_motion(at_start, change)
-    row_velocity = rows.dofs.free_velocity + change[rows.dofs.place]
-    progress = progress._replace(
-        motion=progress.motion + time * velocity, displacement=progress.displacement + time * row_velocity
-    )
-    joints = velocity[at_start.topology.num_base_dofs :]
-    return advance(at_start.topology, configuration, joints, motion, time), progress
-
-
-def _with_lengths(
-    articulation: Articulation,
-    state: State,
-    at_start: StepStart,
-    rows: Rows,
-    free: Unconstrained,
-    progress: Progress,
-    moved: Configuration,
-    elapsed: Array,
-    keeps_drift: bool,
-) -> Progress:
-    """The progress with tendon lengths and link displacements for the configuration."""
-    topology = at_start.topology
-    if not topology.spatial_tendons and rows.contacts is None:
-        return progress
-    frame = _moved_frames(articulation, state, at_start, moved, keeps_drift)
-    progress = progress._replace(path_length=_lengths(articulation, state, at_start, frame))
-    if rows.contacts is None:
-        return progress
-    center = frame @ Transforms.from_poses(articulation.link_com_pose)
-    # PhysX moves centres of mass with the links, and sums rotations in the initial axes.
-    caused = link_motion(at_start, progress.motion - elapsed * free.velocity)
-    turned = elapsed * free.motion[:, 3:] + caused[:, 3:]
-    return progress._replace(link_travel=jnp.concatenate([center.position.T - at_start.center, turned], axis=1))
-
-
-def _moved_frames(
-    articulation: Articulation, state: State, at_start: StepStart, moved: Configuration, keeps_drift: bool
-) -> Transforms:
-    """The frames of the moved links, relative to the root's centre of mass at the start of the step."""
-    topology = at_start.topology
-    # The root's initial position is left out: far from the origin it would cost digits.
-    origin = state.root_pose.at[:3].set(at_start.frame.position[:, 0])
-    end = to_state(articulation, topology, moved, state.replace(root_pose=origin))
-    if keeps_drift:
-        articulation, _ = with_drift_of(articulation, topology, moved, end)
-    return Transforms.from_poses(frame_pose(articulation, end))
-
-
-def _lengths(articulation: Articulation, state: State, at_start: StepStart, frame: Transforms) -> Array:
-    """Lengths [S] of the spatial tendons' paths for these link frames."""
-    topology = at_start.topology
-    if not topology.spatial_tendons:
-        return jnp.zeros_like(state.joint_position, shape=(0,))
-    return path_lengths(articulation, topology, frame)
 
 
 # --- the step -------------------------------------------------------------------------------------
@@ -311,59 +268,46 @@ def physx_step(
     state = clamp_joint_velocities(articulation, state)
     placed = articulation if drift is None else with_joint_drift(articulation, drift)
     at_start = evaluate_step_start(placed, state)
-    base = at_start.topology.num_base_dofs
+    topology = at_start.topology
     velocity = generalized_velocity(articulation, state)
     motion = link_motion(at_start, velocity)
-    applied = gravity_and_loads(articulation, control.external_force)
-    damping, brake = link_resistance(articulation, at_start, motion, applied, dt)
-    applied = applied - damping
+    loads = gravity_and_loads(articulation, control.external_force)
+    damping, brake = link_resistance(articulation, at_start, motion, loads, dt)
+    applied = loads - damping
     commands = commands_of(articulation, control)
-    joint_force = jnp.pad(commands.joint_force, (base, 0))
-    late = None
-    if options.external_forces_every_iteration:
-        late = response(at_start, generalized_force(at_start, applied) + joint_force)
-        free = unconstrained_velocities(at_start, velocity, brake, jnp.zeros_like(joint_force), dt)
-    else:
-        free = unconstrained_velocities(at_start, velocity, applied + brake, joint_force, dt)
-    free = _correct_momentum(at_start, free)
-    loops = None
-    if has_loop_joints(at_start.topology):
-        loops = loop_closures(placed, state)
-    contacts: ContactRows | None = None
-    anchors: list[Anchored] = []
-    found_at = free.velocity[:0]
+    free, late = _free_motion(at_start, velocity, applied, brake, commands.joint_force, dt, options)
+    loops = loop_closures(placed, state) if has_loop_joints(topology) else None
+    contacts = None
     if touching is not None:
-        contacts, anchors, found_at = contact_rows(articulation, at_start, touching, free.motion, dt, options)
-    rows = constraint_rows(articulation, at_start, loops, state.joint_position, free.motion, commands, contacts, drift)
-    solution = iterate(articulation, state, at_start, rows, free, late, dt, options, keeps_drift=drift is not None)
+        contacts = contact_rows(articulation, at_start, touching, free.motion, dt, options)
+    contact_part = None if contacts is None else contacts.rows
+    rows = constraint_rows(
+        articulation, at_start, loops, state.joint_position, free.motion, commands, contact_part, drift
+    )
+    inputs = SweepInputs(articulation, state, at_start, rows, free, late, keeps_drift=drift is not None)
+    solution = iterate(inputs, dt, options)
     configuration = _within_limits(articulation, solution.configuration)
-    end = to_state(articulation, at_start.topology, configuration, state)
+    end = to_state(articulation, topology, configuration, state)
     drifted = articulation
     if drift is not None:
-        drifted, drift = with_drift_of(articulation, at_start.topology, configuration, end)
+        drifted, drift = with_drift_of(articulation, topology, configuration, end)
     end, link_velocity = _end(drifted, end, at_start, free, solution, dt)
-    by_impulses = solution.change / dt
-    acceleration = free.acceleration + by_impulses
-    link_acceleration = link_motion(at_start, acceleration) + at_start.velocity_product
-    end_frame = link_frames(at_start.topology, kinematics(drifted, end))
     wrench = applied + brake
     on_link_b = applied[:0]
     if loops is not None:
         on_links, on_link_b = loop_wrenches(at_start, loops, sum(solution.impulses.loops) / dt)
         wrench = wrench + on_links
-    contacts_after: ContactReport | None = None
-    anchors_after: FrictionAnchors | None = None
-    if touching is not None and contacts is not None and solution.impulses.contacts is not None:
-        links, impulses = at_start.topology.num_links, solution.impulses.contacts
-        wrench = wrench + contact_wrenches(contacts, impulses, dt, links)
-        last = solution.velocity_corrections[-(contacts.normal.gap.size + contacts.friction.error.size) :]
-        contacts_after = contact_report(at_start, touching, contacts, impulses, last, solution.change, dt)
-        frames = [at_start.frame.take([link]) for link in contacts.links]
-        anchors_after = kept(anchors, impulses.slips, frames, touching.reference, found_at)
-    tendons = tendon_wrenches(rows, solution.impulses, dt, at_start.topology.num_links)
+    contacts_after = anchors_after = None
+    if touching is not None and contacts is not None:
+        by_contacts, contacts_after, anchors_after = _contact_results(at_start, touching, contacts, solution, dt)
+        wrench = wrench + by_contacts
+    acceleration = free.acceleration + solution.change / dt
+    link_acceleration = link_motion(at_start, acceleration) + at_start.velocity_product
+    end_frame = link_frames(topology, kinematics(drifted, end))
+    tendons = tendon_wrenches(rows, solution.impulses, dt, topology.num_links)
     joint_forces = incoming_joint_forces(articulation, at_start, end_frame, motion, link_acceleration, wrench, tendons)
     report = StepReport(
-        joint_acceleration=acceleration[base:],
+        joint_acceleration=acceleration[topology.num_base_dofs :],
         link_velocity=link_velocity,
         link_acceleration=link_acceleration,
         incoming_joint_force=joint_forces,
@@ -376,6 +320,50 @@ def physx_step(
         contacts=contacts_after,
     )
     return Outcome(end, drift, anchors_after, report)
+
+
+def _free_motion(
+    at_start: StepStart,
+    velocity: Array,
+    applied: Array,
+    brake: Array,
+    joint_force: Array,
+    dt: Array,
+    options: SolverOptions,
+) -> tuple[Unconstrained, Array | None]:
+    """The motion without constraints, and the acceleration [nv] by forces that act in every sweep instead.
+
+    Args:
+      velocity: generalised velocity at the start of the step, [nv].
+      applied: wrenches of gravity, loads and damping on the links, [L, 6].
+      brake: wrenches that slow links down to their speed limits, [L, 6].
+      joint_force: commanded joint forces, [n].
+      dt: length of the step [s].
+      options: whether external forces act in every sweep.
+    """
+    force = jnp.pad(joint_force, (at_start.topology.num_base_dofs, 0))
+    late = None
+    if options.external_forces_every_iteration:
+        late = response(at_start, generalized_force(at_start, applied) + force)
+        free = unconstrained_velocities(at_start, velocity, brake, jnp.zeros_like(force), dt)
+    else:
+        free = unconstrained_velocities(at_start, velocity, applied + brake, force, dt)
+    return _correct_momentum(at_start, free), late
+
+
+def _contact_results(
+    at_start: StepStart, touching: AnchoredContacts, contacts: StepContacts, solution: Solution, dt: Array
+) -> tuple[Array, ContactReport, FrictionAnchors]:
+    """Mean wrenches of contacts on the links [L, 6], the report on them, and the anchors for the next step."""
+    rows = contacts.rows
+    impulses = solution.impulses.contacts
+    assert impulses is not None
+    wrench = contact_wrenches(rows, impulses, dt, at_start.topology.num_links)
+    last = solution.velocity_corrections[-(rows.normal.gap.size + rows.friction.error.size) :]
+    report = contact_report(at_start, touching, rows, impulses, last, solution.change, dt)
+    frames = [at_start.frame.take([link]) for link in rows.links]
+    anchors = remember_anchors(contacts.anchors, impulses.slips, frames, touching.reference, contacts.found_at)
+    return wrench, report, anchors
 
 
 def _correct_momentum(at_start: StepStart, free: Unconstrained) -> Unconstrained:
@@ -491,6 +479,55 @@ def _step_with_joint_drift(
 
     (end, drift), report = in_parts(take, (state, drift), dt, options)
     return end, drift, report
+
+
+def step_with_sleep(
+    articulation: Articulation,
+    state: State,
+    sleep: SleepState,
+    control: Control | None,
+    dt: float | Array,
+    options: SolverOptions = DEFAULT_OPTIONS,
+    *,
+    sleep_threshold: float | Array = SLEEP_THRESHOLD,
+) -> tuple[State, SleepState]:
+    """Takes an :func:`artix.step` if the articulation is awake; otherwise the articulation stays at rest.
+
+    This is PhysX's rule. Half a wake time before a link would fall asleep, its velocities start to be summed. When the
+    kinetic energy per mass of the sum (not of the mean) reaches the threshold, the link stays awake for up to another
+    wake time. The articulation falls asleep as a whole, once all links are ready. A nonzero joint force or external
+    wrench wakes it; after other changes (drive targets, parameters) call :func:`wake_up`. This function is not
+    differentiable. Under ``jax.vmap`` a sleeping articulation costs as much as a step.
+
+    Args:
+      state: its state.
+      sleep: its counters; start with :func:`wake_up`.
+      control: as for :func:`artix.step`.
+      dt: length of the step [s].
+      options: as for :func:`artix.step`.
+      sleep_threshold: kinetic energy per mass below which a link may sleep [m^2/s^2], PhysX's ``setSleepThreshold``.
+
+    Returns:
+      The state after the step, and its counters.
+
+    Raises:
+      ValueError: as :func:`artix.step`, or the counters are those of another number of links.
+      TypeError: as :func:`artix.step`.
+
+    Examples:
+      >>> pole = artix.robots.load("cart_pole")
+      >>> hanging = artix.neutral_state(pole).replace(joint_position=jnp.array([0.0, jnp.pi]))
+      >>> state, sleep = hanging, artix.wake_up(pole, 0.02)
+      >>> for _ in range(4):
+      ...     state, sleep = artix.step_with_sleep(pole, state, sleep, None, 0.01)
+      ...
+      >>> print(artix.is_sleeping(sleep))  # nothing moved for 0.02 s
+      True
+    """
+    check_type("sleep", sleep, SleepState)
+    check_vector("sleep.wake_counter", sleep.wake_counter, articulation.link_mass.shape, articulation.dtype, "L links")
+    end = step(articulation, state, control, dt, options)
+    return sleep_after_step(articulation, state, end, sleep, control, dt, sleep_threshold)
 
 
 class _PhysxSolver:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import matmul
+from artix.simulation.common.drives import within_envelope, within_limit
 from artix.simulation.common.sweep import Sweep
 from artix.simulation.implicit.contact_rows import ContactRows, times
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
@@ -241,9 +242,12 @@ class StepRows(NamedTuple):
             parts.append((contacts * scale).reshape(-1))
         return jnp.concatenate(parts)
 
-    def admissible(self, impulses: Impulses, budget: Array) -> Impulses:
-        """The impulses cut to what friction allows, and contacts that do not pull."""
-        dofs = impulses.dofs._replace(friction=jnp.clip(impulses.dofs.friction, -budget, budget))
+    def admissible(self, impulses: Impulses, rates: Rates, budget: Array) -> Impulses:
+        """The impulses cut to what drives and friction can give at these velocities; contacts do not pull."""
+        drive, friction, limit = impulses.dofs
+        row = self.dofs.drive._replace(response=jnp.zeros_like(drive))
+        drive = within_envelope(row, within_limit(row, drive, self.sweep), drive, rates.dofs, self.sweep)
+        dofs = BoundImpulses(drive, jnp.clip(friction, -budget, budget), limit)
         contacts = impulses.contacts
         if self.contacts is not None:
             normal = jnp.maximum(contacts[:, 2], 0)

@@ -22,8 +22,9 @@ two kinds of functions:
   their order. Responses become smaller once s changes little, and active sets are tried from each point
   that is clearly better than the last one from which they failed.
 
-A step that is not solved after ``max_steps`` keeps impulses within their bounds, and the velocity that
-follows from them. They are made smaller if they would add energy.
+A step that is not solved after ``max_steps`` keeps the impulses with the smallest residual, within their
+bounds, and the velocity that follows from them. All but those of drives are made smaller if they would
+add energy.
 
 Hintermueller, Ito and Kunisch, *The primal-dual active set strategy as a semismooth Newton method*, 2002;
 Alart and Curnier, *A mixed formulation for frictional contact problems*, 1991; De Saxce and Feng, *The
@@ -315,8 +316,8 @@ class _Sets(NamedTuple):
     slopes: Slopes
     squares: Array
     """The sum of the squares of all residuals, []."""
-    nearest: Array
-    """The smallest error in this run."""
+    nearest: Point
+    """The point with the smallest error in this run."""
     misses: Array
     steps: Array
     holds: Array
@@ -362,8 +363,8 @@ def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, ma
             change=law.change,
             slopes=law.slopes,
             squares=trial.squares,
-            nearest=jnp.minimum(error, sets.nearest),
-            misses=jnp.where(error < _NEARER * sets.nearest, sets.misses, sets.misses - 1),
+            nearest=chosen(error < sets.nearest.error, end, sets.nearest),
+            misses=jnp.where(error < _NEARER * sets.nearest.error, sets.misses, sets.misses - 1),
             steps=sets.steps + 1,
             holds=exactness.satisfied(rows, end, exactness.enough, step),
         )
@@ -380,7 +381,7 @@ def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, ma
         change=law.change,
         slopes=law.slopes,
         squares=jnp.full_like(now.error, jnp.inf),
-        nearest=now.error,
+        nearest=now,
         misses=loop.misses,
         steps=loop.steps,
         holds=jnp.zeros((), bool),
@@ -389,7 +390,7 @@ def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, ma
     slower = _kinetic_budget(rows, budget, sets.now)
     return loop._replace(
         now=sets.now,
-        best=chosen(loop.has_point, loop.best, sets.now),
+        best=chosen(loop.has_point, loop.best, sets.nearest),
         lagged=loop.lagged._replace(friction=jnp.where(sets.holds, slower, budget)),
         misses=jnp.full_like(loop.misses, _MISSES),
         steps=sets.steps,
@@ -427,6 +428,8 @@ class _Convex(NamedTuple):
     """The impulses of the linear functions, which satisfy the momentum equation."""
     step: Array
     steps: Array
+    is_whole: Array
+    """Whether the last step was whole, so that the linear functions satisfy the momentum equation."""
     is_minimum: Array
 
 
@@ -465,6 +468,7 @@ def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness,
             linear=linear,
             step=length * step,
             steps=convex.steps + 1,
+            is_whole=length == 1,
             is_minimum=is_exact & (length == 1),
         )
 
@@ -480,6 +484,7 @@ def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness,
         linear=impulses,
         step=center.change,
         steps=loop.steps,
+        is_whole=jnp.zeros((), bool),
         is_minimum=jnp.zeros((), bool),
     )
     convex = jax.lax.while_loop(goes_on, body, begin)
@@ -488,7 +493,7 @@ def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness,
     point = Point(convex.change, rates, impulses, system.imbalance(convex.change, impulses), error)
     slower = _kinetic_budget(rows, lagged.friction, point)
     holds = convex.is_minimum & exactness.satisfied(rows, point, exactness.loose, convex.step)
-    is_better = convex.is_minimum & ((error < loop.best.error) | ~loop.has_point)
+    is_better = convex.is_whole & (error < loop.best.error) | convex.is_minimum & ~loop.has_point
     tries_sets = error < _NEARER * loop.tried
     missed = rows.correction(rates) - lagged.slip
     relaxation = _relaxation(loop, missed)
@@ -561,25 +566,26 @@ def _line_search(
 
 
 def _cut_off(system: StepSystem, point: Point, end: _Loop) -> Point:
-    """The point, unless the step is not solved: then impulses within their bounds, which add no energy."""
+    """The point, unless the step is not solved: then impulses within their bounds, of which only drives add energy."""
     rows = system.rows
 
     def body(cut: tuple[Point, Array]) -> tuple[Point, Array]:
         point, _ = cut
-        budget = end.lagged.friction
-        impulses = rows.admissible(point.impulses, budget)
+        impulses = rows.admissible(point.impulses, point.rates, end.lagged.friction)
         driving = rows.driving(impulses)
         driven = system.response.to(system.push + rows.force(driving))
         passive = jax.tree.map(jnp.subtract, impulses, driving)
         force = rows.force(passive)
         change = system.response.to(force)
-        work, twice = jnp.sum(force * system.velocity), jnp.sum(force * change)
+        # Impulses work along the mean of the velocities before and after.
+        work = jnp.sum(force * (system.velocity + 0.5 * driven))
+        twice = jnp.sum(force * change)
         forced = 0.5 * jnp.sum(driven * matmul(system.matrix, driven))
-        allowed = (1 + _SMALL_ENERGY) * forced + rows.returned_energy(impulses)
+        allowed = _SMALL_ENERGY * forced + rows.returned_energy(impulses)
         excessive = work + 0.5 * twice > allowed
-        # The share s that solves s work + s^2 twice / 2 = allowed.
-        root = jnp.sqrt(jnp.where(excessive, work**2 + 2 * twice * allowed, 1))
-        share = jnp.where(excessive, (root - work) / jnp.where(excessive, twice, 1), 1)
+        # The share that leaves least energy. Twice of it would leave what there was: a bounce.
+        least = jnp.clip(-work / jnp.where(excessive, twice, 1), 0, 1)
+        share = jnp.where(excessive, least, 1)
         impulses = _sum(driving, jax.tree.map(lambda part: share * part, passive))
         change = driven + share * change
         rates = rows.rates(system.velocity + change)
