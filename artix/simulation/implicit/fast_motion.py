@@ -37,7 +37,7 @@ from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
 from artix.math import spatial
 from artix.math.arrays import matmul, square_root
-from artix.math.tangents import value_and_change
+from artix.math.tangents import is_zero, value_and_change
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.momentum_end import mass_and_momentum
 from artix.simulation.implicit.system import Acting, ImplicitSystem, joint_gains
@@ -173,8 +173,16 @@ def _if_fast_jvp(function: Callable[..., Any], primals, tangents):
         share, arguments = inputs
         return jax.tree.map(lambda leaf: share * leaf, function(jnp.ones_like(share), *arguments))
 
+    is_fast = primals[0] > 0
+
+    def where_fast(change: Any) -> Any:
+        return change if is_zero(change) else jnp.where(is_fast, change, 0)
+
+    # Quotients of tiny velocities have infinite derivatives. Forward mode drops them where the result is masked,
+    # and reverse mode, which multiplies them by zero, where the tangents are.
+    tangents = jax.tree.map(where_fast, tangents, is_leaf=is_zero)
     value, change = _if_fast(function, *primals), value_and_change(scaled, primals, tangents)[1]
-    return value, jax.tree.map(lambda leaf: jnp.where(primals[0] > 0, leaf, 0), change)
+    return value, jax.tree.map(where_fast, change)
 
 
 # --- Coriolis forces at the middle of the step ------------------------------------------------------------------------
