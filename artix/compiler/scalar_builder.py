@@ -333,7 +333,7 @@ Rule: TypeAlias = Callable[[ScalarBuilder, Sequence[Value]], list[Value]]
 def result_of(equation: Any) -> tuple[tuple[int, ...], np.dtype, int]:
     """Shape, dtype and size of the (first) result."""
     aval = equation.outvars[0].aval
-    return aval.shape, aval.dtype, int(np.prod(aval.shape, dtype=int))
+    return aval.shape, aval.dtype, math.prod(aval.shape)
 
 
 def shapes_of(equation: Any) -> tuple[tuple[int, ...], ...]:
