@@ -110,5 +110,5 @@ def _linear(builder: ScalarBuilder) -> bytearray:
             is_linear.append(1)
         else:
             operands = operation[1:2] if code in (_CONVERT, _LOAD) else operation[1:]
-            is_linear.append(any([x < CONSTANTS and is_linear[x >> 1] for x in operands]))
+            is_linear.append(any(x < CONSTANTS and is_linear[x >> 1] for x in operands))
     return is_linear

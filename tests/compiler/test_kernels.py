@@ -275,7 +275,7 @@ def test_loops_copy_what_they_carry(dtype, writer, monkeypatch):
         return -jnp.roll(x, 1), jnp.roll(flags, 1), 2 * size, jnp.ones((), bool)
 
     def again(carry):
-        count, x, flags, before, size = carry
+        count, x, flags, _, size = carry
         x, flags, size, _ = jax.lax.while_loop(
             lambda inner: inner[2] < 16, turned, (x, flags ^ (count > 1), size, jnp.zeros((), bool))
         )
