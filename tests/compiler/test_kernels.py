@@ -281,17 +281,19 @@ def test_loops_copy_what_they_carry(dtype, writer, monkeypatch):
         )
         return count + 1, jnp.roll(x, 7), flags, x[0], 0.75 * size
 
-    def function(x, most):
+    def function(x, most, shared):
         x = jax.lax.scan(lambda y, _: (jnp.roll(y, -1).at[0].multiply(1.5), None), x, None, length=6)[0]
-        start = jnp.int32(0), x, x > 0, jnp.zeros((), dtype), jnp.abs(x[1])
+        flags = (x > 0).at[:9].set(2 * shared[1:] > 1)
+        start = jnp.int32(0), x.at[5].set(2 * shared[0]), flags, 3 * shared[0], jnp.abs(x[1])
         return jax.lax.while_loop(lambda carry: carry[0] < most, again, start)
 
     rng = np.random.default_rng(0)
     x, most = random_array(rng, (50, 40), dtype), rng.integers(0, 5, 50).astype(np.int32)
-    program = scalarize(jax.make_jaxpr(function)(x[0], most[0]), [1, 1], {})
+    shared = random_array(rng, 10, dtype)
+    program = scalarize(jax.make_jaxpr(function)(x[0], most[0], shared), [1, 1, 0], {})
     assert len(program.loops) == 3
-    expected = jax.jit(jax.vmap(function))(x, most)
-    for got, want in zip(caller(program)((x, most), 50), expected, strict=True):
+    expected = jax.jit(jax.vmap(function, (0, 0, None)))(x, most, shared)
+    for got, want in zip(caller(program)((x, most, shared), 50), expected, strict=True):
         np.testing.assert_array_equal(got, want)
 
 
