@@ -75,6 +75,7 @@ class ScalarBuilder:
       loops: the loops; some may turn out not to be needed.
       loop: the number of the loop whose body is being built; -1 if there is none.
       has_linear: whether there are inputs of negative arguments, in which results are to be transposed.
+      is_linear: of each scalar so far whether it depends on those inputs, found when it is asked for.
 
     Args:
       max_operations: largest number of operations of a program.
@@ -91,6 +92,7 @@ class ScalarBuilder:
         self.loops: list[Loop] = []
         self.loop = -1
         self.has_linear = False
+        self.is_linear = bytearray()
         self._max_operations, self._num_arguments = max_operations, num_arguments
         self._tables: dict[tuple[str, bytes], int] = {}
         self._references: list[dict[float, int]] = [{} for _ in Kind]
@@ -331,7 +333,7 @@ Rule: TypeAlias = Callable[[ScalarBuilder, Sequence[Value]], list[Value]]
 def result_of(equation: Any) -> tuple[tuple[int, ...], np.dtype, int]:
     """Shape, dtype and size of the (first) result."""
     aval = equation.outvars[0].aval
-    return aval.shape, aval.dtype, int(np.prod(aval.shape, dtype=int))
+    return aval.shape, aval.dtype, math.prod(aval.shape)
 
 
 def shapes_of(equation: Any) -> tuple[tuple[int, ...], ...]:

@@ -158,29 +158,28 @@ def _loops(
 
 def _needed_scalars(builder: ScalarBuilder, built: _Built, results: Sequence[np.ndarray]) -> np.ndarray:
     """Numbers of the scalars that results depend on, in order."""
+    loops = [(loop.starts.tolist(), loop.ends.tolist(), loop.has_condition) for loop in builder.loops]
     count = len(built.operations)
-    live = bytearray(count + 1)
-    flags = np.frombuffer(live, np.uint8)
+    is_needed = bytearray(count + 1)
+    is_needed[-1] = 1
     first, second, third = (column.tolist() for column in built.sources.T)
-
-    def need(references: np.ndarray) -> None:
-        flags[references[references < CONSTANTS] >> 1] = 1
-
-    for result in results:
-        need(result)
-    known = set[tuple[int, int]]()
-    while True:
-        for number in range(count - 1, -1, -1):
-            if live[number]:
-                live[first[number]] = live[second[number]] = live[third[number]] = 1
-        rows = built.operands[(flags[:-1] > 0) & (built.operations == _CARRIED)]
-        entries = {(loop, entry) for loop, entry, _ in rows.tolist()}
-        entries |= {(loop, 0) for loop, _ in entries if builder.loops[loop].has_condition}
-        if entries == known:
-            return np.flatnonzero(flags[:-1])
-        for loop, entry in entries - known:
-            need(np.array([int(x[entry]) for x in (builder.loops[loop].starts, builder.loops[loop].ends)]))
-        known = entries
+    outputs = np.concatenate([*results, np.zeros(0, np.int64)])
+    stack = np.unique(outputs[outputs < CONSTANTS] >> 1).tolist()
+    while stack:
+        number = stack.pop()
+        if is_needed[number]:
+            continue
+        is_needed[number] = 1
+        code, *operands = builder.operations[number]
+        if code == _CARRIED:
+            starts, ends, has_condition = loops[operands[0]]
+            for entry in {operands[1], 0} if has_condition else operands[1:2]:
+                stack += [x >> 1 for x in (starts[entry], ends[entry]) if x < CONSTANTS]
+            continue
+        for source in first[number], second[number], third[number]:
+            if not is_needed[source]:
+                stack.append(source)
+    return np.flatnonzero(np.frombuffer(is_needed, np.uint8)[:-1])
 
 
 def _needed_entries(builder: ScalarBuilder, built: _Built, needed: np.ndarray) -> dict[int, list[int]]:

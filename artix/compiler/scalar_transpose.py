@@ -6,6 +6,7 @@ found without tracing anything.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from artix.compiler.scalar_builder import CONSTANTS, ZERO, ScalarBuilder
@@ -32,7 +33,7 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
       NotLinear: a result does not depend linearly on these inputs.
     """
     operations, kinds = builder.operations, builder.kinds
-    is_linear = _linear(builder)
+    is_linear = bytes(_linear(builder))
     cotangent_of: dict[int, int] = {}
 
     def add(reference: int, cotangent: int) -> None:
@@ -98,18 +99,16 @@ def any_linear(builder: ScalarBuilder, references: Sequence[int]) -> bool:
 
 def _linear(builder: ScalarBuilder) -> bytearray:
     """Which scalars depend on the inputs of negative arguments; what loops carry never does."""
-    is_linear = bytearray(len(builder.operations))
-    for number, (code, *operands) in enumerate(builder.operations):
+    is_linear = builder.is_linear
+    for operation in itertools.islice(builder.operations, len(is_linear), None):
+        code = operation[0]
         if code == _INPUT:
-            is_linear[number] = operands[0] < 0
-            continue
-        if code == _CARRIED:
-            continue
-        if code == _LOAD and array_operand(operands[1]) < 0:
-            is_linear[number] = 1
-            continue
-        for reference in operands[:1] if code in (_CONVERT, _LOAD) else operands:
-            if reference < CONSTANTS and is_linear[reference >> 1]:
-                is_linear[number] = 1
-                break
+            is_linear.append(operation[1] < 0)
+        elif code == _CARRIED:
+            is_linear.append(0)
+        elif code == _LOAD and array_operand(operation[2]) < 0:
+            is_linear.append(1)
+        else:
+            operands = operation[1:2] if code in (_CONVERT, _LOAD) else operation[1:]
+            is_linear.append(any(x < CONSTANTS and is_linear[x >> 1] for x in operands))
     return is_linear

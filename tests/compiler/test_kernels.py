@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import artix
-from artix.compiler import kernels
+from artix.compiler import kernels, scalar_evaluation
 from artix.compiler.compilation import scalars_of
 from artix.compiler.kernels import encodings, machine
 from artix.compiler.kernels.cpu import module_texts
@@ -26,6 +26,7 @@ from artix.compiler.kernels.plan import Plan
 from artix.compiler.kernels.straight_lines import Line
 from artix.compiler.quantity import call_of
 from artix.compiler.scalar_program import Kind, Op, ScalarProgram, array_operand
+from artix.compiler.scalarize import scalarize
 
 if kernels.available() is not None:
     pytest.skip(kernels.available(), allow_module_level=True)
@@ -264,6 +265,38 @@ def test_levels_and_batch_sizes(levels, dtype, writer):
             for got, want in zip(found, expected, strict=True):
                 assert got.shape == want.shape and got.dtype == want.dtype
                 np.testing.assert_allclose(got, want, rtol=0, atol=1e-4 if dtype == "float32" else 1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_loops_copy_what_they_carry(dtype, writer, monkeypatch):
+    """Entries change places in loops of both kinds, within each other; more of them than there are registers."""
+    monkeypatch.setattr(scalar_evaluation, "_MAX_UNROLLED", 0)
+
+    def turned(carry):
+        x, flags, size, _ = carry
+        return -jnp.roll(x, 1), jnp.roll(flags, 1), 2 * size, jnp.ones((), bool)
+
+    def again(carry):
+        count, x, flags, _, size = carry
+        x, flags, size, _ = jax.lax.while_loop(
+            lambda inner: inner[2] < 16, turned, (x, flags ^ (count > 1), size, jnp.zeros((), bool))
+        )
+        return count + 1, jnp.roll(x, 7), flags, x[0], 0.75 * size
+
+    def function(x, most, shared):
+        x = jax.lax.scan(lambda y, _: (jnp.roll(y, -1).at[0].multiply(1.5), None), x, None, length=6)[0]
+        flags = (x > 0).at[:9].set(2 * shared[1:] > 1)
+        start = jnp.int32(0), x.at[5].set(2 * shared[0]), flags, 3 * shared[0], jnp.abs(x[1])
+        return jax.lax.while_loop(lambda carry: carry[0] < most, again, start)
+
+    rng = np.random.default_rng(0)
+    x, most = random_array(rng, (50, 40), dtype), rng.integers(0, 5, 50).astype(np.int32)
+    shared = random_array(rng, 10, dtype)
+    program = scalarize(jax.make_jaxpr(function)(x[0], most[0], shared), [1, 1, 0], {})
+    assert len(program.loops) == 3
+    expected = jax.jit(jax.vmap(function, (0, 0, None)))(x, most, shared)
+    for got, want in zip(caller(program)((x, most, shared), 50), expected, strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("dtype", list(KINDS))
@@ -568,7 +601,7 @@ def test_object_code_runs_in_another_process(tmp_path):
     (tmp_path / "kernel").write_bytes(kernels.build(builder.program()))
     source = """
 import sys, time, jax, numpy as np
-from artix.compiler import kernels
+from artix.compiler import kernels, scalar_evaluation
 code = open(sys.argv[1], "rb").read()
 kernels.machine_key()
 start = time.process_time()

@@ -202,14 +202,24 @@ class Functions:
         places = Places(plan.slot, plan.scalar_slot, plan.kept, plan.uses)
         scratch = x86.Scratch(plan.size, plan.num_constants)
         self._constants = scratch.constants
+        new_line = functools.partial(Line, plan.lists, plan.width, places, scratch, self._module.elementary.name)
         for index, part in enumerate(plan.parts):
             if not part.is_encoded:
                 continue
-            line = Line(plan.lists, plan.width, places, scratch, self._module.elementary.name)
+            line = new_line()
             line.compute(part.operations, self._ahead.due if part.reads_ahead else None)
             for reference in part.stores:
                 line.store(reference, plan.slot(reference))
+            if part.ended is not None:
+                loop = plan.program.loops[part.ended]
+                line.carry(loop.ends.tolist(), plan.carried[part.ended], loop.has_condition)
             texts.append(x86.assembly(self._name_of_part(index), line.encode()))
+        for number, loop in enumerate(plan.program.loops):
+            if plan.is_copied[number]:
+                line = new_line()
+                outer = plan.condition_around(number) if loop.has_condition else None
+                line.start(loop.starts.tolist(), plan.carried[number], outer)
+                texts.append(x86.assembly(f"artix_start_{number}", line.encode()))
         if texts:
             plan.reserve(scratch.end)
         return texts

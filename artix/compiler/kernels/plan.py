@@ -12,7 +12,7 @@ import numpy as np
 
 from artix.compiler.kernels.machine import KernelError
 from artix.compiler.kernels.program_lists import ProgramLists
-from artix.compiler.kernels.straight_lines import encodable
+from artix.compiler.kernels.straight_lines import copyable, encodable
 from artix.compiler.kernels.transposition import tile_columns
 from artix.compiler.scalar_program import BYTES, Kind, Op, ScalarProgram, kind_of
 
@@ -92,6 +92,8 @@ class Plan:
         """For such arguments of level 1, the slot of the address of the next block's rows."""
         self.nests, self.levels_of_loops = program.nests, program.levels_of_loops
         self._results = sorted({int(r) for result in program.results for r in np.unique(result)})
+        self.is_copied = copyable(self.lists, width)
+        """For each loop, whether machine code copies what it carries."""
         self._split()
         self._allocate_slots()
 
@@ -203,7 +205,9 @@ class Plan:
             last_of_stage[level, after - 1] for level, (_, after) in zip(self.levels_of_loops, bodies, strict=True)
         ]
         for number, index in enumerate(last_of_loop):
-            self.parts[index] = self.parts[index]._replace(ended=number)
+            part = self.parts[index]
+            is_encoded = self.is_copied[number] and not part.operations
+            self.parts[index] = part._replace(ended=number, is_encoded=is_encoded)
 
         def read(source: int, index: int, level: int, stage: int) -> None:
             """Keeps a scalar for the function of an index, or for what happens at the end of a stage."""

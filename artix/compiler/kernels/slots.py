@@ -33,7 +33,7 @@ class Slots:
         self._plan = plan
 
     def functions(self, module: Module, constants: Mapping[tuple[int, int], int]) -> Iterator[str]:
-        """The functions that only copy: ``artix_fill``, and for each loop ``artix_start_k``.
+        """The functions that only copy: ``artix_fill``, and ``artix_start_k`` for each loop without machine code.
 
         Args:
           module: the functions' module.
@@ -95,6 +95,8 @@ class Slots:
         """
         plan = self._plan
         for number, (loop, level) in enumerate(zip(plan.program.loops, plan.levels_of_loops, strict=True)):
+            if plan.is_copied[number]:
+                continue
             width = plan.width if level else 1
             instructions = self.instructions(module, width, f"artix_start_{number}")
             code, references = instructions.code, loop.starts.tolist()

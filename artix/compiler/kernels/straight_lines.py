@@ -57,6 +57,18 @@ def encodable(lists: ProgramLists, width: int) -> np.ndarray:
     return result & ~np.any(is_operand & ~np.isin(source_kinds, [int(k) for k in of_kind]), axis=1)
 
 
+def copyable(lists: ProgramLists, width: int) -> list[bool]:
+    """For each loop of a program, whether there is machine code here that copies all that it carries."""
+    program, encoding = lists.program, encodings.encoding()
+    kind = None if encoding is None else _kind_of(encoding, width)
+    kinds = {kind, Kind.BOOL, *([Kind.INT32] if kind == Kind.FLOAT32 else [])}
+    copied = [{Kind(x) for x in program.kinds[loop.starts >> 1].tolist()} for loop in program.loops]
+    return [
+        kind is not None and level > 0 and carried <= kinds
+        for level, carried in zip(program.levels_of_loops, copied, strict=True)
+    ]
+
+
 def _kind_of(encoding: Encoding, width: int) -> Kind | None:
     """The kind of floats of which a vector has so many."""
     return next((kind for kind in encoding.floats if width * BYTES[kind] == encoding.vector_bytes), None)
@@ -156,6 +168,58 @@ class Line:
         """Stores the negative of a scalar, which is computed for that."""
         result = self._append("xor", self._value(reference ^ 1), self._pattern(self._sign))
         self._value_of[reference] = result
+        self._values.kept[result] = slot
+
+    def start(self, references: Sequence[int], slots: Sequence[int], outer: int | None) -> None:
+        """Stores what a loop carries into its first iteration, given the slot of the flags of the loop around it."""
+        for place, (reference, slot) in enumerate(zip(references, slots, strict=True)):
+            which = self._flags_at(outer) if outer is not None and not place else None
+            self._copy(self._copied(reference), slot, which)
+
+    def carry(self, references: Sequence[int], slots: Sequence[int], has_condition: bool) -> None:
+        """Stores what an iteration carries into the next; lanes whose flag is not set keep what they have.
+
+        All values are read before any is written, and the flags, which come first, are written last.
+        """
+        lists = self._lists
+        values = list[int]()
+        for reference in references:
+            value = self._copied(reference)
+            if lists.operations[reference >> 1] == Op.CARRIED and not reference & 1:
+                value = self._both("or", value, value)
+            values.append(value)
+        which = self._flags_at(slots[0]) if has_condition else None
+        for value, slot in reversed(list(zip(values, slots, strict=True))):
+            self._copy(value, slot, which, keeps=slot != slots[0])
+
+    def _copied(self, reference: int) -> int:
+        """The value of a reference, also of a constant flag."""
+        lists, number = self._lists, reference >> 1
+        if lists.operations[number] != Op.CONSTANT or lists.kinds[number] != Kind.BOOL:
+            return self._value(reference)
+        zero = self._constant(0.0, self._kind)
+        return self._append("eq" if lists.constants[number] else "ne", zero, zero)
+
+    def _flags_at(self, slot: int) -> int:
+        return self._values.new(MASK, slot, FLAGS)
+
+    def _both(self, name: str, x: int, y: int) -> int:
+        """An operation on the bits of two values of a kind."""
+        return self._emit((self._encoding.logic if self._values.file[x] == MASK else self._floats)[name], x, y)
+
+    def _copy(self, value: int, slot: int, which: int | None, keeps: bool = False) -> None:
+        """Stores a value, or where flags are not set what is there already, or, of flags, none."""
+        is_flag = self._values.file[value] == MASK
+        if which is None:
+            result = self._both("or", value, value)
+        elif is_flag:
+            result = self._both("and", value, which)
+            if keeps:
+                kept = self._both("but_not", which, self._flags_at(slot))
+                result = self._both("or", result, kept)
+        else:
+            before = self._values.new(VECTOR, slot, LANES)
+            result = self._append("blend", before, value, which)
         self._values.kept[result] = slot
 
     def _request(self, slot: int, byte: int) -> None:
