@@ -58,9 +58,9 @@ class SolverOptions:
       contact_smoothing: with a ground and ``"implicit"``, the energy E [J] of contacts that push
         before they touch: at rest, a contact with gap d pushes with the force E/d, so a weight W hovers at E/W.
         Optimisers then see a slope towards the ground. With 0, contacts push only when they touch.
-      derivative_smoothing: with a ground and ``"implicit"``, the energy E [J] of contacts in derivatives alone. The step
-        is that of ``contact_smoothing=0`` to the last digit, and its derivative is that of the step with
-        ``contact_smoothing=E`` from the same state: rigid contacts with a slope before they touch. As E becomes 0, it
+      derivative_smoothing: with a ground and ``"implicit"``, the energy E [J] of contacts in derivatives alone. The
+        step is that of ``contact_smoothing=0`` to the last digit, and its derivative is that of the step with
+        ``contact_smoothing=E`` from the same state: hard contacts, with a slope before they touch. As E becomes 0, it
         becomes the derivative of the step. With 0, derivatives are exact.
       max_separation_speed: the largest speed [m/s] at which penetrating rigid contacts separate; PhysX's maximal
         depenetration velocity. Contacts keep this speed, so a large one adds energy. ``None`` for 0.1 m/s with
