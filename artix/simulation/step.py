@@ -198,15 +198,16 @@ def _advance(
     hard = dataclasses.replace(options, derivative_smoothing=0.0)
     smooth = dataclasses.replace(hard, contact_smoothing=options.derivative_smoothing)
 
+    def take(arguments: tuple[Scene, Any, Any, Array], options: SolverOptions) -> tuple[Any, list[StepReport]]:
+        return _take_substeps(*arguments, options, with_report)
+
     @jax.custom_jvp
     def advance(arguments: Any) -> Any:
-        return _take_substeps(*arguments, hard, with_report)
+        return take(arguments, hard)
 
     @functools.partial(advance.defjvp, symbolic_zeros=True)
     def _derivative(primals: Any, tangents: Any) -> Any:
-        _, change = value_and_change(
-            lambda arguments: _take_substeps(*arguments, smooth, with_report), primals[0], tangents[0]
-        )
+        _, change = value_and_change(lambda arguments: take(arguments, smooth), primals[0], tangents[0])
         return advance(*primals), change
 
     return advance((scene, state, control, dt))
