@@ -166,6 +166,8 @@ def _add_training_commands(commands: Any) -> None:
     train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")
     train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK or runs/ROBOT)")
     train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
+    from_help = "begin with what another training run learned: its folder, which also gives task, robot and settings"
+    train.add_argument("--from", dest="source", metavar="FOLDER", help=from_help)
     method_help = "how it learns: by trials (ppo, the default) or by gradients of the simulation (shac)"
     train.add_argument("--method", choices=("ppo", "shac"), help=method_help)
     tensorboard_help = "also write TensorBoard's event files to that folder (needs artix[tensorboard])"
@@ -323,7 +325,7 @@ def _gpu(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     from artix.cli.train import run_train
 
-    names = ("steps", "seed", "output", "resume", "robot", "assignments", "tensorboard", "method")
+    names = ("steps", "seed", "output", "resume", "robot", "assignments", "tensorboard", "method", "source")
     chosen = {name: getattr(options, name) for name in names}
     return run_train(options.task, num_envs=options.envs, **chosen)
 
