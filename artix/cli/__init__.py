@@ -183,7 +183,8 @@ def _add_training_commands(commands: Any) -> None:
     play.add_argument("--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)")
     play.add_argument("--seed", type=_seed, default=1, help="seed of the episodes (default: %(default)s)")
     play.add_argument("--html", help="save the first episode as an animation in a single HTML file")
-    play.set_defaults(run=_play, writes=("html",))
+    play.add_argument("--video", help="save the first episode as a .gif, or as an .mp4 (needs artix[video])")
+    play.set_defaults(run=_play, writes=("html", "video"))
 
     verify_help = "run a policy in artix and in MuJoCo with the same commands, and compare (needs artix[mjcf])"
     verify = commands.add_parser("verify", help=verify_help)
@@ -333,7 +334,8 @@ def _train(options: argparse.Namespace) -> int:
 def _play(options: argparse.Namespace) -> int:
     from artix.cli.play import run_play
 
-    return run_play(options.checkpoint, episodes=options.episodes, seed=options.seed, html=options.html)
+    chosen = {name: getattr(options, name) for name in ("episodes", "seed", "html", "video")}
+    return run_play(options.checkpoint, **chosen)
 
 
 def _verify(options: argparse.Namespace) -> int:
