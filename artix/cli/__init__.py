@@ -175,6 +175,8 @@ def _add_training_commands(commands: Any) -> None:
     train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")
     train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK or runs/ROBOT)")
     train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
+    from_help = "begin with what another training run learned: its folder, which also gives task, robot and settings"
+    train.add_argument("--from", dest="source", metavar="FOLDER", help=from_help)
     method_help = "how it learns: by trials (ppo, the default) or by gradients of the simulation (shac)"
     train.add_argument("--method", choices=("ppo", "shac"), help=method_help)
     tensorboard_help = "also write TensorBoard's event files to that folder (needs artix[tensorboard])"
@@ -189,7 +191,8 @@ def _add_training_commands(commands: Any) -> None:
     play.add_argument("--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)")
     play.add_argument("--seed", type=_seed, default=1, help="seed of the episodes (default: %(default)s)")
     play.add_argument("--html", help="save the first episode as an animation in a single HTML file")
-    play.set_defaults(writes=("html",))
+    play.add_argument("--video", help="save the first episode as a .gif, or as an .mp4 (needs artix[video])")
+    play.set_defaults(writes=("html", "video"))
 
     verify_help = "run a policy in artix and in MuJoCo with the same commands, and compare (needs artix[mjcf])"
     verify = commands.add_parser("verify", help=verify_help)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from artix.cli.training_tasks import task_of
 from artix.examples import policies
 
 
-def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> int:
+def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None, video: str | None = None) -> int:
     """Plays episodes and prints their statistics.
 
     Args:
@@ -28,6 +28,7 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
       episodes: number of episodes.
       seed: seed of all random numbers.
       html: file for an animation of the first episode, or ``None``.
+      video: GIF or MP4 file for the first episode, or ``None``.
 
     Returns:
       0.
@@ -40,7 +41,9 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None) -> 
     print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
     print(_statistics({name: np.asarray(value) for name, value in results.items()}))
     if html is not None:
-        _save_html(html, environment, policy, seed, visuals_of(header, environment))
+        _save(html, save_episode, environment, policy, seed, visuals_of(header, environment))
+    if video is not None:
+        _save(video, save_film, environment, policy, seed, visuals_of(header, environment))
     return 0
 
 
@@ -98,10 +101,10 @@ def _statistics(results: dict[str, np.ndarray]) -> str:
     return table(("per episode", "mean", "deviation", "min", "median", "max"), rows, align="l")
 
 
-def _save_html(path: str, environment: envs.Environment, policy: policies.Policy, seed: int, visuals: Any) -> None:
+def _save(path: str, save: Callable[..., None], *episode_and_visuals: Any) -> None:
     try:
         with naming(path):
-            save_episode(path, environment, policy, seed, visuals)
+            save(path, *episode_and_visuals)
     except ImportError as error:
         raise CommandFailure(f"no animation: {error}") from error
     print(f"\nanimation saved to {path}")
@@ -152,6 +155,21 @@ def save_episode(
     if visuals is not None:
         options["visuals"] = visuals
     save_html(path, environment.articulation, states, environment.dt, **options)
+
+
+def save_film(
+    path: str | os.PathLike[str],
+    environment: envs.Environment,
+    policy: policies.Policy,
+    seed: int,
+    visuals: Any = None,
+) -> None:
+    """Saves the episode of :func:`save_episode` as a GIF or MP4 video."""
+    from artix.viewer import save_video
+
+    states, options = episode(environment, policy, seed)
+    shown = {"ground": environment.ground, "commands": options["commands"], "visuals": visuals}
+    save_video(path, environment.articulation, states, environment.dt, **shown)
 
 
 def episode(environment: envs.Environment, policy: policies.Policy, seed: int) -> tuple[artix.State, dict[str, Any]]:

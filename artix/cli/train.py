@@ -30,8 +30,9 @@ from artix.cli.training_files import (
     recent,
     save_checkpoint,
     save_curve,
+    warm_start,
 )
-from artix.cli.training_tasks import TrainingTask, task_named, task_of
+from artix.cli.training_tasks import TrainingTask, changed_config, parse_assignments, split, task_named, task_of
 from artix.examples import policies, ppo
 from artix.examples.learners import METHODS, method_of
 
@@ -53,6 +54,7 @@ def run_train(
     assignments: Sequence[str] = (),
     tensorboard: bool = False,
     method: str | None = None,
+    source: str | None = None,
 ) -> int:
     """Trains a policy.
 
@@ -68,6 +70,8 @@ def run_train(
       assignments: changed options, ``"rewards.pose=1"`` or ``"ppo.epochs=2"``.
       tensorboard: whether the numbers of each iteration also go to TensorBoard's event files in the folder.
       method: ``"ppo"`` or ``"shac"``; ``None`` for PPO, or for the method of the Python file or the checkpoint.
+      source: the folder of another training run, or its ``checkpoint.npz``. A new one begins with what that one
+        learned; task, robot, method and settings are its own, unless ``assignments`` change them.
 
     Returns:
       0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a checkpoint was saved.
@@ -76,7 +80,10 @@ def run_train(
       CommandFailure: the task or robot is unknown, the checkpoint cannot be used, or the results cannot be written.
       DescriptionError: the robot's description has errors.
     """
-    if resume and task is None and robot is None:
+    start = None if source is None else _start(source, resume, {"a task": task, "--robot": robot, "--method": method})
+    if start is not None:
+        chosen = _changed(*start, assignments)
+    elif resume and task is None and robot is None:
         if output is None:
             raise CommandFailure("--resume needs --output, the folder of the training run, or the task")
         header = load_header(TrainingFiles(Path(output)).checkpoint)
@@ -115,12 +122,38 @@ def run_train(
             f"{str(files.folder)!r} already has a training run: continue it with --resume, or choose another folder "
             "with --output"
         )
+    if start is not None:
+        training = warm_start(start[1], chosen.environment, config)
+        print(f"begins with what {start[1]} learned in {rate(start[0]['steps'])} steps")
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandFailure(f"the folder {str(files.folder)!r} cannot be created: {error.strerror}") from error
     events = EventFiles(files.folder) if tensorboard else None
     return _train(chosen, config, steps or chosen.steps, training, rows, files, events)
+
+
+def _start(source: str, resume: bool, others: dict[str, str | None]) -> tuple[dict[str, Any], Path]:
+    """The header and the path of the checkpoint that a new training run begins with."""
+    if resume:
+        raise CommandFailure("--resume continues a training run, --from begins a new one: give one of them")
+    if fixed := [name for name, value in others.items() if value is not None]:
+        raise CommandFailure(f"--from takes {' and '.join(fixed)} from its checkpoint: leave that out")
+    path = Path(source)
+    path = TrainingFiles(path).checkpoint if path.is_dir() else path
+    return load_header(path), path
+
+
+def _changed(header: dict[str, Any], path: Path, assignments: Sequence[str]) -> TrainingTask:
+    """The task of a checkpoint, with its settings and further ones."""
+    of_method, of_robot, _ = split(parse_assignments(assignments))
+    if of_robot:
+        raise CommandFailure(f"--set {of_robot[0].text}: --from keeps the robot of its checkpoint")
+    config = changed_config(config_of(header), of_method)
+    if getattr(config, "initial_noise", None) != header["config"].get("initial_noise"):
+        raise CommandFailure("--set ppo.initial_noise: --from keeps the noise that its checkpoint has learned")
+    settings = [*header.get("set", []), *assignments]
+    return _of_checkpoint({**header, "set": settings}, path.parent)._replace(config=config)
 
 
 def _of_checkpoint(header: dict[str, Any], folder: Path) -> TrainingTask:

@@ -148,6 +148,20 @@ def load_training(files: TrainingFiles, environment: envs.Environment, config: A
         raise CommandFailure(f"cannot resume: {error}") from error
 
 
+def warm_start(checkpoint: Path, environment: envs.Environment, config: Any) -> Any:
+    """A new training run that begins with the networks, the optimiser and the moments of a checkpoint.
+
+    Raises:
+      CommandFailure: the checkpoint is missing or damaged, or its networks have other sizes.
+    """
+    method = METHODS[method_of(config)]
+    training = jax.jit(lambda: method.start(environment, config, jax.device_count()))()
+    try:
+        return method.warm_started(training, lambda like: policies.load(checkpoint, {"training": like})["training"])
+    except (OSError, ValueError) as error:
+        raise CommandFailure(f"--from: {error}") from error
+
+
 def load_rows(files: TrainingFiles, before: float) -> list[dict[str, float]]:
     """Loads the learning curve up to a number of steps; empty if there is none. Its columns may be any.
 

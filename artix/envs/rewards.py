@@ -37,6 +37,14 @@ def tracking_ang_vel(command: Array, angular_velocity: Array, tracking_sigma: fl
     return jnp.exp(-((command[2] - angular_velocity[2]) ** 2) / tracking_sigma)
 
 
+def tracking_mean_yaw_rate(command: Array, mean_yaw_rate: Array, tracking_sigma: float) -> Array:
+    """As ``tracking_ang_vel``, but of the mean over about half a stride.
+
+    The trunk of a biped turns to and fro with every step, which hides whether it follows a command.
+    """
+    return jnp.exp(-((command[2] - mean_yaw_rate) ** 2) / tracking_sigma)
+
+
 def lin_vel_z(world_linear_velocity: Array) -> Array:
     """Squared vertical speed."""
     return world_linear_velocity[2] ** 2
@@ -200,6 +208,7 @@ TERMS: dict[str, Callable[..., Array]] = {
     for term in (
         tracking_lin_vel,
         tracking_ang_vel,
+        tracking_mean_yaw_rate,
         lin_vel_z,
         ang_vel_xy,
         orientation,

@@ -8,7 +8,7 @@ from typing import Any
 from artix.examples import ppo, ppo_settings, shac, shac_settings
 from artix.examples.ppo_settings import Settings
 
-#: Modules with ``Config``, ``start``, ``train`` and ``policy_of``.
+#: Modules with ``Config``, ``start``, ``warm_started``, ``train`` and ``policy_of``.
 METHODS: dict[str, ModuleType] = {"ppo": ppo, "shac": shac}
 
 

@@ -184,6 +184,18 @@ def start(environment: Environment, config: Config, num_devices: int) -> Trainin
     )
 
 
+def warm_started(training: Training, load: Callable[[Any], Any]) -> Training:
+    """A new training run that begins with what another one learned: networks, noise, optimiser, and moments.
+
+    Args:
+      training: the new training run.
+      load: returns the arrays of the other one under the names of a tree, such as
+        ``lambda like: policies.load(path, {"training": like})["training"]``.
+    """
+    kept = {name: getattr(training.learner, name) for name in ("parameters", "optimizer", "observed")}
+    return training._replace(learner=training.learner.replace(**load({"learner": kept})["learner"]))
+
+
 def make_iteration(environment: Environment, config: Config) -> Callable[[Learner, Actors], tuple]:
     """Makes one iteration on the environments of one device in a mesh with the axis ``"devices"``.
 

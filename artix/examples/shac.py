@@ -119,6 +119,12 @@ def start(environment: Environment, config: Config, num_devices: int = 1) -> Tra
     return Training(parameters, parameters["critic"], optimizer, observed, env, returns, keys[4], iteration)
 
 
+def warm_started(training: Training, load: Callable[[Any], Any]) -> Training:
+    """A new training run that begins with what another one learned, as :func:`artix.examples.ppo.warm_started`."""
+    kept = {name: getattr(training, name) for name in ("parameters", "target", "optimizer", "observed")}
+    return training._replace(**load(kept))
+
+
 def limited(gradient: Array, most: float) -> tuple[Array, Array]:
     """Gradients [..., actions] whose norms are at most ``most`` times the median, in units of it, and the median.
 

@@ -9,6 +9,7 @@ from artix.viewer.meshes import geometry_mesh as geometry_mesh
 from artix.viewer.pictures import Camera as Camera
 from artix.viewer.pictures import draw_scene as draw_scene
 from artix.viewer.pictures import render_png as render_png
+from artix.viewer.pictures import save_video as save_video
 from artix.viewer.player import Viewer as Viewer
 from artix.viewer.player import save_html as save_html
 from artix.viewer.player import scene_html as scene_html

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -462,6 +462,95 @@ def draw_scene(
         parts += _ground(scene, chosen)
     paper = None if background is None else np.asarray(background, float)
     return shade(Triangles.join(parts), view, size, samples=samples, background=paper)
+
+
+def save_video(
+    path: str | os.PathLike[str],
+    robots: Robots,
+    states: State | Mapping[str, State],
+    dt: float,
+    *,
+    fps: float = 25.0,
+    size: tuple[int, int] = (480, 368),
+    camera: Camera | None = None,
+    **options: Any,
+) -> None:
+    """Saves a video of robots, at the speed of the motion, without a GPU, a display or a browser.
+
+    Args:
+      path: the file: ``.gif``, or ``.mp4``, which needs the package imageio-ffmpeg.
+      robots: as for :func:`make_scene`.
+      states: as for :func:`make_scene`.
+      dt: time from one state to the next [s].
+      fps: frames per second, at most ``1 / dt``.
+      size: width and height [pixels], even numbers for ``.mp4``.
+      camera: the camera; by default one that moves with the robots.
+      **options: ``visuals``, ``ground``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
+
+    Raises:
+      ImportError: imageio-ffmpeg is not installed.
+      ValueError: as for :func:`make_scene`, ``fps`` is not positive, or the file's name ends in another suffix.
+      OSError: the file cannot be written.
+
+    Examples:
+      >>> from artix import viewer
+      >>> arm = artix.robots.load("arm7")
+      >>> target = artix.neutral_state(arm).replace(joint_position=jnp.full(7, 0.3))
+      >>> states = jax.tree.map(lambda a, b: jnp.stack([a, b]), artix.neutral_state(arm), target)
+      >>> viewer.save_video("wave.gif", arm, states, 0.04, size=(40, 30))
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in _WRITERS:
+        raise ValueError(f"{os.fspath(path)}: videos are GIF or MP4 files; let its name end in .gif or .mp4")
+    if not fps > 0:
+        raise ValueError(f"fps must be positive; found {fps}")
+    check_writable(path)
+    scene = make_scene(robots, states, dt, **options)
+    step = max(round(1 / (fps * dt)), 1)
+    frames = range(0, scene.num_frames, step)
+    floor, first = _ground(scene, frames), scene.corners((0,))
+    view = camera or Camera.around(first, aspect=size[0] / size[1], margin=1.4)
+
+    def image(frame: int) -> np.ndarray:
+        parts = _robots(scene, frame, 1.0) + _overlays(scene, frame) + floor
+        moved = np.mean(scene.corners((frame,)) - first, axis=0) if camera is None else np.zeros(3)
+        follows = Camera(np.asarray(view.position) + moved, np.asarray(view.look_at) + moved, view.fov)
+        picture = shade(Triangles.joined(parts), follows, size, samples=2, background=np.ones(3))
+        return np.rint(255 * picture[..., :3]).astype(np.uint8)
+
+    _WRITERS[suffix](path, map(image, frames), size, 1 / (step * dt))
+
+
+def _write_gif(path: str | os.PathLike[str], images: Iterator[np.ndarray], size: tuple[int, int], fps: float) -> None:
+    from PIL import Image
+
+    first, *others = (Image.fromarray(image).quantize(128) for image in images)
+    write_atomically(
+        path,
+        lambda part: first.save(
+            part, format="GIF", save_all=True, append_images=others, duration=round(1000 / fps), loop=0
+        ),
+    )
+
+
+def _write_mp4(path: str | os.PathLike[str], images: Iterator[np.ndarray], size: tuple[int, int], fps: float) -> None:
+    try:
+        import imageio_ffmpeg
+    except ImportError as error:
+        raise ImportError("MP4 videos need imageio-ffmpeg: pip install 'artix[video]'; GIFs do not") from error
+
+    def write(part: Path) -> None:
+        settings = {"fps": fps, "macro_block_size": 2, "output_params": ["-f", "mp4"]}
+        video = imageio_ffmpeg.write_frames(str(part), size, **settings)
+        video.send(None)
+        for image in images:
+            video.send(np.ascontiguousarray(image))
+        video.close()
+
+    write_atomically(path, write)
+
+
+_WRITERS = {".gif": _write_gif, ".mp4": _write_mp4}
 
 
 def _robots(scene: Scene, frame: int, opacity: float) -> list[Triangles]:

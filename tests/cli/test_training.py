@@ -89,6 +89,36 @@ def test_it_goes_on(trained, capsys):
     assert "keeps the checkpoint's seed" in capsys.readouterr().err
 
 
+def test_it_begins_with_what_another_run_learned(trained, tmp_path, capsys):
+    folder, source = tmp_path / "runs", trained / "checkpoint.npz"
+    still = ["--set", "ppo.learning_rate=0", "ppo.desired_kl=0"]
+    command_line = ["train", "--from", str(trained), "--output", str(folder), "--envs", "16", "--seed", "5"]
+    assert main([*command_line, "--steps", "512", *still]) == 0
+    assert f"begins with what {source} learned" in capsys.readouterr().out
+    before, after = (np.load(path / "checkpoint.npz") for path in (trained, folder))
+    learned = [name for name in before.files if name.startswith("training/learner/parameters")]
+    assert len(learned) > 8
+    for name in learned:
+        np.testing.assert_array_equal(after[name], before[name])
+    rounds = "training/learner/optimizer/1/count"
+    assert after[rounds] == before[rounds] + 16  # one iteration of four times four steps
+    assert after["training/learner/observed/count"] == before["training/learner/observed/count"] + 512
+    header = policies.load_header(folder / "checkpoint.npz")
+    assert (header["steps"], header["config"]["num_envs"], header["set"]) == (512, 16, still[1:])
+    for options, message in (
+        (["--resume"], "--resume continues a training run, --from begins a new one"),
+        (["cart_pole"], "--from takes a task from its checkpoint"),
+        (["--set", "robot.stiffness=3"], "--from keeps the robot"),
+        (["--set", "ppo.initial_noise=0.3"], "keeps the noise"),
+        (["--set", "ppo.policy_layers=[8]", "--output", str(tmp_path / "new")], "should be float32"),
+        ([], "already has a training run"),
+    ):
+        assert main([*command_line, *options]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["train", "--from", str(tmp_path), "--output", str(folder)]) == 1
+    assert "there is no checkpoint" in capsys.readouterr().err
+
+
 def test_returns_are_those_of_a_hundred_episodes(trained):
     rows = [
         {"episodes": n, "return": r, "fall": f}

@@ -28,6 +28,7 @@ SIGNALS = {
     "joint_velocity": RNG.normal(size=12),
     "joint_acceleration": RNG.normal(size=12),
     "joint_force": RNG.normal(size=12),
+    "mean_yaw_rate": np.array(0.4),
     "soft_lower": np.full(12, -0.5),
     "soft_upper": np.full(12, 0.4),
     "action": RNG.normal(size=12),
@@ -59,6 +60,7 @@ def wanted(s):
     return {
         "tracking_lin_vel": np.exp(-np.sum((s["command"][:2] - s["linear_velocity"][:2]) ** 2) / 0.25),
         "tracking_ang_vel": np.exp(-((s["command"][2] - s["angular_velocity"][2]) ** 2) / 0.25),
+        "tracking_mean_yaw_rate": np.exp(-((s["command"][2] - s["mean_yaw_rate"]) ** 2) / 0.25),
         "lin_vel_z": s["world_linear_velocity"][2] ** 2,
         "ang_vel_xy": np.sum(s["world_angular_velocity"][:2] ** 2),
         "orientation": np.sum(s["up"][:2] ** 2),

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import artix
 from artix import envs
@@ -139,6 +140,23 @@ def test_a_quadruped_that_stands_is_seen_to_stand(still):
     )
     wanted = artix.gravity_compensation(still.articulation, moved)[6:] - lift / still.physics_dt
     np.testing.assert_allclose(force, wanted, atol=0.5)
+
+
+@pytest.mark.slow
+def test_the_mean_yaw_rate_forgets_within_half_a_stride(still):
+    """The yaw rate weighted by ``exp(-age / 0.4 s)``, from poses and velocities."""
+    state, step = still.reset(jax.random.key(0)), jax.jit(still.step)
+    spinning = state.articulation_state.root_velocity.at[5].add(2.0)
+    state = state.replace(articulation_state=state.articulation_state.replace(root_velocity=spinning))
+    rates = []
+    for k in range(30):
+        state = step(state, 0.5 * jax.random.normal(jax.random.key(k), 12, "float32"))
+        moved = state.articulation_state
+        turned = Rotation.from_quat(np.asarray(moved.root_pose[3:]))
+        rates.append(turned.apply(np.asarray(moved.root_velocity[3:]), inverse=True)[2])
+    weights = 0.05 * 0.95 ** np.arange(30)[::-1]
+    assert abs(weights @ rates) > 0.05
+    np.testing.assert_allclose(state.metrics["mean_yaw_rate_error"], abs(weights @ rates), atol=1e-5)
 
 
 @pytest.mark.slow

@@ -1,5 +1,10 @@
 """Meshes have the volumes of their shapes, and pixels agree with geometry."""
 
+import itertools
+import sys
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -137,3 +142,57 @@ def test_frames_that_are_not_there_are_refused(arm):
     scene = viewer.make_scene(arm, artix.neutral_state(arm), 1.0)
     with pytest.raises(ValueError, match="from -1 to 0"):
         viewer.draw_scene(scene, frames=(1,))
+
+
+@pytest.fixture(scope="module")
+def walk():
+    """An arm that moves its first joint in 9 states, 20 ms apart."""
+    arm = artix.robots.load("arm7")
+    angles = jnp.zeros((9, 7), arm.dtype).at[:, 0].set(jnp.linspace(0, 1, 9))
+    return arm, jax.vmap(lambda q: artix.neutral_state(arm).replace(joint_position=q))(angles)
+
+
+def test_a_video_runs_at_the_speed_of_the_motion(tmp_path, walk):
+    from PIL import Image
+
+    viewer.save_video(tmp_path / "walk.gif", *walk, 0.02, size=(60, 44))
+    with Image.open(tmp_path / "walk.gif") as film:
+        assert (film.size, film.n_frames, film.info["duration"], film.info["loop"]) == ((60, 44), 5, 40, 0)
+        images = [np.asarray(film.convert("RGB"), int) for k in range(5) if film.seek(k) is None]
+    assert all(np.abs(one - other).max() > 50 for one, other in itertools.pairwise(images))
+    for name, message in (("walk.avi", "let its name end in .gif or .mp4"), ("walk", "GIF or MP4")):
+        with pytest.raises(ValueError, match=message):
+            viewer.save_video(tmp_path / name, *walk, 0.02)
+    with pytest.raises(ValueError, match="fps must be positive"):
+        viewer.save_video(tmp_path / "walk.gif", *walk, 0.02, fps=0)
+
+
+def test_an_mp4_says_what_it_needs(tmp_path, walk, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(ImportError, match=r"pip install 'artix\[video\]'"):
+        viewer.save_video(tmp_path / "walk.mp4", *walk, 0.02, size=(60, 44))
+
+
+def test_an_mp4_has_all_frames(tmp_path, walk):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    viewer.save_video(tmp_path / "walk.mp4", *walk, 0.02, size=(64, 48))
+    frames, seconds = ffmpeg.count_frames_and_secs(str(tmp_path / "walk.mp4"))
+    assert (frames, round(seconds, 2)) == (5, 0.2)
+
+
+def test_the_camera_of_a_video_moves_with_the_robot(tmp_path):
+    from PIL import Image
+
+    inertial = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    shape = '<collision><geometry><sphere radius="0.2"/></geometry></collision>'
+    path = tmp_path / "ball.urdf"
+    path.write_text(f'<robot name="ball"><link name="ball">{inertial}{shape}</link></robot>')
+    ball = artix.load(path, fixed_base=False)
+    states = jax.vmap(
+        lambda x: artix.neutral_state(ball).replace(root_pose=jnp.array([x, 0, 1, 0, 0, 0, 1], ball.dtype))
+    )(jnp.linspace(0, 50, 3))
+    viewer.save_video(tmp_path / "ball.gif", ball, states, 0.04, size=(60, 44))
+    with Image.open(tmp_path / "ball.gif") as film:
+        middles = [np.asarray(film.convert("RGB"), int)[22, 30] for k in range(3) if film.seek(k) is None]
+    assert all(np.abs(middle - middles[0]).max() < 12 for middle in middles)
+    assert middles[0].max() < 230  # not the white of the background

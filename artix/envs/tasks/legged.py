@@ -53,7 +53,7 @@ SIGNALS = (
     *("joint_position", "joint_velocity", "joint_force", "default_position", "soft_lower", "soft_upper", "height"),
     *("pose_weight", "action", "last_action", "feet_velocity", "feet_height", "contact", "first_contact"),
     *("air_time", "contact_time", "last_air_time", "last_contact_time", "swing_peak", "feet_group"),
-    *("projected_gravity", "accelerometer", "trunk_gap", "lowest_up"),
+    *("mean_yaw_rate", "projected_gravity", "accelerometer", "trunk_gap", "lowest_up"),
     *("tracking_sigma", "max_foot_height", "target_height"),
 )
 
@@ -85,6 +85,9 @@ PRIVILEGED: observation_terms.Terms = {
 
 #: How starts vary: a random place and heading, with a small velocity, tilted and in a pose near the default one.
 RESETS: starts.Resets = {"place": 0.5, "heading": math.pi, "velocity": 0.5, "tilt": 0.1, "joint_position": 0.1}
+
+#: Time constant of ``mean_yaw_rate``, about half a stride [s].
+MEAN_TIME = 0.4
 
 #: What ends an episode early.
 TERMINATIONS: terminations.Terminations = {"tilted": True, "trunk_contact": True}
@@ -242,6 +245,7 @@ class LeggedVelocity(Environment):
             "command_time_left": time_left,
             "last_action": jnp.zeros(self.action_size, dtype),
             "gait": Gait.standing(len(self.robot.feet), dtype),
+            "mean_yaw_rate": jnp.zeros((), dtype),
         }
         if self.gait_frequency is not None:
             memory["phase"] = jnp.zeros((), dtype)
@@ -322,6 +326,10 @@ class LeggedVelocity(Environment):
     def outcome(self, transition: Transition) -> Outcome:
         """The weighted terms, and the gait and command for the next step."""
         memory = transition.memory
+        rate = observations.angular_velocity(transition.articulation, transition.state, self.robot.imu)[2]
+        mean_rate = memory["mean_yaw_rate"] + self.dt / MEAN_TIME * (rate - memory["mean_yaw_rate"])
+        memory = memory | {"mean_yaw_rate": mean_rate}
+        transition = transition.replace(memory=memory)
         gait, first_contact = self.gait(transition)
         signals = self.signals(transition, gait, first_contact)
         terminated = terminations.is_over(self.terminations, signals)
@@ -345,6 +353,7 @@ class LeggedVelocity(Environment):
         apart = memory["command"] - jnp.append(signals["linear_velocity"][:2], signals["angular_velocity"][2])
         metrics["velocity_error"] = jnp.sqrt(jnp.sum(apart[:2] ** 2) + 1e-12)  # [m/s]; differentiable at zero
         metrics["yaw_rate_error"] = jnp.abs(apart[2])
+        metrics["mean_yaw_rate_error"] = jnp.abs(memory["command"][2] - mean_rate)
         down = gait.contact.astype(self.articulation.dtype)
         metrics |= {f"duty/{foot}": down[k] for k, foot in enumerate(self.robot.feet)}
         return Outcome(jnp.maximum(total * self.dt, self.least_reward), terminated, memory | changed, metrics)
@@ -386,6 +395,7 @@ class LeggedVelocity(Environment):
             "command": memory["command"],
             "linear_velocity": observations.linear_velocity(robot, state, imu),
             "angular_velocity": observations.angular_velocity(robot, state, imu),
+            "mean_yaw_rate": memory["mean_yaw_rate"],
             "world_linear_velocity": velocity[:3],
             "world_angular_velocity": velocity[3:],
             "up": observations.up_vector(robot, state, imu),
@@ -448,6 +458,7 @@ class LeggedVelocity(Environment):
             gait = Gait.standing(len(self.robot.feet), self.articulation.dtype)
             action = zeros(self.action_size)
             memory = {"command": zeros(3), "last_action": action, "gait": gait, "phase": zeros(())}
+            memory["mean_yaw_rate"] = zeros(())
             memory["curricula"] = curricula.first(self.curricula, self.articulation.dtype)
             if self.action_delay is not None:
                 memory["delay"] = Delay.of(self.robot.default_position, most_steps=0)
