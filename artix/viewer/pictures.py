@@ -493,11 +493,13 @@ def save_video(
       OSError: the file cannot be written.
 
     Examples:
+      >>> import pathlib, tempfile
       >>> from artix import viewer
       >>> arm = artix.robots.load("arm7")
       >>> target = artix.neutral_state(arm).replace(joint_position=jnp.full(7, 0.3))
       >>> states = jax.tree.map(lambda a, b: jnp.stack([a, b]), artix.neutral_state(arm), target)
-      >>> viewer.save_video("wave.gif", arm, states, 0.04, size=(40, 30))
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "wave.gif"
+      >>> viewer.save_video(path, arm, states, 0.04, size=(40, 30))
     """
     suffix = Path(path).suffix.lower()
     if suffix not in _WRITERS:
@@ -515,7 +517,7 @@ def save_video(
         parts = _robots(scene, frame, 1.0) + _overlays(scene, frame) + floor
         moved = np.mean(scene.corners((frame,)) - first, axis=0) if camera is None else np.zeros(3)
         follows = Camera(np.asarray(view.position) + moved, np.asarray(view.look_at) + moved, view.fov)
-        picture = shade(Triangles.joined(parts), follows, size, samples=2, background=np.ones(3))
+        picture = shade(Triangles.join(parts), follows, size, samples=2, background=np.ones(3))
         return np.rint(255 * picture[..., :3]).astype(np.uint8)
 
     _WRITERS[suffix](path, map(image, frames), size, 1 / (step * dt))
