@@ -191,7 +191,7 @@ def _add_training_commands(commands: Any) -> None:
     play.add_argument("--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)")
     play.add_argument("--seed", type=_seed, default=1, help="seed of the episodes (default: %(default)s)")
     play.add_argument("--html", help="save the first episode as an animation in a single HTML file")
-    play.add_argument("--video", help="save the first episode as a .gif, or as an .mp4 (needs artix[video])")
+    play.add_argument("--video", help="save 10 s of the first episode as a .gif, or as an .mp4 (needs artix[video])")
     play.set_defaults(writes=("html", "video"))
 
     verify_help = "run a policy in artix and in MuJoCo with the same commands, and compare (needs artix[mjcf])"

@@ -113,6 +113,9 @@ def _save(path: str, save: Callable[..., None], *episode_and_visuals: Any) -> No
 #: A plot of more joints would be unreadable.
 MAX_JOINTS = 12
 
+#: Videos have 25 frames a second, each of which takes half a second or so to draw.
+FILM_SECONDS = 10.0
+
 
 def visuals_of(header: Mapping[str, Any], environment: envs.Environment) -> Any:
     """What the description of a checkpoint's robot draws, if the file is still there; ``None`` otherwise."""
@@ -164,11 +167,15 @@ def save_film(
     seed: int,
     visuals: Any = None,
 ) -> None:
-    """Saves the episode of :func:`save_episode` as a GIF or MP4 video."""
+    """Saves the start of the episode of :func:`save_episode` as a GIF or MP4 video."""
     from artix.viewer import save_video
 
     states, options = episode(environment, policy, seed)
-    shown = {"ground": environment.ground, "commands": options["commands"], "visuals": visuals}
+    length = round(FILM_SECONDS / environment.dt)
+    states, commands = jax.tree.map(lambda leaf: leaf[:length], (states, options["commands"]))
+    seconds = len(states.joint_position) * environment.dt
+    print(f"\ndrawing {seconds:.0f} s of video, which takes some minutes ...", flush=True)
+    shown = {"ground": environment.ground, "commands": commands, "visuals": visuals}
     save_video(path, environment.articulation, states, environment.dt, **shown)
 
 
