@@ -174,21 +174,20 @@ def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None
 
 def check_base(robot: UrdfRobot, order: list[str], report: Report) -> None:
     """Warns that the base floats where a single chain of several joints leaves it, as of an arm."""
+    leaving: dict[str, list[UrdfJoint]] = {name: [] for name in order}
+    for joint in robot.joints.values():
+        leaving[joint.parent].append(joint)
     length = 0
-    bodies = {order[0]}
-    while True:
-        moving = []
-        for name in order:  # Parents come first.
-            for joint in robot.joints.values():
-                if joint.child == name and joint.parent in bodies:
-                    if joint.type == "fixed":
-                        bodies.add(name)
-                    else:
-                        moving.append(name)
-        if len(moving) != 1:
-            break
-        length += 1
-        bodies = {moving[0]}
+    ends = [order[0]]
+    while len(ends) == 1:
+        moving = list[str]()
+        rigid = ends  # The links that are fixed to the end of the chain.
+        while rigid:
+            joints = [joint for name in rigid for joint in leaving[name]]
+            moving += [joint.child for joint in joints if joint.type != "fixed"]
+            rigid = [joint.child for joint in joints if joint.type == "fixed"]
+        length += len(moving) == 1
+        ends = moving
     if length >= _ARM_JOINTS:
         message = f"the base floats, though a single chain of {length} joints leaves it, as of an arm on a table"
         fix = "read with fixed_base=True if it is fixed, or fixed_base=False to say that it floats"
