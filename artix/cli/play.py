@@ -40,10 +40,14 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None, vid
     results = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
     print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
     print(_statistics({name: np.asarray(value) for name, value in results.items()}))
+    if html is None and video is None:
+        return 0
+    states, shown = episode(environment, policy, seed)
+    shown["visuals"] = visuals_of(header, environment)
     if html is not None:
-        _save(html, save_episode, environment, policy, seed, visuals_of(header, environment))
+        _save(html, _save_html, environment, states, shown)
     if video is not None:
-        _save(video, save_film, environment, policy, seed, visuals_of(header, environment))
+        _save(video, _save_video, environment, states, shown)
     return 0
 
 
@@ -101,10 +105,10 @@ def _statistics(results: dict[str, np.ndarray]) -> str:
     return table(("per episode", "mean", "deviation", "min", "median", "max"), rows, align="l")
 
 
-def _save(path: str, save: Callable[..., None], *episode_and_visuals: Any) -> None:
+def _save(path: str, save: Callable[..., None], *shown: Any) -> None:
     try:
         with naming(path):
-            save(path, *episode_and_visuals)
+            save(path, *shown)
     except ImportError as error:
         raise CommandFailure(f"no animation: {error}") from error
     print(f"\nanimation saved to {path}")
@@ -152,31 +156,30 @@ def save_episode(
       ImportError: viser is not installed.
       OSError: the file cannot be written.
     """
+    states, shown = episode(environment, policy, seed)
+    _save_html(path, environment, states, {**shown, "visuals": visuals})
+
+
+def _save_html(
+    path: str | os.PathLike[str], environment: envs.Environment, states: artix.State, shown: Mapping[str, Any]
+) -> None:
     from artix.viewer import save_html
 
-    states, options = episode(environment, policy, seed)
-    if visuals is not None:
-        options["visuals"] = visuals
-    save_html(path, environment.articulation, states, environment.dt, **options)
+    save_html(path, environment.articulation, states, environment.dt, **shown)
 
 
-def save_film(
-    path: str | os.PathLike[str],
-    environment: envs.Environment,
-    policy: policies.Policy,
-    seed: int,
-    visuals: Any = None,
+def _save_video(
+    path: str | os.PathLike[str], environment: envs.Environment, states: artix.State, shown: Mapping[str, Any]
 ) -> None:
-    """Saves the start of the episode of :func:`save_episode` as a GIF or MP4 video."""
+    """Saves the start of an episode as a GIF or MP4 video."""
     from artix.viewer import save_video
 
-    states, options = episode(environment, policy, seed)
+    options = {name: shown[name] for name in ("ground", "visuals")}
     length = round(FILM_SECONDS / environment.dt)
-    states, commands = jax.tree.map(lambda leaf: leaf[:length], (states, options["commands"]))
+    states, commands = jax.tree.map(lambda leaf: leaf[:length], (states, shown["commands"]))
     seconds = len(states.joint_position) * environment.dt
     print(f"\ndrawing {seconds:.0f} s of video, which takes some minutes ...", flush=True)
-    shown = {"ground": environment.ground, "commands": commands, "visuals": visuals}
-    save_video(path, environment.articulation, states, environment.dt, **shown)
+    save_video(path, environment.articulation, states, environment.dt, commands=commands, **options)
 
 
 def episode(environment: envs.Environment, policy: policies.Policy, seed: int) -> tuple[artix.State, dict[str, Any]]:

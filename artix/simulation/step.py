@@ -216,6 +216,7 @@ def _advance(
 def _take_substeps(
     scene: Scene, state: Any, control: Any, dt: Array, options: SolverOptions, with_report: bool
 ) -> tuple[Any, list[StepReport]]:
+    """:func:`_advance` by the laws of these options, and with their derivatives."""
     starts = scene.check_state(state)
     controls = checked_controls(scene, control, options)
     memory = whole_memory(scene, starts, options)

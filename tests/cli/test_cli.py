@@ -473,3 +473,15 @@ def test_what_info_says_of_one_robot_of_an_mjcf_is_about_that_robot(tmp_path, ca
     assert "no actuator acts on its joint" in capsys.readouterr().out
     assert main(["info", str(path), "--body", "cube"]) == 0
     assert "actuator" not in capsys.readouterr().out
+
+
+def test_an_episode_is_saved_as_a_page_and_as_a_video(tmp_path, monkeypatch, capsys):
+    from artix.cli import play
+
+    monkeypatch.setattr(play, "FILM_SECONDS", 0.2)
+    page = tmp_path / "arm.html"
+    film = tmp_path / "arm.gif"
+    assert main(["play", "arm_reach", "--episodes", "1", "--html", str(page), "--video", str(film)]) == 0
+    assert "drawing 0 s of video" in capsys.readouterr().out
+    assert page.stat().st_size > 10_000
+    assert film.read_bytes().startswith(b"GIF8")
