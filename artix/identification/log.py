@@ -323,20 +323,17 @@ def _columns_of(table: str | Path | Mapping[str, Any], joints: Sequence[str], to
 def _bag_columns(path: Path, joints: Sequence[str], topic: str | None) -> dict[str, np.ndarray]:
     """The columns of the joint states in a bag."""
     try:
-        from rosbags.highlevel import AnyReader
+        from rosbags.highlevel import AnyReader, AnyReaderError
         from rosbags.typesys import Stores, get_typestore
     except ImportError as error:
         raise ImportError("bags of ROS need rosbags: pip install 'artix[bags]'") from error
     # Older bags of ROS 2 do not define their messages.
     default = get_typestore(Stores.ROS2_HUMBLE)
-    with AnyReader([path], default_typestore=default) as reader:
-        chosen = [each for each in reader.connections if each.msgtype == _JOINT_STATE]
-        topics = sorted({each.topic for each in chosen})
-        if topic not in topics and (topic is not None or len(topics) != 1):
-            fix = "choose one by topic=" if topics else "record one, such as /joint_states"
-            raise ValueError(f"{path}: topics with {_JOINT_STATE}: {', '.join(topics) or 'none'}; {fix}")
-        chosen = [each for each in chosen if topic in (None, each.topic)]
-        messages: list[Any] = [reader.deserialize(data, each.msgtype) for each, _, data in reader.messages(chosen)]
+    try:
+        with AnyReader([path], default_typestore=default) as reader:
+            messages = _joint_states(path, reader, topic)
+    except AnyReaderError as error:
+        raise ValueError(f"{path}: it cannot be read as a bag of ROS: {error}") from error
     complete = [each for each in messages if set(joints) <= set(each.name)]
     if not complete:
         named = sorted({name for each in messages for name in each.name})
@@ -353,6 +350,17 @@ def _bag_columns(path: Path, joints: Sequence[str], topic: str | None) -> dict[s
                 column = [getattr(each, kind)[each.name.index(joint)] for each in complete]
                 columns[f"{kind}_{joint}"] = np.array(column)[first]
     return columns
+
+
+def _joint_states(path: Path, reader: Any, topic: str | None) -> list[Any]:
+    """The messages with joint states of a topic, or of the only one."""
+    chosen = [each for each in reader.connections if each.msgtype == _JOINT_STATE]
+    topics = sorted({each.topic for each in chosen})
+    if topic not in topics and (topic is not None or len(topics) != 1):
+        fix = "choose one by topic=" if topics else "record one, such as /joint_states"
+        raise ValueError(f"{path}: topics with {_JOINT_STATE}: {', '.join(topics) or 'none'}; {fix}")
+    chosen = [each for each in chosen if topic in (None, each.topic)]
+    return [reader.deserialize(data, each.msgtype) for each, _, data in reader.messages(chosen)]
 
 
 def _column(columns: Mapping[str, Any], name: str) -> np.ndarray:

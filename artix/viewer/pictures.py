@@ -489,7 +489,8 @@ def save_video(
 
     Raises:
       ImportError: imageio-ffmpeg is not installed.
-      ValueError: as for :func:`make_scene`, ``fps`` is not positive, or the file's name ends in another suffix.
+      ValueError: as for :func:`make_scene`, ``fps`` is not positive, the size is odd for ``.mp4``, or the file's name
+        ends in another suffix.
       OSError: the file cannot be written.
 
     Examples:
@@ -506,6 +507,8 @@ def save_video(
         raise ValueError(f"{os.fspath(path)}: videos are GIF or MP4 files; let its name end in .gif or .mp4")
     if not fps > 0:
         raise ValueError(f"fps must be positive; found {fps}")
+    if suffix == ".mp4" and any(length % 2 for length in size):
+        raise ValueError(f"size must be even for .mp4; found {size}")
     check_writable(path)
     scene = make_scene(robots, states, dt, **options)
     step = max(round(1 / (fps * dt)), 1)

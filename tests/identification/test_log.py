@@ -146,6 +146,10 @@ def test_which_bags_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         read_log(artix.robots.load("arm7"), bag, topic="/left")
     with pytest.raises(ValueError, match="only bags have topics"):
         read_log(ARM, {"time": TIME}, topic="/left")
+    damaged = tmp_path / "damaged.mcap"
+    damaged.write_bytes(b"no bag")
+    with pytest.raises(ValueError, match=r"damaged.mcap: it cannot be read as a bag of ROS: "):
+        read_log(ARM, damaged)
     monkeypatch.setitem(sys.modules, "rosbags.highlevel", None)
     with pytest.raises(ImportError, match=r"artix\[bags\]"):
         read_log(ARM, bag)

@@ -165,6 +165,8 @@ def test_a_video_runs_at_the_speed_of_the_motion(tmp_path, walk):
             viewer.save_video(tmp_path / name, *walk, 0.02)
     with pytest.raises(ValueError, match="fps must be positive"):
         viewer.save_video(tmp_path / "walk.gif", *walk, 0.02, fps=0)
+    with pytest.raises(ValueError, match=r"size must be even for .mp4; found \(61, 44\)"):
+        viewer.save_video(tmp_path / "walk.mp4", *walk, 0.02, size=(61, 44))
 
 
 def test_an_mp4_says_what_it_needs(tmp_path, walk, monkeypatch):
