@@ -35,6 +35,10 @@ Transposed: TypeAlias = "tuple[Program, tuple[int, ...], tuple[int, ...]]"
 #: Number of derived programs (with known parameters, derivatives, ...) kept per program; the oldest is dropped first.
 _MAX_DERIVED = 256
 
+#: Larger arrays never become constants of a program. A terrain that a compiled function closes over is an operand from
+#: which the kernel reads what it needs, so that another terrain needs no new kernel.
+MAX_KNOWN = 4096
+
 _numbers = itertools.count()
 
 
@@ -213,6 +217,13 @@ def is_tracing() -> bool:
     return _tracing.active
 
 
+def is_readable(array: Any) -> bool:
+    """Whether this process knows the values of an array, while JAX traces or at all."""
+    if isinstance(array, jax.core.Tracer | jax.ShapeDtypeStruct):
+        return False
+    return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
+
+
 def replaced(values: Sequence[Any], indices: Sequence[int], new_values: Sequence[Any]) -> list[Any]:
     """The values, with new ones at some indices."""
     new = dict(zip(indices, new_values, strict=True))
@@ -325,6 +336,7 @@ def _digest(array: np.ndarray) -> bytes:
 
 def simplified(program: ClosedJaxpr) -> ClosedJaxpr:
     """The program with equal equations evaluated once, and without those that no result depends on."""
+    program = ClosedJaxpr(program.jaxpr, [_on_host(constant) for constant in program.consts])
     jaxpr: Any = program.jaxpr
     new_names = _equal_constants(jaxpr.constvars, program.consts)
     first_of: dict[Any, Any] = {}
@@ -341,6 +353,13 @@ def simplified(program: ClosedJaxpr) -> ClosedJaxpr:
     shorter = jaxpr.replace(eqns=equations, outvars=results)
     needed, _ = dce_jaxpr(shorter, [True] * len(results), instantiate=True)
     return closed(needed, program.consts)
+
+
+def _on_host(constant: Any) -> Any:
+    """A copy of a constant that nobody can donate or delete while the program lives; large ones are not copied."""
+    is_small = isinstance(constant, jax.Array) and constant.size <= MAX_KNOWN and is_readable(constant)
+    is_key = is_small and jnp.issubdtype(constant.dtype, jax.dtypes.extended)
+    return np.array(constant) if is_small and not is_key else constant
 
 
 def closed(jaxpr: Any, constants: Any) -> ClosedJaxpr:

@@ -17,7 +17,7 @@ from artix.compiler.compilation import gpu_kernels_are_on, kernels_are_on
 from artix.compiler.disk import program_key, read_signature, signature_of, write_signature
 from artix.compiler.jax_internals import is_staging
 from artix.compiler.operation import evaluate
-from artix.compiler.program import Program, is_tracing, trace
+from artix.compiler.program import MAX_KNOWN, Program, is_readable, is_tracing, trace
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -25,11 +25,6 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 #: Outside ``jax.jit``, a function is specialised to the parameters of the first few robots. All further robots share a
 #: program with the parameters as operands, which has more operations.
 _MAX_SPECIALIZED = 4
-
-
-#: Larger arrays never become constants of a program. A terrain that a compiled function closes over is an operand from
-#: which the kernel reads what it needs, so that another terrain needs no new kernel.
-_MAX_KNOWN = 4096
 
 
 #: Whole numbers and names of NumPy are static, as those of Python are.
@@ -293,15 +288,8 @@ def _known(arrays: Sequence[Any]) -> dict[int, np.ndarray]:
     return {
         index: array.copy() if isinstance(array, np.ndarray) else np.asarray(array)
         for index, array in enumerate(arrays)
-        if array.size <= _MAX_KNOWN and is_readable(array)
+        if array.size <= MAX_KNOWN and is_readable(array)
     }
-
-
-def is_readable(array: Any) -> bool:
-    """Whether this process knows the values of an array, while JAX traces or at all."""
-    if isinstance(array, jax.core.Tracer | jax.ShapeDtypeStruct):
-        return False
-    return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
 
 
 def _knows(program: Program, arrays: Sequence[Any]) -> bool:

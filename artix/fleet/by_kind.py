@@ -19,7 +19,8 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
 from artix.compiler.compilation import RowProgram
-from artix.compiler.quantity import Call, call_of, is_array, is_one_operation, is_readable, quantity
+from artix.compiler.program import is_readable
+from artix.compiler.quantity import Call, call_of, is_array, is_one_operation, quantity
 from artix.compiler.row_operation import RowPrograms, evaluate_rows
 from artix.fleet.kinds import (
     Axis,

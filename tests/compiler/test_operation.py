@@ -484,3 +484,22 @@ def test_derivatives_in_64_bits_are_lowered_where_64_bits_are_off() -> None:
         compiled = traced.lower().compile()
     wanted = jax.grad(lambda state: artix.kinetic_energy(robot, state))(state)
     jax.tree.map(np.testing.assert_array_equal, compiled(state), wanted)
+
+
+def test_programs_keep_their_constants_when_the_caller_deletes_them() -> None:
+    """A program outlives the call that made it, and donation takes arrays from whoever else holds them."""
+    robot = random_tree(4, 3, fixed_base=True)
+    offset = jnp.arange(robot.topology.num_dofs, dtype=robot.dtype) + 0.5
+
+    @artix.quantity
+    def shifted(articulation: artix.Articulation, state: artix.State) -> jax.Array:
+        return state.joint_position + offset
+
+    state = artix.neutral_state(robot)
+    wanted = np.asarray(state.joint_position + offset)
+    jax.eval_shape(shifted, robot, state)
+    jax.jit(lambda x: x + 1, donate_argnums=0)(offset)
+    assert offset.is_deleted()
+    states = jax.tree.map(lambda x: x[None], state)
+    assert (shifted(robot, state) == wanted).all()
+    assert (jax.vmap(shifted, in_axes=(None, 0))(robot, states)[0] == wanted).all()
