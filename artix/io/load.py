@@ -103,7 +103,7 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
           links, and negative moments are refused.
         - ``strict`` (URDF, MJCF, USD): whether to refuse what is otherwise read with a warning that says how: what is
           left out or assumed, and physically impossible inertias.
-        - ``meshes`` (URDF, MJCF, USD): replacement for collision meshes: a ``"hull"`` of at most 16 of their vertices,
+        - ``meshes`` (URDF, MJCF, USD): replacement for collision meshes: a ``"hull"`` of at most 64 of their vertices,
           or the enclosing ``"capsule"``; ``None`` leaves them out. The checkers report the distance of these shapes
           from the mesh.
         - ``self_contact`` (MJCF, USD): whether shapes of links touch each other wherever the filters of the file

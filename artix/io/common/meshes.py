@@ -37,9 +37,9 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
 
     Args:
       points: vertices in the mesh's frame [m], [V, 3], V at least 1.
-      meshes: the kind of shape. A ``"hull"`` has at most 16 of the vertices, chosen greedily: each is the one farthest
+      meshes: the kind of shape. A ``"hull"`` has at most 64 of the vertices, chosen greedily: each is the one farthest
         outside the hull of those before it, in any of a fixed set of directions. The result is deterministic, lies
-        inside the convex hull of the mesh, and is exact if that has at most 16 vertices. A ``"capsule"`` encloses the
+        inside the convex hull of the mesh, and is exact if that has at most 64 vertices. A ``"capsule"`` encloses the
         mesh along whichever of its principal axes makes the capsule smallest.
       pose: pose of the mesh's frame in the link's, [7].
       **material: material parameters of the geometry.
@@ -60,8 +60,10 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
         return MeshShape(Geometry.capsule(radius, half_length, pose=placed, **material), error)
     size = np.ptp(points, axis=0).max()
     chosen = [int(farthest[0])]
+    support = np.full(len(directions), -np.inf)
     while True:
-        gap = reach - (directions @ points[chosen].T).max(axis=1)
+        support = np.maximum(support, directions @ points[chosen[-1]])
+        gap = reach - support
         worst = int(np.argmax(gap))
         if len(chosen) == MAX_HULL_POINTS or gap[worst] <= 1e-9 * size:
             return MeshShape(Geometry.hull(points[chosen], pose=pose, **material), float(max(gap[worst], 0)))

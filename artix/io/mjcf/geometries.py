@@ -14,7 +14,7 @@ from artix.io.common.description import Names, Surface
 from artix.io.common.diagnostics import Location, Report, listed
 from artix.io.common.meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
 from artix.io.mjcf.source import MjcfSource, compile_mjcf, geom_type, pose_from_wxyz
-from artix.model.geometry import MAX_HULL_POINTS, SIZE_NUMBERS, Geometry, GeometryType
+from artix.model.geometry import SIZE_NUMBERS, SMALL_MESH, Geometry, GeometryType
 from artix.model.topology import PAIRED_TYPES
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]
     for kind, names in missing.items():
         which = listed(sorted({*names}))
         message = f"{len(names)} geoms of type {kind} are left out and touch nothing (bodies {which})"
-        fix = f"where contact matters, use a primitive, or a mesh of at most {MAX_HULL_POINTS} vertices"
+        fix = f"where contact matters, use a primitive, or a mesh of at most {SMALL_MESH} vertices"
         fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
         source.report.warning(place, message, fix)
 
@@ -95,7 +95,7 @@ def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
     mesh = int(model.geom_dataid[geom])
     first, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
     points = np.array(model.mesh_vert[first : first + count], float)
-    if count <= MAX_HULL_POINTS:
+    if count <= SMALL_MESH:
         return MeshShape(Geometry.hull(points, pose=pose, friction=friction), 0.0)
     return None if source.options.meshes is None else mesh_shape(points, source.options.meshes, pose, friction=friction)
 

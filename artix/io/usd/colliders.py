@@ -29,7 +29,7 @@ from artix.io.common.poses import (
     translation,
 )
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
-from artix.model.geometry import MAX_HULL_POINTS, Geometry, GeometryType
+from artix.model.geometry import SMALL_MESH, Geometry, GeometryType
 
 #: Schema of PhysX's triggers, shapes that report overlaps and exert no force: sensors.
 TRIGGER_SCHEMA = "PhysxTriggerAPI"
@@ -62,7 +62,7 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
         if shape is None or problem is not None:
             kind = str(collider.prim.GetTypeName()) or "no type"
             message = problem or f"a collider of type {kind} is not supported"
-            fix = f"where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of {MAX_HULL_POINTS} points"
+            fix = f"where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of {SMALL_MESH} points"
             fix += ", or read it with meshes='hull' or 'capsule'" if kind == "Mesh" else ""
             # There are many meshes, and whether they matter depends on the robot: the links have a warning together.
             tell = scene.report.note if problem is None and kind == "Mesh" else scene.report.changed
@@ -180,7 +180,7 @@ def _mesh_shape(
         return Geometry(type=GeometryType.SPHERE, size=(radius,), pose=center, **material)
     # Exporters repeat a vertex for each of its normals.
     _, first = np.unique(points, axis=0, return_index=True)
-    if len(first) <= MAX_HULL_POINTS:
+    if len(first) <= SMALL_MESH:
         return Geometry.hull(points[np.sort(first)], pose=pose, **material)
     if scene.meshes is None:
         return None
