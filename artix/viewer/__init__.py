@@ -6,7 +6,6 @@ a browser, and trimesh, which opens meshes; pictures of robots without meshes ne
 
 from artix.viewer.meshes import TriangleMesh as TriangleMesh
 from artix.viewer.meshes import geometry_mesh as geometry_mesh
-from artix.viewer.pictures import Camera as Camera
 from artix.viewer.pictures import draw_scene as draw_scene
 from artix.viewer.pictures import render_png as render_png
 from artix.viewer.pictures import save_video as save_video
@@ -14,6 +13,7 @@ from artix.viewer.player import Viewer as Viewer
 from artix.viewer.player import save_html as save_html
 from artix.viewer.player import scene_html as scene_html
 from artix.viewer.player import view as view
+from artix.viewer.rasterizer import Camera as Camera
 from artix.viewer.scene import Crowd as Crowd
 from artix.viewer.scene import Scene as Scene
 from artix.viewer.scene import colored as colored

@@ -17,8 +17,9 @@ import numpy as np
 from artix import HeightField
 from artix.model.validation import is_index
 from artix.viewer.meshes import TriangleMesh, height_field_mesh, joined, quaternion_from_z_to, sphere_mesh, transform
-from artix.viewer.pictures import Camera
-from artix.viewer.scene import Arrows, Crowd, Marks, Scene, Segments
+from artix.viewer.motions import Arrows, Marks, Segments
+from artix.viewer.rasterizer import Camera
+from artix.viewer.scene import Crowd, Scene
 from artix.viewer.visuals import Visual
 
 FIRST_PORT = 8080

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from artix import Geometry, GeometryType, Ground, HeightField, Plane
-from artix.io.usd.colliders import hull_triangles
+from artix.io.usd.mass_properties import hull_triangles
 
 #: Corners of circles: enough to look round at the size of a link, few enough for fleets.
 AROUND = 20

@@ -11,7 +11,7 @@ import pytest
 import artix
 from artix import Geometry, viewer
 from artix.viewer import meshes
-from artix.viewer.pictures import Camera, corner_normals, rasterize
+from artix.viewer.rasterizer import Camera, corner_normals, rasterize
 
 N = meshes.AROUND
 #: Area of the regular polygon that stands for a circle of radius 1.

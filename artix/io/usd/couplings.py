@@ -11,8 +11,8 @@ import numpy as np
 from artix.io.common.description import Coupling, LinkPlace
 from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to, rotation_matrix, rotation_pose, translation
 from artix.io.usd.articulation import UsdArticulation
+from artix.io.usd.joints import AXIS_INSTANCES, UsdAxis, UsdJoint
 from artix.io.usd.stage import UsdPrim
-from artix.io.usd.tree import AXIS_INSTANCES, UsdAxis, UsdJoint
 from artix.model.couplings import (
     Attachment,
     FixedTendon,

@@ -10,8 +10,8 @@ import numpy as np
 from artix.io.common.description import Names
 from artix.io.common.diagnostics import Location, Report
 from artix.io.usd.couplings import ATTACHMENT, ATTACHMENT_LEAF, ATTACHMENT_ROOT, GAINS, LENGTHS
+from artix.io.usd.joints import AXIS_INSTANCES, KINDS
 from artix.io.usd.stage import NAME_KEY, AxisUnits, StageUnits, import_pxr
-from artix.io.usd.tree import AXIS_INSTANCES, KINDS
 from artix.model.articulation import Articulation, State
 from artix.model.couplings import FixedTendonStructure, LoopJointType, SpatialTendonStructure
 from artix.model.joints import Axis, JointType

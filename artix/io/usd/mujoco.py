@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from artix.io.mjcf.bodies import ActuatorLaw
+from artix.io.usd.joints import UsdAxis, UsdJoint, enclosing
 from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene
-from artix.io.usd.tree import UsdAxis, UsdJoint, enclosing
 from artix.model.joints import Drive, JointFriction
 
 JOINT_SCHEMA, SCENE_SCHEMA, SITE_SCHEMA = "MjcJointAPI", "MjcSceneAPI", "MjcSiteAPI"

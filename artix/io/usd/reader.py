@@ -33,10 +33,12 @@ from artix.io.common.description import (
 from artix.io.common.diagnostics import Issue, Location, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation, read_articulation
-from artix.io.usd.colliders import TRIGGER_SCHEMA, read_ground, read_shape, triangulate
+from artix.io.usd.colliders import TRIGGER_SCHEMA, read_ground, read_shape
 from artix.io.usd.couplings import read_couplings
+from artix.io.usd.joints import UsdJoint, enclosing
+from artix.io.usd.mass_properties import triangulate
 from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
-from artix.io.usd.tree import UsdJoint, enclosing, is_between, roots_of
+from artix.io.usd.tree import is_between, roots_of
 from artix.model.articulation import Articulation, State
 from artix.model.topology import PAIRED_TYPES
 

@@ -17,7 +17,7 @@ from artix.io.common.diagnostics import Issue, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, principal_axes
 from artix.io.common.values import shortest, writable_topology
 from artix.io.usd.articulation import FRAME_KEY
-from artix.io.usd.colliders import TRIGGER_SCHEMA, ZERO_KEY
+from artix.io.usd.colliders import TRIGGER_SCHEMA
 from artix.io.usd.joint_writer import (
     JOINT_TYPES,
     Author,
@@ -30,8 +30,10 @@ from artix.io.usd.joint_writer import (
     write_couplings,
     write_joint,
 )
+from artix.io.usd.joints import KINDS
+from artix.io.usd.mass_properties import ZERO_KEY
 from artix.io.usd.stage import DEGREE, first_usd_error, import_pxr
-from artix.io.usd.tree import KINDS, ROOT_SCHEMA
+from artix.io.usd.tree import ROOT_SCHEMA
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.geometry import GeometryStructure, GeometryType
