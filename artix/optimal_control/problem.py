@@ -75,9 +75,9 @@ class Problem(struct.PyTreeNode):
       final_equality: numbers that must vanish at the end.
       final_inequality: numbers that must not be positive at the end.
       closure: numbers of the first and the last :class:`Knot` together that must vanish, as those of a gait that
-        repeats; both have ``None`` for controls and contact forces. For :func:`solve_by_ipopt` and
-        :func:`step_by_quadratic_program`, as is the following.
-      free_start: which deviations of the start are free, [ndx] of bool; the start is then a guess. ``None`` for none.
+        repeats; both have ``None`` for controls and contact forces.
+      free_start: which deviations of the start are free, [ndx] of bool; the start is then a guess. The rotation of a
+        floating base should be free or given as a whole. ``None`` for none.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
@@ -113,7 +113,7 @@ class Problem(struct.PyTreeNode):
     @property
     def constraints(self) -> tuple[str, ...]:
         """Names of the constraint fields that are set."""
-        kinds = ("equality", "inequality", "final_equality", "final_inequality")
+        kinds = ("equality", "inequality", "final_equality", "final_inequality", "closure")
         return tuple(kind for kind in kinds if getattr(self, kind) is not None)
 
     def reference(self, time: int | Array) -> Any:
@@ -202,6 +202,19 @@ def final_cost(problem: Problem, x: Array) -> Array:
     """The cost of the last state."""
     articulation, reference = problem.dynamics.articulation, problem.reference(-1)
     return residual_cost(articulation, problem.final, x, None, None, reference, problem.parameters)
+
+
+def ends_cost(problem: Problem, first: Array, last: Array) -> Array:
+    """Half the sum of squares of the closure of an augmented problem; zero without one."""
+    return 0.5 * jnp.sum(closure(problem, first, last) ** 2)
+
+
+def closure(problem: Problem, first: Array, last: Array) -> Array:
+    """What should vanish of the first and the last state, [c]."""
+    if problem.closure is None:
+        return first[:0]
+    ends = (first, problem.reference(0)), (last, problem.reference(-1))
+    return closure_rows(problem.dynamics.articulation, problem.closure, *ends, problem.parameters)
 
 
 def residual_cost(articulation: artix.Articulation, function: Residual | None, x: Array, *seen: Any) -> Array:

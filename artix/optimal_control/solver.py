@@ -51,7 +51,7 @@ def solve(
       controls: a first guess of the forces of the actuated joints [N m or N], shape [T, nu]; the solution of a similar
         problem is a good one.
       states: a first guess of the flat states, shape [T + 1, nx], whose first entry the start replaces; by default a
-        rollout of the controls.
+        rollout of the controls. Where the start is free, it is the problem's that is a guess.
       iterations: number of iterations.
       hessian: ``"gauss_newton"`` for products of the residuals' first derivatives, which are never indefinite;
         ``"exact"`` for all second derivatives of costs and dynamics (differential dynamic programming), which converges
@@ -87,7 +87,13 @@ def solve(
             "by problem.replace(...=None)"
         )
     options = Options(iterations, step_lengths, hessian, riccati, multiple_shooting)
-    problem, controls, states = prepared(problem, controls, states, options)
+    return optimise(*prepared(problem, controls, states, options), options, damping, tolerance)
+
+
+def optimise(
+    problem: Problem, controls: Array, states: Array, options: Options, damping: float, tolerance: float
+) -> Solution:
+    """:func:`solve` from a guess that is :func:`prepared`; the problem may be augmented."""
 
     def solved(each: Problem, states: Array, controls: Array) -> Solution:
         return iterate(each, states, controls, options, damping, tolerance)
@@ -102,16 +108,18 @@ def prepared(problem: Problem, controls: Array, states: Array | None, options: O
       TypeError: see :func:`solve`.
       ValueError: see :func:`solve`.
     """
-    for name in ("closure", "free_start"):
-        if getattr(problem, name) is not None:
-            raise ValueError(f"problem.{name}: a start that is not given is for solve_by_ipopt; leave it out here")
     check_choice("hessian", options.hessian, get_args(Hessian))
     check_choice("riccati", options.riccati, get_args(Riccati))
     check_count("iterations", options.iterations)
     check_count("step_lengths", options.step_lengths)
     problem, controls, states = checked(problem, controls, states)
-    if problem.has_bounds and options.riccati == "parallel":
-        raise ValueError("riccati='parallel' does not support bounds; use 'sequential', or replace the bounds by costs")
+    if options.riccati == "parallel":
+        if problem.has_bounds:
+            raise ValueError(
+                "riccati='parallel' does not support bounds; use 'sequential', or replace the bounds by costs"
+            )
+        if problem.free_start is not None or problem.closure is not None:
+            raise ValueError("riccati='parallel' needs a given start and no closure; use 'sequential'")
     controls = within_bounds(problem, controls)
     if states is not None:
         return problem, controls, states.at[0].set(problem.start)
