@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.model.checks import check_count
+from artix.model.checks import check_count, check_finite
 from artix.optimal_control.checks import check_positive
 from artix.optimal_control.ilqr import Iterations, Options, Solution, has_converged, is_stuck, last_of, settle
 from artix.optimal_control.problem import Knot, Problem, Residual, closure, residual, vector
@@ -318,6 +318,7 @@ def _check_multipliers(multipliers: Multipliers, wanted: Multipliers) -> None:
         shapes = [None if each is None else jnp.shape(each) for each in (needed, value)]
         if shapes[0] != shapes[1]:
             raise ValueError(f"multipliers.{name}: expected shape {shapes[0]}; found {shapes[1]}")
+        check_finite(f"multipliers.{name}", value)
 
 
 def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array | float) -> Problem:

@@ -7,6 +7,7 @@ configuration and velocity has one entry for each direction of motion, so no qua
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ from artix.optimal_control.schedule import ContactSchedule
 from artix.simulation.step import with_budgets
 
 Array = jax.Array
+#: A longer step is most likely one in milliseconds [s].
+LONGEST = 1.0
 
 
 class TangentLinearization(NamedTuple):
@@ -318,9 +321,9 @@ def discrete_dynamics(
       KeyError: no joint has this name.
       TypeError: ``actuated`` is a single string, ``actuator`` is none, or the schedule has another dtype than the
         articulation.
-      ValueError: ``dt`` is not positive, or ``None`` where :func:`artix.step` takes the step; ``actuated`` is empty, a
-        joint is fixed or named twice, motors drive a spherical joint or have a number that is not positive, there is a
-        schedule as well as a ground or options, or the schedule was made for another articulation.
+      ValueError: ``dt`` is not one positive number, or ``None`` where :func:`artix.step` takes the step; ``actuated``
+        is empty, a joint is fixed or named twice, motors drive a spherical joint or have a number that is not positive,
+        there is a schedule as well as a ground or options, or the schedule was made for another articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -339,7 +342,13 @@ def discrete_dynamics(
             "give one or the other"
         )
     if dt is not None:
+        if np.shape(dt):
+            raise ValueError(
+                f"dt: expected one number [s]; found shape {np.shape(dt)}. For lengths that differ, use dt=None"
+            )
         check_positive("dt", dt, "s")
+        if (length := known(dt)) is not None and length > LONGEST:
+            warnings.warn(f"dt: {length:g} s is long for a step of a robot; it is in seconds", stacklevel=3)
     elif ground is not None or options is not None:
         raise ValueError("dt: steps through contact have a given length; free ones are smooth or scheduled")
     if contact_schedule is not None:
