@@ -18,6 +18,12 @@ from scipy.signal import butter, sosfiltfilt
 from artix import Articulation, State, neutral_state
 from artix.model.checks import check_one, warn_of_positions
 
+#: Samples further apart are most likely not in seconds [s].
+_LONGEST_PERIOD = 0.5
+#: Angles that differ by more from one sample to the next have most likely been wrapped [rad].
+_LARGEST_JUMP = 3.0
+#: Velocities may miss the position by this share of its extent, and by so much in any case [rad or m].
+_MISSED, _LEAST_MISSED = 0.3, 0.05
 #: A longer gap between samples, in usual periods, is a hole that no filter should bridge.
 _LONGEST_GAP = 5.0
 
@@ -249,8 +255,9 @@ def read_log(
       ImportError: Parquet files and bags need another package.
 
     Warns:
-      UserWarning: messages of a bag are passed over, or a position is far outside the limits of its joint, as it is
-        in degrees.
+      UserWarning: messages of a bag are passed over, or numbers can hardly be right: positions far outside limits, as
+        those in degrees, angles that jump by a turn, velocities that do not add up to the motion, or times that are
+        not in seconds.
 
     Examples:
       >>> arm = artix.robots.load("double_pendulum")
@@ -278,7 +285,38 @@ def read_log(
     stamps = _column(columns, time)
     # Before they become floating-point numbers: nanoseconds since 1970 have more digits.
     seconds = (stamps - stamps[0]).astype(float) * time_unit
-    return Log(robot, seconds, **values)
+    log = Log(robot, seconds, **values)
+    _warn_of_doubts(log)
+    return log
+
+
+def _warn_of_doubts(log: Log) -> None:
+    """Points out times, angles and velocities that can hardly be in seconds, unwrapped, and of the same joints."""
+    names = log.robot.topology.dof_names
+    if log.period > _LONGEST_PERIOD:
+        warnings.warn(
+            f"time: samples are {log.period:g} s apart; if it is in milliseconds, use time_unit=1e-3", stacklevel=3
+        )
+    jumps = np.abs(np.diff(log.position, axis=0))
+    if jumps.size and jumps.max() > _LARGEST_JUMP:
+        row, dof = np.unravel_index(int(np.argmax(jumps)), jumps.shape)
+        warnings.warn(
+            f"position: {names[dof]!r} jumps by {jumps[row, dof]:.3g} after sample {row}, at {log.time[row]:g} s, "
+            "where derivatives will be wrong; unwrap angles that start again at pi",
+            stacklevel=3,
+        )
+    if log.velocity is None:
+        return
+    travel = 0.5 * (log.velocity[1:] + log.velocity[:-1]) * np.diff(log.time)[:, None]
+    missed = np.abs(log.position[1:] - log.position[0] - np.cumsum(travel, axis=0)).max(axis=0)
+    extent = np.ptp(log.position, axis=0)
+    dof = int(np.argmax(missed - _MISSED * extent))
+    if missed[dof] > max(_MISSED * extent[dof], _LEAST_MISSED):
+        warnings.warn(
+            f"velocity: its integral misses the position of {names[dof]!r} by {missed[dof]:.3g}, where that moves by "
+            f"{extent[dof]:.3g}; check units, signs and columns",
+            stacklevel=3,
+        )
 
 
 def _low_pass(value: np.ndarray, period: float, cutoff: float, order: int) -> np.ndarray:

@@ -211,6 +211,27 @@ def test_what_is_refused(tmp_path: Path) -> None:
         read_log(ARM, file, position="q{index}")
 
 
+def test_numbers_that_can_hardly_be_right_are_pointed_out(recwarn: pytest.WarningsRecorder) -> None:
+    angle = np.stack([np.sin(TIME), np.cos(TIME)], axis=1)
+    rate = np.stack([np.cos(TIME), -np.sin(TIME)], axis=1)
+
+    def read(time: np.ndarray = TIME, angle: np.ndarray = angle, rate: np.ndarray = rate) -> Log:
+        columns = {"time": time, "q0": angle[:, 0], "q1": angle[:, 1], "v0": rate[:, 0], "v1": rate[:, 1]}
+        return read_log(ARM, columns, position="q{index}", velocity="v{index}")
+
+    noise = np.random.default_rng(0).normal(size=rate.shape)
+    read(rate=rate + 0.2 * noise)
+    assert not recwarn.list
+    for changed, message in (
+        ({"time": 1e3 * TIME, "rate": 1e-3 * rate}, "time: samples are .* s apart; if it is in milliseconds"),
+        ({"rate": np.rad2deg(rate)}, "velocity: its integral misses the position of 'elbow' by 113, .* check units"),
+        ({"rate": rate[:, ::-1]}, "velocity: its integral misses"),
+        ({"angle": angle + 2 * np.pi * (angle < -0.5)}, "position: 'shoulder' jumps by 6.28 after sample"),
+    ):
+        with pytest.warns(UserWarning, match=message):
+            read(**changed)
+
+
 def test_a_log_is_not_changed() -> None:
     log = log_of(np.sin(TIME))
     before = dataclasses.replace(log, position=log.position.copy())
