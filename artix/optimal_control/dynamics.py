@@ -76,6 +76,22 @@ class DiscreteDynamics(struct.PyTreeNode):
       >>> dynamics = optimal_control.discrete_dynamics(robot, 0.01)
       >>> dynamics.num_states, dynamics.num_deviations, dynamics.num_controls
       (37, 36, 12)
+
+    Subclass it, with a method ``step`` of the same arguments and results, for dynamics of your own, such as drag,
+    thrust or a learned residual. Further fields are arrays by which solutions can be differentiated; a property
+    ``num_controls`` replaces the number of controls. Derivatives are then tangents through ``step``.
+
+      >>> class Drag(optimal_control.DiscreteDynamics):
+      ...     drag: jax.Array | float = 0.5  # [N m s]
+      ...
+      ...     def step(self, x, control, time=0):
+      ...         return super().step(x, control - self.drag * self.unpack(x).joint_velocity, time)
+      ...
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> plain = optimal_control.discrete_dynamics(pendulum, 0.01)
+      >>> slowed, moving = Drag(**vars(plain)), jnp.array([0.0, 0.0, 2.0, 0.0])
+      >>> print(slowed(moving, jnp.zeros(2))[2] < plain(moving, jnp.zeros(2))[2])
+      True
     """
 
     articulation: artix.Articulation
@@ -191,8 +207,8 @@ class DiscreteDynamics(struct.PyTreeNode):
     def linearize_tangent(self, x: Array, control: Array, time: int | Array = 0) -> TangentLinearization:
         """The step and its matrices in deviations of configuration and velocity.
 
-        Smooth and scheduled dynamics have closed-form derivatives, in one kernel. Where :func:`artix.step` takes the
-        step, or its length is free, they are tangents through it.
+        Smooth and scheduled dynamics have closed-form derivatives, in one kernel. Where :func:`artix.step` or a
+        subclass takes the step, or its length is free, they are tangents through it.
 
         Args:
           x: the nominal state, flat, shape [nx].
@@ -207,7 +223,8 @@ class DiscreteDynamics(struct.PyTreeNode):
           >>> dynamics.linearize_tangent(jnp.zeros(4), jnp.zeros(2)).state_matrix.shape
           (4, 4)
         """
-        if self.options is None and self.dt is not None:
+        is_closed = type(self).step is DiscreteDynamics.step
+        if is_closed and self.options is None and self.dt is not None:
             return self._linearized(x, control, self.dt, time)
         ndx, (end, contact_force) = self.num_deviations, self.step(x, control, time)
 

@@ -295,7 +295,7 @@ def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Proble
     if not isinstance(problem.dynamics, DiscreteDynamics):
         raise TypeError(
             "problem.dynamics: expected those of discrete_dynamics(robot, dt, ...); found "
-            f"{type(problem.dynamics).__name__}; motors of your own are a class with a method step, by actuator="
+            f"{type(problem.dynamics).__name__}; for dynamics of your own, subclass DiscreteDynamics"
         )
     dynamics, nu, dtype = problem.dynamics, problem.dynamics.num_controls, problem.dynamics.articulation.dtype
     if isinstance(problem.start, artix.State):

@@ -362,3 +362,39 @@ def test_a_step_of_multiple_shooting_moves_states_along_the_controls_that_bounds
     assert found.iterations.step_length[0] == 1
     assert np.sum(np.abs(found.controls) == limit) >= 2
     assert found.iterations.gap[0] < 1e-12
+
+
+class Drag(optimal_control.DiscreteDynamics):
+    """A force against the velocity of each joint, in proportion to it."""
+
+    drag: jax.Array | float = 0.5
+
+    def step(self, x, control, time=0):
+        return super().step(x, control - self.drag * self.unpack(x).joint_velocity, time)
+
+
+def test_dynamics_of_a_subclass_are_solved_and_differentiated():
+    """A slider with drag is a linear system: its optimum is that of least squares over the forces."""
+    problem = slider_problem()
+    dynamics = Drag(**vars(problem.dynamics), drag=jnp.asarray(1.5))
+    linear = jax.jit(dynamics.linearize_tangent)(jnp.array([0.3, 0.7]), jnp.array([0.2]))
+    decay = 1 - 0.1 * 1.5 / 2.0
+    np.testing.assert_allclose(linear.state_matrix, [[1, 0.1 * decay], [0, decay]], atol=1e-12)
+    np.testing.assert_allclose(linear.control_matrix, [[0.005], [0.05]], atol=1e-12)
+
+    def least_cost(drag):
+        task = problem.replace(dynamics=dynamics.replace(drag=drag))
+        found = optimal_control.solve(task, jnp.zeros((12, 1)), iterations=2, damping=0.0)
+        return found.cost, found.controls[:, 0]
+
+    def wanted(drag):
+        matrix, column = np.array([[1, 0.1 * (1 - 0.05 * drag)], [0, 1 - 0.05 * drag]]), np.array([0.005, 0.05])
+        ends = np.stack([np.linalg.matrix_power(matrix, 11 - k) @ column for k in range(12)], axis=1)
+        rows, right = np.concatenate([10 * ends, 0.3 * np.eye(12)]), np.concatenate([[10.0], np.zeros(13)])
+        controls, cost = np.linalg.lstsq(rows, right, rcond=None)[:2]
+        return 0.5 * cost[0], controls
+
+    (cost, controls), slope = jax.jit(jax.value_and_grad(least_cost, has_aux=True))(1.5)
+    np.testing.assert_allclose(cost, wanted(1.5)[0], rtol=1e-10)
+    np.testing.assert_allclose(controls, wanted(1.5)[1], atol=1e-9)
+    np.testing.assert_allclose(slope, (wanted(1.5 + 1e-4)[0] - wanted(1.5 - 1e-4)[0]) / 2e-4, rtol=1e-6)
