@@ -310,11 +310,11 @@ def _warn_of_doubts(log: Log) -> None:
     travel = 0.5 * (log.velocity[1:] + log.velocity[:-1]) * np.diff(log.time)[:, None]
     missed = np.abs(log.position[1:] - log.position[0] - np.cumsum(travel, axis=0)).max(axis=0)
     extent = np.ptp(log.position, axis=0)
-    dof = int(np.argmax(missed - _MISSED * extent))
-    if missed[dof] > max(_MISSED * extent[dof], _LEAST_MISSED):
+    worst = int(np.argmax(missed - _MISSED * extent))
+    if missed[worst] > max(_MISSED * extent[worst], _LEAST_MISSED):
         warnings.warn(
-            f"velocity: its integral misses the position of {names[dof]!r} by {missed[dof]:.3g}, where that moves by "
-            f"{extent[dof]:.3g}; check units, signs and columns",
+            f"velocity: its integral misses the position of {names[worst]!r} by {missed[worst]:.3g}, where that moves "
+            f"by {extent[worst]:.3g}; check units, signs and columns",
             stacklevel=3,
         )
 
