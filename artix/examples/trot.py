@@ -120,6 +120,29 @@ def problem(
     return optimal_control.Problem(dynamics, start, running, final, references=references, parameters=parameters)
 
 
+def repeats(first: optimal_control.Knot, last: optimal_control.Knot) -> Array:
+    """The last state is the first one, a stride further along x."""
+    robot, stride = first.articulation, first.parameters["stride"]
+    ahead = first.state.replace(root_pose=first.state.root_pose.at[0].add(stride))
+    velocity = [artix.generalized_velocity(robot, each.state) for each in (first, last)]
+    return jnp.concatenate([artix.difference(robot, ahead, last.state), 0.2 * (velocity[1] - velocity[0])])
+
+
+def cycle(robot: artix.Articulation, gait: Gait, num_knots: int = 25) -> optimal_control.ConstrainedSolution:
+    """One period of the trot that repeats itself, from a start of its own."""
+    task = problem(robot, gait, 0.0, dt=gait.period / num_knots, num_knots=num_knots)
+    stride = jnp.asarray(gait.speed * gait.period, robot.dtype)
+    repeated = task.replace(
+        final=None,
+        parameters=task.parameters | {"stride": stride},
+        closure=repeats,
+        free_start=jnp.ones(36, bool).at[:2].set(False),  # it begins above the origin
+    )
+    ahead = stride * jnp.linspace(0, 1, num_knots + 1, dtype=robot.dtype)
+    states = jnp.tile(task.start, (num_knots + 1, 1)).at[:, 0].add(ahead)
+    return optimal_control.solve_constrained(repeated, jnp.zeros((num_knots, 12), robot.dtype), states)
+
+
 def first_plan(robot: artix.Articulation, gait: Gait, iterations: int = 10) -> Plan:
     """Plans from standing still, with several iterations."""
     task = problem(robot, gait, 0.0)
