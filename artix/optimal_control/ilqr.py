@@ -25,7 +25,7 @@ MIN_DAMPING, MAX_DAMPING = 1e-9, 1e9
 
 
 class Iterations(NamedTuple):
-    """The history of :func:`solve`, with arrays of shape [iterations].
+    """The history of :func:`solve`, with arrays of shape [iterations]; after an early end, the last entries repeat.
 
     Attributes:
       cost: the cost after each iteration.
@@ -121,7 +121,9 @@ def iterate(problem: Problem, states: Array, controls: Array, options: Options, 
     return _solution(progress.trajectory, iterations, gains[-1], tolerance)
 
 
-def settle(problem: Problem, states: Array, controls: Array, options: Options, damping: float, tolerance: Array):
+def settle(
+    problem: Problem, states: Array, controls: Array, options: Options, damping: float, tolerance: Array | float
+):
     """As :func:`iterate`, but ends once the solution has converged, or when even the largest damping gives no step.
 
     Entries of the history after the end repeat the last one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import get_args
 
 import jax
@@ -9,7 +10,7 @@ import jax
 from artix.model.checks import check_count
 from artix.optimal_control.approximation import Hessian
 from artix.optimal_control.checks import check_choice
-from artix.optimal_control.ilqr import Options, Riccati, Solution, iterate, within_bounds
+from artix.optimal_control.ilqr import Options, Riccati, Solution, iterate, settle, within_bounds
 from artix.optimal_control.problem import Problem, checked, rollout
 from artix.optimal_control.sensitivity import problem_cotangent, with_implicit_derivatives
 
@@ -28,8 +29,9 @@ def solve(
     step_lengths: int = 8,
     damping: float = 1e-6,
     tolerance: float = 1e-6,
+    until_converged: bool = False,
 ) -> Solution:
-    """Finds a trajectory of least cost near a guess, in a fixed number of iterations.
+    """Finds a trajectory of least cost near a guess, in a fixed number of iterations or until it has converged.
 
     Each iteration approximates the problem by a linear-quadratic one in the states' tangent spaces, solves that, and
     takes the best of several step lengths if it is an improvement; otherwise the damping grows. Call it under
@@ -61,6 +63,9 @@ def solve(
       step_lengths: how many step lengths 1, 1/2, 1/4 ... to try, all at once.
       damping: added to the controls' Hessians in the first iteration.
       tolerance: see :class:`Solution`.
+      until_converged: whether to end once the solution has converged, or no step is an improvement; a batch ends with
+        its last member. By default all iterations are taken, so that each call takes equally long and the last ones
+        give further digits.
 
     Returns:
       The trajectory, the policy about it, and the course of the iterations.
@@ -87,16 +92,23 @@ def solve(
             "by problem.replace(...=None)"
         )
     options = Options(iterations, step_lengths, hessian, riccati, multiple_shooting)
-    return optimise(*prepared(problem, controls, states, options), options, damping, tolerance)
+    run = settle if until_converged else iterate
+    return optimise(*prepared(problem, controls, states, options), options, damping, tolerance, run)
 
 
 def optimise(
-    problem: Problem, controls: Array, states: Array, options: Options, damping: float, tolerance: float
+    problem: Problem,
+    controls: Array,
+    states: Array,
+    options: Options,
+    damping: float,
+    tolerance: float,
+    run: Callable[..., Solution] = iterate,
 ) -> Solution:
     """:func:`solve` from a guess that is :func:`prepared`; the problem may be augmented."""
 
     def solved(each: Problem, states: Array, controls: Array) -> Solution:
-        return iterate(each, states, controls, options, damping, tolerance)
+        return run(each, states, controls, options, damping, tolerance)
 
     return with_implicit_derivatives(problem, solved, problem_cotangent, states, controls)
 

@@ -172,6 +172,26 @@ def test_the_gradient_vanishes_at_the_solution(stood_up):
     assert np.max(np.abs(gradient)) < 1e-9 * np.max(np.abs(start))
 
 
+def test_it_ends_once_it_has_converged(stood_up):
+    """The same iterations up to there, for each problem of a batch; the history then repeats the last one."""
+
+    @jax.jit
+    @jax.vmap
+    def find(controls):
+        return optimal_control.solve(pendulum_problem(), controls, iterations=40, until_converged=True)
+
+    both = find(jnp.stack([jnp.zeros((50, 2)), stood_up.controls]))
+    assert both.converged.all()
+    cost, full = np.asarray(both.iterations.cost), np.asarray(stood_up.iterations.cost)
+    small = np.asarray(stood_up.iterations.decrease) <= 1e-6 * (1 + full)
+    last = int(np.argmax(small))
+    assert 3 < last < 30
+    np.testing.assert_allclose(cost[0, : last + 1], full[: last + 1], rtol=1e-9)
+    np.testing.assert_array_equal(cost[0, last:], cost[0, last])
+    np.testing.assert_array_equal(cost[1], cost[1, 0])
+    np.testing.assert_allclose(both.cost, stood_up.cost, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_a_solution_before_is_the_best_guess(stood_up):
     """One iteration from the optimum of a goal nearby comes nearer than five from nothing, and says so."""
