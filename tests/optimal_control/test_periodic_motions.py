@@ -151,6 +151,32 @@ def test_the_gradient_of_a_repeated_motion_is_that_of_differences():
 
 
 @pytest.mark.slow
+def test_a_closure_with_a_given_start_is_a_constraint_at_the_end():
+    """Also its derivative by the start, which both ends then follow."""
+    problem, controls = wave_problem().replace(free_start=None), jnp.zeros((24, 1))
+    back = problem.replace(closure=None, final_equality=at_the_start)
+
+    def cost(angle, task):
+        start = jnp.array([angle, 4.0])
+        numbers = task.parameters if task.closure is not None else (task.parameters, start)
+        wave = near_a_wave if task.closure is not None else near_a_wave_and_back
+        moved = task.replace(start=start, parameters=numbers, running=wave)
+        return optimal_control.solve_constrained(moved, controls, weight=100.0).cost
+
+    found = [jax.jit(jax.value_and_grad(functools.partial(cost, task=task)))(0.3) for task in (problem, back)]
+    np.testing.assert_allclose(*(each[0] for each in found), rtol=1e-7)
+    np.testing.assert_allclose(*(each[1] for each in found), rtol=1e-4)
+
+
+def near_a_wave_and_back(knot: optimal_control.Knot) -> jnp.ndarray:
+    return near_a_wave(knot._replace(parameters=knot.parameters[0]))
+
+
+def at_the_start(knot: optimal_control.Knot) -> jnp.ndarray:
+    return jnp.concatenate([knot.state.joint_position, knot.state.joint_velocity]) - knot.parameters[1]
+
+
+@pytest.mark.slow
 def test_a_hop_of_given_duration_is_ipopts():
     pytest.importorskip("ipyopt")
     from artix.examples import hop
