@@ -283,7 +283,9 @@ def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["optimal_control", "minimum_time", "inverse_kinematics", "identification", "log_to_torques"])
+@pytest.mark.parametrize(
+    "page", ["optimal_control", "minimum_time", "inverse_kinematics", "identification", "log_to_torques"]
+)
 def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, capsys):
     """And reach what they assert, with users' 32-bit types."""
     pytest.importorskip("optimistix")
