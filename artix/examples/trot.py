@@ -120,6 +120,31 @@ def problem(
     return optimal_control.Problem(dynamics, start, running, final, references=references, parameters=parameters)
 
 
+def repeats(first: optimal_control.Knot, last: optimal_control.Knot) -> Array:
+    """The last state is the first one, a stride further along x."""
+    robot, stride = first.articulation, first.parameters["stride"]
+    ahead = first.state.replace(root_pose=first.state.root_pose.at[0].add(stride))
+    velocity = [artix.generalized_velocity(robot, each.state) for each in (first, last)]
+    return jnp.concatenate([artix.difference(robot, ahead, last.state), 0.2 * (velocity[1] - velocity[0])])
+
+
+def cycle_problem(robot: artix.Articulation, gait: Gait, num_knots: int = 25) -> optimal_control.Problem:
+    """One period of a trot that repeats itself, whose start is free but for the place, above the origin."""
+    task = problem(robot, gait, 0.0, dt=gait.period / num_knots, num_knots=num_knots)
+    stride = jnp.asarray(gait.speed * gait.period, robot.dtype)
+    free = jnp.ones(task.dynamics.num_deviations, bool).at[:2].set(False)
+    parameters = task.parameters | {"stride": stride}
+    return task.replace(final=None, parameters=parameters, closure=repeats, free_start=free)
+
+
+def cycle(robot: artix.Articulation, gait: Gait, num_knots: int = 25) -> optimal_control.ConstrainedSolution:
+    """The trot of least cost that repeats itself, near standing legs that move ahead."""
+    task = cycle_problem(robot, gait, num_knots)
+    share = jnp.linspace(0, 1, num_knots + 1, dtype=robot.dtype)
+    states = jnp.tile(task.start, (num_knots + 1, 1)).at[:, 0].add(share * task.parameters["stride"])
+    return optimal_control.solve_constrained(task, jnp.zeros((num_knots, 12), robot.dtype), states)
+
+
 def first_plan(robot: artix.Articulation, gait: Gait, iterations: int = 10) -> Plan:
     """Plans from standing still, with several iterations."""
     task = problem(robot, gait, 0.0)

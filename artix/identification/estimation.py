@@ -31,6 +31,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -58,6 +59,8 @@ INERTIAL = ("mass", "mc_x", "mc_y", "mc_z", "I_xx", "I_xy", "I_yy", "I_xz", "I_y
 
 #: What each joint can have, and what its torque is proportional to.
 JOINT_TERMS = ("armature", "viscous", "coulomb", "stribeck")
+#: Torques that are so many times those of the guess, or so unlike them, are most likely in another unit or order.
+_LARGEST_RATIO, _OPPOSED = 30.0, -0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,7 +298,30 @@ def identify(
     logs = [logs] if isinstance(logs, Log) else list(logs)
     model, measured = _model_of(robot, logs, links, friction, armature, stribeck_speed)
     evidence = functools.reduce(Evidence.__add__, (gather(robot, log, model, measured) for log in logs))
-    return _estimate(robot, evidence, model, measured, _positive("guess_deviation", guess_deviation))
+    deviation = _positive("guess_deviation", guess_deviation)
+    if measured == "torque":
+        unknowns = _Unknowns(robot, model, False, deviation)
+        _warn_of_torques(robot, evidence, unknowns.parameters(unknowns.start)[0])
+    return _estimate(robot, evidence, model, measured, deviation)
+
+
+def _warn_of_torques(robot: Articulation, evidence: Evidence, guess: np.ndarray) -> None:
+    """Points out torques that have little to do with those of the guess."""
+    predicted, measured = evidence.triangles[:, :, :-1] @ np.append(guess, 1.0), evidence.triangles[:, :, -1]
+    sizes = [np.linalg.norm(each, axis=1) for each in (predicted, measured)]
+    ratio = np.linalg.norm(sizes[1]) / max(np.linalg.norm(sizes[0]), np.finfo(float).tiny)
+    if not 1 / _LARGEST_RATIO < ratio < _LARGEST_RATIO:
+        fix = "those of the guess; check their unit"
+        warnings.warn(f"torque: recorded torques are {ratio:.3g} times {fix}", stacklevel=3)
+    likeness = np.sum(predicted * measured, axis=1) / np.maximum(sizes[0] * sizes[1], np.finfo(float).tiny)
+    opposed = [robot.topology.dof_names[k] for k in np.flatnonzero(likeness < _OPPOSED)]
+    if opposed:
+        names = ", ".join(map(repr, opposed))
+        warnings.warn(
+            f"torque: recorded torques of {names} are opposed to those of the guess; check signs and columns, which "
+            "are the torques that motors apply",
+            stacklevel=3,
+        )
 
 
 def cross_validate(robot: Articulation, logs: Log | Sequence[Log], folds: int = 5, **options: Any) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,14 @@ from scipy.interpolate import make_interp_spline
 from scipy.signal import butter, sosfiltfilt
 
 from artix import Articulation, State, neutral_state
-from artix.model.checks import check_one
+from artix.model.checks import check_one, warn_of_positions
 
+#: Samples further apart are most likely not in seconds [s].
+_LONGEST_PERIOD = 0.5
+#: Angles that differ by more from one sample to the next have most likely been wrapped [rad].
+_LARGEST_JUMP = 3.0
+#: Velocities may miss the position by this share of its extent, and by so much in any case [rad or m].
+_MISSED, _LEAST_MISSED = 0.3, 0.05
 #: A longer gap between samples, in usual periods, is a hole that no filter should bridge.
 _LONGEST_GAP = 5.0
 
@@ -83,6 +90,7 @@ class Log:
             raise ValueError(
                 f"time: sample {row} is not later than the one before; drop repeated samples, or sort them"
             )
+        warn_of_positions("position", self.robot, self.position)
 
     def __len__(self) -> int:
         return len(self.time)
@@ -198,6 +206,7 @@ class Log:
 _COLUMNS = ("position", "velocity", "acceleration", "torque", "current")
 #: Bags of ROS, and the messages that are read from them.
 _BAGS = (".bag", ".mcap", ".db3")
+_KINDS = ("position", "velocity", "effort")
 _JOINT_STATE = "sensor_msgs/msg/JointState"
 
 
@@ -219,6 +228,7 @@ def read_log(
     In bags of ROS 1 and 2, these are ``position_{joint}``, ``velocity_{joint}`` and ``effort_{joint}``
     of the messages ``sensor_msgs/JointState`` that name all joints of the robot, at the ``time`` of
     their stamps [s]. Messages are sorted by their stamps, and of equal stamps the first one counts.
+    A warning says how many messages were passed over, and why.
 
     Args:
       robot: the robot.
@@ -243,6 +253,11 @@ def read_log(
         bag has no joint states, several topics with them, or none that name all joints; see also
         :class:`Log`.
       ImportError: Parquet files and bags need another package.
+
+    Warns:
+      UserWarning: messages of a bag are passed over, or numbers can hardly be right: positions far outside limits, as
+        those in degrees, angles that jump by a turn, velocities that do not add up to the motion, or times that are
+        not in seconds.
 
     Examples:
       >>> arm = artix.robots.load("double_pendulum")
@@ -270,7 +285,38 @@ def read_log(
     stamps = _column(columns, time)
     # Before they become floating-point numbers: nanoseconds since 1970 have more digits.
     seconds = (stamps - stamps[0]).astype(float) * time_unit
-    return Log(robot, seconds, **values)
+    log = Log(robot, seconds, **values)
+    _warn_of_doubts(log)
+    return log
+
+
+def _warn_of_doubts(log: Log) -> None:
+    """Points out times, angles and velocities that can hardly be in seconds, unwrapped, and of the same joints."""
+    names = log.robot.topology.dof_names
+    if log.period > _LONGEST_PERIOD:
+        warnings.warn(
+            f"time: samples are {log.period:g} s apart; if it is in milliseconds, use time_unit=1e-3", stacklevel=3
+        )
+    jumps = np.abs(np.diff(log.position, axis=0))
+    if jumps.size and jumps.max() > _LARGEST_JUMP:
+        row, dof = np.unravel_index(int(np.argmax(jumps)), jumps.shape)
+        warnings.warn(
+            f"position: {names[dof]!r} jumps by {jumps[row, dof]:.3g} after sample {row}, at {log.time[row]:g} s, "
+            "where derivatives will be wrong; unwrap angles that start again at pi",
+            stacklevel=3,
+        )
+    if log.velocity is None:
+        return
+    travel = 0.5 * (log.velocity[1:] + log.velocity[:-1]) * np.diff(log.time)[:, None]
+    missed = np.abs(log.position[1:] - log.position[0] - np.cumsum(travel, axis=0)).max(axis=0)
+    extent = np.ptp(log.position, axis=0)
+    worst = int(np.argmax(missed - _MISSED * extent))
+    if missed[worst] > max(_MISSED * extent[worst], _LEAST_MISSED):
+        warnings.warn(
+            f"velocity: its integral misses the position of {names[worst]!r} by {missed[worst]:.3g}, where that moves "
+            f"by {extent[worst]:.3g}; check units, signs and columns",
+            stacklevel=3,
+        )
 
 
 def _low_pass(value: np.ndarray, period: float, cutoff: float, order: int) -> np.ndarray:
@@ -323,7 +369,7 @@ def _columns_of(table: str | Path | Mapping[str, Any], joints: Sequence[str], to
 def _bag_columns(path: Path, joints: Sequence[str], topic: str | None) -> dict[str, np.ndarray]:
     """The columns of the joint states in a bag."""
     try:
-        from rosbags.highlevel import AnyReader, AnyReaderError
+        from rosbags.highlevel import AnyReader
         from rosbags.typesys import Stores, get_typestore
     except ImportError as error:
         raise ImportError("bags of ROS need rosbags: pip install 'artix[bags]'") from error
@@ -331,36 +377,80 @@ def _bag_columns(path: Path, joints: Sequence[str], topic: str | None) -> dict[s
     default = get_typestore(Stores.ROS2_HUMBLE)
     try:
         with AnyReader([path], default_typestore=default) as reader:
-            messages = _joint_states(path, reader, topic)
-    except AnyReaderError as error:
+            topic, parsed = _joint_states(path, reader, topic)
+    except ValueError:
+        raise
+    except Exception as error:  # those of SQLite, MCAP and rosbags have nothing in common
         raise ValueError(f"{path}: it cannot be read as a bag of ROS: {error}") from error
-    complete = [each for each in messages if set(joints) <= set(each.name)]
-    if not complete:
-        named = sorted({name for each in messages for name in each.name})
+    messages = [each for each in parsed if each is not None]
+    named = [each for each in messages if set(joints) <= set(each.name)]
+    if not named:
+        names = sorted({name for each in messages for name in each.name})
         raise ValueError(
-            f"{path}: no message names all joints of the robot ({', '.join(joints)}); messages name: {', '.join(named)}"
+            f"{path}: no message names all joints of the robot ({', '.join(joints)}); messages name: {', '.join(names)}"
         )
-    stamps = [each.header.stamp.sec * 10**9 + each.header.stamp.nanosec for each in complete]
-    stamp, first = np.unique(np.array(stamps, "int64"), return_index=True)
+    # A publisher leaves out what it does not know, but always the same.
+    kinds = [kind for kind in _KINDS if 2 * sum(_has(each, kind) for each in named) > len(named)]
+    complete = [each for each in named if all(_has(each, kind) for kind in kinds)]
+    if not complete:
+        raise ValueError(f"{path}: no message has a number for each name in {', '.join(kinds)}")
+    stamps = np.array([each.header.stamp.sec * 10**9 + each.header.stamp.nanosec for each in complete], "int64")
+    stamp, first = np.unique(stamps, return_index=True)
+    _warn_of_messages(
+        f"{path}, topic {topic}",
+        len(parsed),
+        {
+            "damaged": len(parsed) - len(messages),
+            "without all joints of the robot": len(messages) - len(named),
+            f"without a number for each name in {', '.join(kinds)}": len(named) - len(complete),
+            "with the stamp of another": len(complete) - len(stamp),
+        },
+        int(np.sum(np.diff(stamps) < 0)),
+    )
     columns = {"time": (stamp - stamp[0]) * 1e-9}
-    for kind in ("position", "velocity", "effort"):
-        # A publisher leaves out what it does not know.
-        if all(len(getattr(each, kind)) == len(each.name) for each in complete):
-            for joint in joints:
-                column = [getattr(each, kind)[each.name.index(joint)] for each in complete]
-                columns[f"{kind}_{joint}"] = np.array(column)[first]
+    for kind in kinds:
+        for joint in joints:
+            column = [getattr(each, kind)[each.name.index(joint)] for each in complete]
+            columns[f"{kind}_{joint}"] = np.array(column)[first]
     return columns
 
 
-def _joint_states(path: Path, reader: Any, topic: str | None) -> list[Any]:
-    """The messages with joint states of a topic, or of the only one."""
+def _has(message: Any, kind: str) -> bool:
+    return len(getattr(message, kind)) == len(message.name) > 0
+
+
+def _warn_of_messages(where: str, total: int, counts: Mapping[str, int], back: int) -> None:
+    """Says how many messages of a bag are passed over, and how often stamps go back."""
+    over = [f"{count} {reason}" for reason, count in counts.items() if count]
+    if over:
+        passed = f"{sum(counts.values())} of {total} messages are passed over"
+        warnings.warn(f"{where}: {passed}: {', '.join(over)}", stacklevel=5)
+    if back:
+        warnings.warn(
+            f"{where}: stamps go back {back} times, and messages are sorted by them; if a clock was set, two motions "
+            "may be mixed: record the part before or after it alone",
+            stacklevel=5,
+        )
+
+
+def _joint_states(path: Path, reader: Any, topic: str | None) -> tuple[str, list[Any]]:
+    """A topic with joint states, or the only one, and its messages; ``None`` for those that are damaged."""
     chosen = [each for each in reader.connections if each.msgtype == _JOINT_STATE]
     topics = sorted({each.topic for each in chosen})
     if topic not in topics and (topic is not None or len(topics) != 1):
         fix = "choose one by topic=" if topics else "record one, such as /joint_states"
         raise ValueError(f"{path}: topics with {_JOINT_STATE}: {', '.join(topics) or 'none'}; {fix}")
     chosen = [each for each in chosen if topic in (None, each.topic)]
-    return [reader.deserialize(data, each.msgtype) for each, _, data in reader.messages(chosen)]
+
+    def parsed(kind: str, data: bytes) -> Any:
+        try:
+            return reader.deserialize(data, kind)
+        except Exception:  # of many kinds: what follows depends on the bytes
+            return None
+
+    return topics[0] if topic is None else topic, [
+        parsed(each.msgtype, data) for each, _, data in reader.messages(chosen)
+    ]
 
 
 def _column(columns: Mapping[str, Any], name: str) -> np.ndarray:

@@ -14,12 +14,19 @@ import artix
 from artix import Articulation, State
 from artix.inverse_kinematics.distances import Distances
 from artix.inverse_kinematics.residuals import Goals
-from artix.inverse_kinematics.tasks import Task, beyond_limits, checked_tasks, describe_beyond, numbers
+from artix.inverse_kinematics.tasks import Task, checked_tasks, numbers
 from artix.kinematics.configuration import move
 from artix.math.arrays import chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
 from artix.math.tangents import directional_derivative, without_derivatives
-from artix.model.checks import check_count, check_finite, check_quaternion, check_type
+from artix.model.checks import (
+    beyond_limits,
+    check_count,
+    check_finite,
+    check_quaternion,
+    check_type,
+    describe_beyond,
+)
 from artix.optimal_control.checks import as_array
 
 Array = jax.Array

@@ -14,7 +14,7 @@ from artix.kinematics.configuration import move
 from artix.math import struct
 from artix.math.arrays import matmul, square_root
 from artix.math.spatial import quaternion_product, rotation_matrix
-from artix.model.checks import check_finite, check_quaternion
+from artix.model.checks import beyond_limits, check_finite, check_quaternion, describe_beyond
 from artix.optimal_control.checks import as_array, known
 from artix.optimal_control.residuals import pose_difference
 
@@ -383,25 +383,6 @@ def checked_tasks(articulation: Articulation, tasks: Any) -> tuple[Task, ...]:
         if not isinstance(task, Task):
             raise TypeError(f"tasks[{k}]: expected a task, such as FrameTask; found {type(task).__name__}")
     return tuple(task._checked(articulation, f"tasks[{k}]") for k, task in enumerate(tasks))
-
-
-def beyond_limits(articulation: Articulation, positions: Array) -> np.ndarray | None:
-    """Which of known joint positions [S, n] are outside the limits; ``None`` if JAX traces something."""
-    limits = articulation.joint_lower_limit, articulation.joint_upper_limit
-    values, lower, upper = map(known, (positions, *limits))
-    if values is None or lower is None or upper is None:
-        return None
-    slack = 1e-5 * (1 + np.abs(values))
-    return (values < lower - slack) | (values > upper + slack)
-
-
-def describe_beyond(articulation: Articulation, positions: Array, dof: int) -> str:
-    """Says that a joint position is outside its limits."""
-    topology: Any = articulation.topology
-    limits = articulation.joint_lower_limit, articulation.joint_upper_limit
-    value, lower, upper = (np.asarray(each)[dof] for each in (positions, *limits))
-    units = "; positions are in radians" if abs(value) > 2 * np.pi else ""
-    return f"{topology.dof_names[dof]!r} is at {value:.6g}, outside [{lower:.6g}, {upper:.6g}]{units}"
 
 
 def numbers(name: str, value: Any, shape: tuple[int, ...], dtype: Any, least: float = 0.0, most: float = np.inf) -> Any:

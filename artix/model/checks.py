@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -154,6 +155,33 @@ def check_quaternion(name: str, poses: Any, *, any_length: bool = False) -> None
                 f"{name}: expected a quaternion xyzw of length 1 in the last four entries; found one of length "
                 f"{length}; {fix}"
             )
+
+
+def beyond_limits(articulation: Articulation, positions: Any, slack: float = 1e-5) -> np.ndarray | None:
+    """Which of known joint positions [S, n] are outside the limits; ``None`` if JAX traces something."""
+    limits = articulation.joint_lower_limit, articulation.joint_upper_limit
+    values, lower, upper = map(known_values, (positions, *limits))
+    if values is None or lower is None or upper is None:
+        return None
+    slacks = slack * (1 + np.abs(values))
+    return (values < lower - slacks) | (values > upper + slacks)
+
+
+def describe_beyond(articulation: Articulation, positions: Any, dof: int) -> str:
+    """Says that a joint position is outside its limits."""
+    topology: Any = articulation.topology
+    limits = articulation.joint_lower_limit, articulation.joint_upper_limit
+    value, lower, upper = (np.asarray(each)[dof] for each in (positions, *limits))
+    units = "; positions are in radians and metres" if abs(value) > 2 * np.pi else ""
+    return f"{topology.dof_names[dof]!r} is at {value:.6g}, outside [{lower:.6g}, {upper:.6g}]{units}"
+
+
+def warn_of_positions(name: str, articulation: Articulation, positions: Any) -> None:
+    """Warns of known joint positions [S, n] far outside the limits, as those in degrees are."""
+    beyond = beyond_limits(articulation, positions, slack=0.1)
+    if beyond is not None and beyond.any():
+        row, dof = (int(k) for k in np.argwhere(beyond)[0])
+        warnings.warn(f"{name}: {describe_beyond(articulation, positions[row], dof)}", stacklevel=4)
 
 
 #: The likeliest reason of a state that is not finite.

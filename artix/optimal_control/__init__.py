@@ -6,6 +6,7 @@ from artix.math.deprecated import old_names as _old_names
 from artix.optimal_control.actuators import Actuator as Actuator
 from artix.optimal_control.actuators import MotorLag as MotorLag
 from artix.optimal_control.actuators import SeriesElasticity as SeriesElasticity
+from artix.optimal_control.approximation import FreeStart as FreeStart
 from artix.optimal_control.approximation import LinearQuadratic as LinearQuadratic
 from artix.optimal_control.approximation import approximate as approximate
 from artix.optimal_control.constrained import ConstrainedSolution as ConstrainedSolution

@@ -11,10 +11,35 @@ import artix
 from artix.math.arrays import matmul
 from artix.optimal_control import knots
 from artix.optimal_control.dynamics import TangentLinearization
-from artix.optimal_control.problem import Problem, Residual, residual, residual_cost
+from artix.optimal_control.problem import Problem, Residual, closure_rows, ends_cost, residual, residual_cost
 
 Array = jax.Array
 Hessian = Literal["gauss_newton", "exact"]
+
+
+class FreeStart(NamedTuple):
+    """The cost of the first deviation, where it is free: beside that of its knot, that of the closure.
+
+    Attributes:
+      free: which entries are free, [n] of bool; the others vanish.
+      gradient: gradient of the closure's cost with respect to the first deviation, [n].
+      hessian: its Hessian, [n, n].
+      cross: its second derivatives with respect to the last and the first deviation, [n, n].
+
+    Examples:
+      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots, and (x - 1)^2 / 2
+      >>> start = optimal_control.FreeStart(jnp.array([True]), -jnp.ones(1), jnp.eye(1), jnp.zeros((1, 1)))
+      >>> problem = optimal_control.LinearQuadratic(
+      ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1), start
+      ... )
+      >>> print(optimal_control.riccati(problem).start.round(3))
+      [0.378]
+    """
+
+    free: Array
+    gradient: Array
+    hessian: Array
+    cross: Array
 
 
 class LinearQuadratic(NamedTuple):
@@ -28,6 +53,7 @@ class LinearQuadratic(NamedTuple):
       hessian: H, symmetric, [T, n + m, n + m].
       final_gradient: gradient by the last deviation, [n].
       final_hessian: Hessian by the last deviation, [n, n].
+      start: what the first deviation costs; ``None`` where it is zero.
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
@@ -45,6 +71,7 @@ class LinearQuadratic(NamedTuple):
     hessian: Array
     final_gradient: Array
     final_hessian: Array
+    start: FreeStart | None = None
 
 
 def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadratic:
@@ -54,7 +81,8 @@ def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadr
     2004.
 
     Args:
-      problem: the problem.
+      problem: the problem. Its constraints do not count, except for half the square of a closure, which couples the
+        start to the end; to leave that out, too, use ``problem.replace(closure=None)``.
       states: flat states, shape [T + 1, nx], which need not follow from the controls.
       controls: forces of the actuated joints [N m or N], shape [T, nu].
 
@@ -94,6 +122,12 @@ def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadr
         final = _final_expansion(
             dynamics.articulation, problem.final, states[-1], problem.reference(-1), problem.parameters
         )
+    start = None if problem.free_start is None else _free_start(problem.free_start, _no_expansion(2 * ndx, states))
+    if problem.closure is not None:
+        first, last = (states[0], problem.reference(0)), (states[-1], problem.reference(-1))
+        ends = _ends_expansion(dynamics.articulation, problem.closure, first, last, problem.parameters)
+        final = Expansion(final.gradient + ends.gradient[ndx:], final.hessian + ends.hessian[ndx:, ndx:])
+        start = _free_start(jnp.zeros(ndx, bool) if problem.free_start is None else problem.free_start, ends)
     return LinearQuadratic(
         linear.state_matrix,
         linear.control_matrix,
@@ -102,20 +136,23 @@ def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadr
         running.hessian,
         final.gradient,
         final.hessian,
+        start,
     )
 
 
-def exact_hessians(problem: Problem, states: Array, controls: Array, costates: Array) -> tuple[Array, Array]:
-    """Hessians of the Lagrangian: second derivatives of the cost and, weighted by costates, of the dynamics.
+def with_exact_hessians(
+    problem: Problem, quadratic: LinearQuadratic, states: Array, controls: Array, costates: Array
+) -> LinearQuadratic:
+    """An approximation with Hessians of the Lagrangian instead.
+
+    They are second derivatives of the cost and, weighted by costates, of the dynamics.
 
     Args:
       problem: the problem.
+      quadratic: its approximation about the trajectory.
       states: flat states, shape [T + 1, nx].
       controls: shape [T, nu].
       costates: derivatives of the cost to go by the states after each knot, shape [T, ndx].
-
-    Returns:
-      Hessians of each knot by deviation and control, [T, ndx + nu, ndx + nu], and of the last state, [ndx, ndx].
     """
     dynamics, ndx = problem.dynamics, problem.dynamics.num_deviations
 
@@ -131,12 +168,22 @@ def exact_hessians(problem: Problem, states: Array, controls: Array, costates: A
         parts = (problem.final, moved, None, None, problem.reference(-1), problem.parameters)
         return residual_cost(dynamics.articulation, *parts)
 
+    def ends(changes: Array) -> Array:
+        first, last = (dynamics.integrate(states[k], changes[j]) for j, k in enumerate((0, -1)))
+        return ends_cost(problem, first, last)
+
     zero = jnp.zeros(ndx + dynamics.num_controls, states.dtype)
     times = jnp.arange(len(controls))
     running = jax.vmap(jax.hessian(hamiltonian), in_axes=(None, 0, 0, 0, 0, 0))(
         zero, states[:-1], states[1:], controls, costates, times
     )
-    return _symmetric(running), _symmetric(jax.hessian(final)(zero[:ndx]))
+    exact = quadratic._replace(hessian=_symmetric(running), final_hessian=_symmetric(jax.hessian(final)(zero[:ndx])))
+    if problem.closure is None:
+        return exact
+    by_first, by_last = jax.hessian(ends)(jnp.zeros((2, ndx), states.dtype)).swapaxes(1, 2)
+    exact = exact._replace(final_hessian=exact.final_hessian + by_last[1])
+    assert exact.start is not None
+    return exact._replace(start=exact.start._replace(hessian=by_first[0], cross=by_last[0]))
 
 
 class Expansion(NamedTuple):
@@ -186,6 +233,31 @@ def _final_expansion(
 
     zero = jnp.zeros(knots.num_deviations(articulation, x), x.dtype)
     return _squared(residual_at(zero), jax.jacfwd(residual_at)(zero))
+
+
+@artix.quantity
+def _ends_expansion(
+    articulation: artix.Articulation,
+    function: Any,
+    first: tuple[Array, Any],
+    last: tuple[Array, Any],
+    parameters: Any,
+) -> Expansion:
+    """The expansion of a closure with respect to the first deviation, then the last one."""
+    ndx = knots.num_deviations(articulation, first[0])
+
+    def rows_at(changes: Array) -> Array:
+        start = knots.deviate(articulation, first[0], changes[:ndx]), first[1]
+        end = knots.deviate(articulation, last[0], changes[ndx:]), last[1]
+        return closure_rows(articulation, function, start, end, parameters)
+
+    zero = jnp.zeros(2 * ndx, first[0].dtype)
+    return _squared(rows_at(zero), jax.jacfwd(rows_at)(zero))
+
+
+def _free_start(free: Array, ends: Expansion) -> FreeStart:
+    n = len(free)
+    return FreeStart(free, ends.gradient[:n], ends.hessian[:n, :n], ends.hessian[n:, :n])
 
 
 def _squared(value: Array, jacobian: Array) -> Expansion:

@@ -52,7 +52,7 @@ def box_gains(hessian: Array, gradient: Array, cross: Array, box: Box) -> tuple[
     """
     feedforward, free = box_minimum(hessian, gradient, box)
     free_rows = jnp.where(free[:, None], cross, jnp.zeros_like(cross))
-    return feedforward, -_solve(_free_block(hessian, free), free_rows)
+    return feedforward, -_solve(free_block(hessian, free), free_rows)
 
 
 def box_minimum(hessian: Array, gradient: Array, box: Box) -> tuple[Array, Array]:
@@ -74,7 +74,7 @@ def box_minimum(hessian: Array, gradient: Array, box: Box) -> tuple[Array, Array
 
     def improved(point: Array, _: None) -> tuple[Array, None]:
         slope, free = _slope_and_free(hessian, gradient, point, box)
-        step = -_solve(_free_block(hessian, free), jnp.where(free, slope, jnp.zeros_like(slope))[:, None])[:, 0]
+        step = -_solve(free_block(hessian, free), jnp.where(free, slope, jnp.zeros_like(slope))[:, None])[:, 0]
         lengths = 0.5 ** jnp.arange(LENGTHS, dtype=point.dtype)
         points = jnp.clip(point + lengths[:, None] * step, box.lower, box.upper)
         values = jax.vmap(value)(points)
@@ -92,7 +92,7 @@ def _slope_and_free(hessian: Array, gradient: Array, point: Array, box: Box) -> 
     return slope, ~held
 
 
-def _free_block(hessian: Array, free: Array) -> Array:
+def free_block(hessian: Array, free: Array) -> Array:
     """The Hessian, with rows and columns of the identity for controls that a bound holds."""
     return jnp.where(free[:, None] & free[None], hessian, jnp.eye(len(hessian), dtype=hessian.dtype))
 

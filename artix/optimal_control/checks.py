@@ -63,6 +63,13 @@ def check_positive(name: str, value: Any, unit: str) -> None:
         raise ValueError(f"{name}: expected a positive number [{unit}]; found {value}")
 
 
+def check_not_negative(name: str, value: Any) -> None:
+    """Raises unless a number is finite and not negative, if it is known."""
+    values = known(value)
+    if values is not None and not np.all((values >= 0) & np.isfinite(values)):
+        raise ValueError(f"{name}: expected a number that is not negative; found {value}")
+
+
 def check_names(name: str, names: Any) -> None:
     """Raises unless names are a sequence of different strings."""
     if isinstance(names, str):

@@ -7,6 +7,7 @@ configuration and velocity has one entry for each direction of motion, so no qua
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ from artix.optimal_control.schedule import ContactSchedule
 from artix.simulation.step import with_budgets
 
 Array = jax.Array
+#: A longer step is most likely one in milliseconds [s].
+LONGEST = 1.0
 
 
 class TangentLinearization(NamedTuple):
@@ -73,6 +76,22 @@ class DiscreteDynamics(struct.PyTreeNode):
       >>> dynamics = optimal_control.discrete_dynamics(robot, 0.01)
       >>> dynamics.num_states, dynamics.num_deviations, dynamics.num_controls
       (37, 36, 12)
+
+    Subclass it, with a method ``step`` of the same arguments and results, for dynamics of your own, such as drag,
+    thrust or a learned residual. Further fields are arrays by which solutions can be differentiated; a property
+    ``num_controls`` replaces the number of controls. Derivatives are then tangents through ``step``.
+
+      >>> class Drag(optimal_control.DiscreteDynamics):
+      ...     drag: jax.Array | float = 0.5  # [N m s]
+      ...
+      ...     def step(self, x, control, time=0):
+      ...         return super().step(x, control - self.drag * self.unpack(x).joint_velocity, time)
+      ...
+      >>> pendulum = artix.robots.load("double_pendulum")
+      >>> plain = optimal_control.discrete_dynamics(pendulum, 0.01)
+      >>> slowed, moving = Drag(**vars(plain)), jnp.array([0.0, 0.0, 2.0, 0.0])
+      >>> print(slowed(moving, jnp.zeros(2))[2] < plain(moving, jnp.zeros(2))[2])
+      True
     """
 
     articulation: artix.Articulation
@@ -188,8 +207,8 @@ class DiscreteDynamics(struct.PyTreeNode):
     def linearize_tangent(self, x: Array, control: Array, time: int | Array = 0) -> TangentLinearization:
         """The step and its matrices in deviations of configuration and velocity.
 
-        Smooth and scheduled dynamics have closed-form derivatives, in one kernel. Where :func:`artix.step` takes the
-        step, or its length is free, they are tangents through it.
+        Smooth and scheduled dynamics have closed-form derivatives, in one kernel. Where :func:`artix.step` or a
+        subclass takes the step, or its length is free, they are tangents through it.
 
         Args:
           x: the nominal state, flat, shape [nx].
@@ -204,7 +223,8 @@ class DiscreteDynamics(struct.PyTreeNode):
           >>> dynamics.linearize_tangent(jnp.zeros(4), jnp.zeros(2)).state_matrix.shape
           (4, 4)
         """
-        if self.options is None and self.dt is not None:
+        is_closed = type(self).step is DiscreteDynamics.step
+        if is_closed and self.options is None and self.dt is not None:
             return self._linearized(x, control, self.dt, time)
         ndx, (end, contact_force) = self.num_deviations, self.step(x, control, time)
 
@@ -318,9 +338,9 @@ def discrete_dynamics(
       KeyError: no joint has this name.
       TypeError: ``actuated`` is a single string, ``actuator`` is none, or the schedule has another dtype than the
         articulation.
-      ValueError: ``dt`` is not positive, or ``None`` where :func:`artix.step` takes the step; ``actuated`` is empty, a
-        joint is fixed or named twice, motors drive a spherical joint or have a number that is not positive, there is a
-        schedule as well as a ground or options, or the schedule was made for another articulation.
+      ValueError: ``dt`` is not one positive number, or ``None`` where :func:`artix.step` takes the step; ``actuated``
+        is empty, a joint is fixed or named twice, motors drive a spherical joint or have a number that is not positive,
+        there is a schedule as well as a ground or options, or the schedule was made for another articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -339,7 +359,13 @@ def discrete_dynamics(
             "give one or the other"
         )
     if dt is not None:
+        if np.shape(dt):
+            raise ValueError(
+                f"dt: expected one number [s]; found shape {np.shape(dt)}. For lengths that differ, use dt=None"
+            )
         check_positive("dt", dt, "s")
+        if (length := known(dt)) is not None and length > LONGEST:
+            warnings.warn(f"dt: {length:g} s is long for a step of a robot; it is in seconds", stacklevel=3)
     elif ground is not None or options is not None:
         raise ValueError("dt: steps through contact have a given length; free ones are smooth or scheduled")
     if contact_schedule is not None:

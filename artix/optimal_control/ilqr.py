@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from artix.math.arrays import chosen, matmul
-from artix.optimal_control.approximation import Hessian, LinearQuadratic, approximate, exact_hessians
+from artix.optimal_control.approximation import Hessian, LinearQuadratic, approximate, with_exact_hessians
 from artix.optimal_control.box import Box
-from artix.optimal_control.problem import Problem, final_cost, running_cost
+from artix.optimal_control.problem import Problem, ends_cost, final_cost, running_cost
 from artix.optimal_control.recursions import Policy, follow, parallel_riccati, riccati, trajectory_costates
 
 Array = jax.Array
@@ -25,7 +25,7 @@ MIN_DAMPING, MAX_DAMPING = 1e-9, 1e9
 
 
 class Iterations(NamedTuple):
-    """The history of :func:`solve`, with arrays of shape [iterations].
+    """The history of :func:`solve`, with arrays of shape [iterations]; after an early end, the last entries repeat.
 
     Attributes:
       cost: the cost after each iteration.
@@ -121,7 +121,9 @@ def iterate(problem: Problem, states: Array, controls: Array, options: Options, 
     return _solution(progress.trajectory, iterations, gains[-1], tolerance)
 
 
-def settle(problem: Problem, states: Array, controls: Array, options: Options, damping: float, tolerance: Array):
+def settle(
+    problem: Problem, states: Array, controls: Array, options: Options, damping: float, tolerance: Array | float
+):
     """As :func:`iterate`, but ends once the solution has converged, or when even the largest damping gives no step.
 
     Entries of the history after the end repeat the last one.
@@ -219,8 +221,7 @@ def _policy(
         return policy
     # Costates of the current trajectory. Near an optimum the Gauss-Newton approximation is good enough for them.
     costates = trajectory_costates(quadratic)
-    running, final = exact_hessians(problem, current.states, current.controls, costates)
-    exact = backward(quadratic._replace(hessian=running, final_hessian=final))
+    exact = backward(with_exact_hessians(problem, quadratic, current.states, current.controls, costates))
     # Far from an optimum the exact Hessians may be indefinite; fall back on the Gauss-Newton policy.
     return chosen(jnp.isfinite(exact.decrease), exact, policy)
 
@@ -247,7 +248,10 @@ def _rollout_attempt(
         remaining,
         jnp.arange(len(current.controls)),
     )
-    last, (states, controls, contact_forces) = jax.lax.scan(body, problem.start, knots)
+    start = problem.start
+    if policy.start is not None:
+        start = dynamics.integrate(current.states[0], length * policy.start)
+    last, (states, controls, contact_forces) = jax.lax.scan(body, start, knots)
     return Trajectory(
         jnp.concatenate([states, last[None]]),
         controls,
@@ -283,7 +287,8 @@ def evaluated(problem: Problem, states: Array, controls: Array) -> Trajectory:
 def _cost(problem: Problem, states: Array, controls: Array, contact_forces: Array, last: Array) -> Array:
     references = jax.tree.map(lambda leaf: leaf[: len(controls)], problem.references)
     running = jax.vmap(lambda *knot: running_cost(problem, *knot))(states, controls, contact_forces, references)
-    return jnp.sum(running) + final_cost(problem, last)
+    cost = jnp.sum(running) + final_cost(problem, last)
+    return cost if problem.closure is None else cost + ends_cost(problem, states[0], last)
 
 
 def within_bounds(problem: Problem, controls: Array) -> Array:

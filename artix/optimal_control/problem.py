@@ -11,12 +11,14 @@ import numpy as np
 
 import artix
 from artix.math import struct
-from artix.model.checks import check_finite, check_quaternion
+from artix.model.checks import check_finite, check_quaternion, warn_of_positions
 from artix.optimal_control import knots
 from artix.optimal_control.checks import as_array, known
 from artix.optimal_control.dynamics import DiscreteDynamics
 
 Array = jax.Array
+#: What to do about a reference that is no number.
+MASK = "; where nothing is wanted, put any number and multiply its residual by zero"
 
 
 class Knot(NamedTuple):
@@ -75,9 +77,9 @@ class Problem(struct.PyTreeNode):
       final_equality: numbers that must vanish at the end.
       final_inequality: numbers that must not be positive at the end.
       closure: numbers of the first and the last :class:`Knot` together that must vanish, as those of a gait that
-        repeats; both have ``None`` for controls and contact forces. For :func:`solve_by_ipopt` and
-        :func:`step_by_quadratic_program`, as is the following.
-      free_start: which deviations of the start are free, [ndx] of bool; the start is then a guess. ``None`` for none.
+        repeats; both have ``None`` for controls and contact forces.
+      free_start: which deviations of the start are free, [ndx] of bool; the start is then a guess. The rotation of a
+        floating base should be free or given as a whole. ``None`` for none.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
@@ -113,7 +115,7 @@ class Problem(struct.PyTreeNode):
     @property
     def constraints(self) -> tuple[str, ...]:
         """Names of the constraint fields that are set."""
-        kinds = ("equality", "inequality", "final_equality", "final_inequality")
+        kinds = ("equality", "inequality", "final_equality", "final_inequality", "closure")
         return tuple(kind for kind in kinds if getattr(self, kind) is not None)
 
     def reference(self, time: int | Array) -> Any:
@@ -204,6 +206,19 @@ def final_cost(problem: Problem, x: Array) -> Array:
     return residual_cost(articulation, problem.final, x, None, None, reference, problem.parameters)
 
 
+def ends_cost(problem: Problem, first: Array, last: Array) -> Array:
+    """Half the sum of squares of the closure of an augmented problem; zero without one."""
+    return 0.5 * jnp.sum(closure(problem, first, last) ** 2)
+
+
+def closure(problem: Problem, first: Array, last: Array) -> Array:
+    """What should vanish of the first and the last state, [c]."""
+    if problem.closure is None:
+        return first[:0]
+    ends = (first, problem.reference(0)), (last, problem.reference(-1))
+    return closure_rows(problem.dynamics.articulation, problem.closure, *ends, problem.parameters)
+
+
 def residual_cost(articulation: artix.Articulation, function: Residual | None, x: Array, *seen: Any) -> Array:
     """Half the sum of squares of a residual; zero without one."""
     if function is None:
@@ -277,10 +292,21 @@ def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Proble
       TypeError: an argument is not an array, or has another dtype than the articulation.
       ValueError: an array has the wrong shape, a known start or guess is not finite, or bounds are wrong.
     """
+    if not isinstance(problem.dynamics, DiscreteDynamics):
+        raise TypeError(
+            "problem.dynamics: expected those of discrete_dynamics(robot, dt, ...); found "
+            f"{type(problem.dynamics).__name__}; for dynamics of your own, subclass DiscreteDynamics"
+        )
     dynamics, nu, dtype = problem.dynamics, problem.dynamics.num_controls, problem.dynamics.articulation.dtype
     if isinstance(problem.start, artix.State):
         raise TypeError("problem.start: expected a flat state; found a State: use dynamics.pack(state)")
-    start = as_array("problem.start", problem.start, (dynamics.num_states,), dtype, "a flat state")
+    tree = dynamics.articulation.topology
+    meaning = "a flat state"
+    if tree.num_base_dofs:
+        meaning += (
+            " with pose and velocity of the base, which floats; read robots that stand fixed with fixed_base=True"
+        )
+    start = as_array("problem.start", problem.start, (dynamics.num_states,), dtype, meaning)
     controls = as_array("controls", controls, ("T", nu), dtype, "a force for each actuated DOF in each knot")
     count = len(controls)
     if not count:
@@ -290,9 +316,15 @@ def checked(problem: Problem, controls: Any, states: Any = None) -> tuple[Proble
         states = as_array("states", states, (count + 1, dynamics.num_states), dtype, meaning)
     for name, x in (("problem.start", start), ("states", states)):
         check_finite(name, x)
-        if x is not None and dynamics.articulation.topology.num_base_dofs and (values := known(x)) is not None:
+        if x is not None and tree.num_base_dofs and (values := known(x)) is not None:
             check_quaternion(name, values[..., :7])
+    if (values := known(start)) is not None:
+        joints = values[7 if tree.num_base_dofs else 0 :][None, : tree.num_dofs]
+        warn_of_positions("problem.start", dynamics.articulation, joints)
     check_finite("controls", controls)
+    for name, tree_of_arrays in (("references", problem.references), ("parameters", problem.parameters)):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree_of_arrays):
+            check_finite(f"problem.{name}{jax.tree_util.keystr(path)}", leaf, MASK, infinite=True)
     lengths = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(problem.references)}
     if lengths - {(count + 1,)}:
         raise ValueError(

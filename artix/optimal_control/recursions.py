@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.math.arrays import matmul
-from artix.optimal_control.approximation import LinearQuadratic
-from artix.optimal_control.box import Box, box_gains, free_gains
+from artix.optimal_control.approximation import FreeStart, LinearQuadratic
+from artix.optimal_control.box import Box, box_gains, free_block, free_gains
 
 Array = jax.Array
 
@@ -24,6 +25,7 @@ class Policy(NamedTuple):
       value_hessian: its Hessian, [T, n, n].
       decrease: by how much the feedforward lowers the cost, summed over knots, []. Without gaps, the cost falls by as
         much. What closing gaps changes is not included.
+      start: the first deviation, where it is free, [n]; ``None`` where it is zero.
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
@@ -40,6 +42,7 @@ class Policy(NamedTuple):
     value_gradient: Array
     value_hessian: Array
     decrease: Array
+    start: Array | None = None
 
 
 class _Stage(NamedTuple):
@@ -79,6 +82,13 @@ def riccati(problem: LinearQuadratic, damping: Array | float = 0.0, box: Box | N
       >>> optimal_control.riccati(problem).gain[0].round(4).tolist()
       [[-0.618]]
     """
+    if problem.start is None:
+        return _backward(problem, damping, box)[1]
+    return _started(problem.start, damping, *_backward(_with_start(problem, problem.start), damping, box))
+
+
+def _backward(problem: LinearQuadratic, damping: Array | float, box: Box | None) -> tuple[tuple[Array, Array], Policy]:
+    """Gradient and Hessian of the value function before the first knot, and the policy."""
     num_deviations = problem.state_matrix.shape[-1]
 
     def body(value: tuple[Array, Array], knot: tuple[_Stage, Box | None]):
@@ -88,8 +98,47 @@ def riccati(problem: LinearQuadratic, damping: Array | float = 0.0, box: Box | N
         return (gradient, hessian), (feedforward, gain, decrease, *value)
 
     final = problem.final_gradient, problem.final_hessian
-    feedforward, gain, decrease, *value = jax.lax.scan(body, final, (_Stage(*problem[:5]), box), reverse=True)[1]
-    return Policy(feedforward, gain, value[0], value[1], jnp.sum(decrease))
+    first, policies = jax.lax.scan(body, final, (_Stage(*problem[:5]), box), reverse=True)
+    feedforward, gain, decrease, *value = policies
+    return first, Policy(feedforward, gain, value[0], value[1], jnp.sum(decrease))
+
+
+def _with_start(problem: LinearQuadratic, start: FreeStart) -> LinearQuadratic:
+    """The same problem in ``(dx, s)``, where s is the first deviation, which stays as it is."""
+    count, n = problem.gap.shape
+    m, dtype = problem.control_matrix.shape[-1], problem.gap.dtype
+    kept = np.r_[:n, 2 * n : 2 * n + m]
+    after = (0, n)
+    final = jnp.block([[problem.final_hessian, start.cross], [start.cross.T, start.hessian]])
+    return LinearQuadratic(
+        jnp.zeros((count, 2 * n, 2 * n), dtype).at[:, :n, :n].set(problem.state_matrix)
+        + jnp.diag(jnp.repeat(jnp.array([0, 1], dtype), n)),
+        jnp.pad(problem.control_matrix, ((0, 0), after, (0, 0))),
+        jnp.pad(problem.gap, ((0, 0), after)),
+        jnp.zeros((count, 2 * n + m), dtype).at[:, kept].set(problem.gradient),
+        jnp.zeros((count, 2 * n + m, 2 * n + m), dtype).at[:, kept[:, None], kept].set(problem.hessian),
+        jnp.concatenate([problem.final_gradient, start.gradient]),
+        final,
+    )
+
+
+def _started(start: FreeStart, damping: Array | float, value: tuple[Array, Array], policy: Policy) -> Policy:
+    """The policy in dx of that in ``(dx, s)``, with the s of least cost."""
+    n = len(start.free)
+    unit = jnp.eye(n, dtype=start.gradient.dtype)
+    both = jnp.concatenate([unit, unit])  # before the first knot, dx is s
+    gradient, hessian = matmul(value[0], both), matmul(both.T, matmul(value[1], both))
+    slope = jnp.where(start.free, gradient, jnp.zeros_like(gradient))
+    first = free_gains(free_block(hessian + damping * unit, start.free), slope, unit[:, :0])[0]
+    decrease = -(jnp.sum(first * slope) + 0.5 * jnp.sum(first * matmul(hessian, first)))
+    return Policy(
+        policy.feedforward + matmul(policy.gain[..., n:], first[:, None])[..., 0],
+        policy.gain[..., :n],
+        policy.value_gradient[:, :n] + matmul(policy.value_hessian[:, :n, n:], first[:, None])[..., 0],
+        policy.value_hessian[:, :n, :n],
+        policy.decrease + decrease,
+        first,
+    )
 
 
 def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> Policy:
@@ -140,7 +189,8 @@ def follow(
 ) -> tuple[Array, Array]:
     """Rolls out the linear dynamics under a policy.
 
-    From ``dx_0 = 0`` on, ``du = step_length feedforward + gain dx`` and ``dx' = A dx + B du + step_length gap``.
+    From ``dx_0 = 0``, or ``step_length start``, on, ``du = step_length feedforward + gain dx`` and
+    ``dx' = A dx + B du + step_length gap``.
 
     Args:
       problem: the linear-quadratic problem.
@@ -149,7 +199,7 @@ def follow(
       box: bounds within which changes of controls are clipped; ``None`` for none.
 
     Returns:
-      Deviations of the states [T + 1, n], the first of them zero, and changes of the controls [T, m], in the units of
+      Deviations of the states [T + 1, n] and changes of the controls [T, m], in the units of
       the problem.
 
     Examples:
@@ -171,8 +221,9 @@ def follow(
         return next_deviation, (next_deviation, change)
 
     parts = (problem.state_matrix, problem.control_matrix, problem.gap, policy.feedforward, policy.gain)
-    deviations, changes = jax.lax.scan(body, jnp.zeros_like(problem.gap[0]), (parts, box))[1]
-    return jnp.concatenate([jnp.zeros_like(deviations[:1]), deviations]), changes
+    first = jnp.zeros_like(problem.gap[0]) if policy.start is None else step_length * policy.start
+    deviations, changes = jax.lax.scan(body, first, (parts, box))[1]
+    return jnp.concatenate([first[None], deviations]), changes
 
 
 def trajectory_costates(quadratic: LinearQuadratic) -> Array:

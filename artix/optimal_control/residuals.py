@@ -15,7 +15,7 @@ import artix
 from artix.math.arrays import square_root
 from artix.math.spatial import rotation_matrix
 from artix.model.checks import check_finite, check_quaternion
-from artix.optimal_control.checks import as_array
+from artix.optimal_control.checks import as_array, check_not_negative
 
 Array = jax.Array
 
@@ -192,7 +192,7 @@ def friction_cone(contact_force: Array, friction: float | Array, least_normal: f
       force falls short of the smallest allowed one [N], shape [2 K].
 
     Raises:
-      ValueError: the forces are not those of points.
+      ValueError: the forces are not those of points, or the coefficient is negative.
 
     Examples:
       >>> optimal_control.friction_cone(jnp.array([3.0, 4.0, 20.0]), 0.5).tolist()
@@ -200,6 +200,7 @@ def friction_cone(contact_force: Array, friction: float | Array, least_normal: f
     """
     if contact_force.ndim != 1 or len(contact_force) % 3:
         raise ValueError(f"contact_force: expected shape [3 K], the forces on K points; found {contact_force.shape}")
+    check_not_negative("friction", friction)
     x, y, normal = contact_force.reshape(-1, 3).T
     return jnp.stack([square_root(x**2 + y**2) - friction * normal, least_normal - normal], axis=1).reshape(-1)
 
@@ -235,7 +236,7 @@ def wrench_cone(
       by how much the normal force falls short of the smallest allowed one [N], shape [17 K].
 
     Raises:
-      ValueError: the forces are not wrenches, or ``poses`` does not fit them.
+      ValueError: the forces are not wrenches, ``poses`` does not fit them, or a number is negative.
       TypeError: ``poses`` has another dtype.
 
     Examples:
@@ -247,6 +248,8 @@ def wrench_cone(
     """
     if contact_force.ndim != 1 or len(contact_force) % 6:
         raise ValueError(f"contact_force: expected shape [6 K], wrenches on K soles; found {contact_force.shape}")
+    for name, value in (("friction", friction), ("half_length", half_length), ("half_width", half_width)):
+        check_not_negative(name, value)
     vectors = contact_force.reshape(-1, 2, 3)
     if poses is not None:
         count = len(vectors)

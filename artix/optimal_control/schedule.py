@@ -148,7 +148,7 @@ def gait(
       the time at the middle of the knot decides.
 
     Raises:
-      ValueError: ``num_knots``, ``period`` or ``dt`` is not positive.
+      ValueError: ``num_knots``, ``period`` or ``dt`` is not positive, or a fraction is more than the whole.
       TypeError: ``num_knots`` is no whole number.
 
     Examples:
@@ -159,6 +159,10 @@ def gait(
     check_positive("period", period, "s")
     check_positive("dt", dt, "s")
     dtype = jnp.result_type(start, dt, period, duty, jnp.float32)
+    for name, share, least in (("offsets", offsets, -1.0), ("duty", duty, 0.0)):
+        shares = known(jnp.asarray(share, dtype))
+        if shares is not None and not np.all((shares >= least) & (shares <= 1)):
+            raise ValueError(f"{name}: expected fractions of the period, from {least:g} to 1; found {share}")
     middle = start + (jnp.arange(num_knots, dtype=dtype) + 0.5) * dt
     phase = jnp.mod(middle[:, None] / period + jnp.asarray(offsets, dtype)[None], 1.0)
     return phase < duty

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from artix.math.arrays import matmul
-from artix.optimal_control.approximation import LinearQuadratic, approximate, exact_hessians
+from artix.optimal_control.approximation import LinearQuadratic, approximate, with_exact_hessians
 from artix.optimal_control.box import Box
 from artix.optimal_control.ilqr import Solution
-from artix.optimal_control.problem import Problem, total_cost
+from artix.optimal_control.problem import Problem, ends_cost, total_cost
 from artix.optimal_control.recursions import follow, riccati, trajectory_costates
 
 Array = jax.Array
@@ -77,7 +77,8 @@ def problem_cotangent(
     ndx = dynamics.num_deviations
     quadratic = approximate(problem, states, controls)
     costates = trajectory_costates(quadratic)
-    running, final = exact_hessians(problem, states, controls, costates)
+    exact = with_exact_hessians(problem, quadratic, states, controls, costates)
+    running, start = exact.hessian, exact.start
 
     zero = jnp.zeros((len(states), ndx), states.dtype)
     to_flat = jax.vjp(jax.vmap(dynamics.integrate), states, zero)[1]
@@ -92,7 +93,8 @@ def problem_cotangent(
         gradient,
         running,
         by_deviation[-1],
-        final,
+        exact.final_hessian,
+        None if start is None else start._replace(gradient=jnp.zeros_like(start.gradient)),
     )
     policy = riccati(adjoint)
     deviations, changes = follow(adjoint, policy)
@@ -103,13 +105,17 @@ def problem_cotangent(
         jnp.where(is_wanted, each, jnp.zeros_like(each)) for each in (deviations, changes, next_costates)
     )
     first = by_deviation[0] + quadratic.state_matrix[0].T @ next_costates[0] + running[0, :ndx, ndx:] @ changes[0]
+    if start is not None:
+        first = first + (running[0, :ndx, :ndx] + start.hessian) @ deviations[0] + start.cross.T @ deviations[-1]
+        first = jnp.where(start.free, jnp.zeros_like(first), first)
 
     def lagrangian(values: Any, change: tuple[Array, Array], multipliers: Array) -> Array:
         task = problem_of(values)
         moved, applied = jax.vmap(dynamics.integrate)(states, change[0]), _at_bounds(task, controls) + change[1]
         ends = jax.vmap(task.dynamics)(moved[:-1], applied, jnp.arange(len(applied)))
         gaps = jax.vmap(dynamics.difference)(states[1:], ends) - change[0][1:]
-        return total_cost(task, moved, applied) + jnp.sum(multipliers * gaps)
+        cost = total_cost(task, moved, applied) + ends_cost(task, moved[0], moved[-1])
+        return cost + jnp.sum(multipliers * gaps)
 
     differentiable, rebuilt = _floats(values)
 
@@ -127,7 +133,10 @@ def problem_cotangent(
 def _first_costate(quadratic: LinearQuadratic, costates: Array) -> Array:
     """The derivative of the cost by the start."""
     n = quadratic.state_matrix.shape[-1]
-    return quadratic.gradient[0, :n] + costates[0] @ quadratic.state_matrix[0]
+    by_first = quadratic.gradient[0, :n] + costates[0] @ quadratic.state_matrix[0]
+    if (start := quadratic.start) is None:
+        return by_first
+    return jnp.where(start.free, jnp.zeros_like(by_first), by_first + start.gradient)
 
 
 def _at_bounds(problem: Problem, controls: Array) -> Array:

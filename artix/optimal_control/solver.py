@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import get_args
 
 import jax
@@ -9,7 +10,7 @@ import jax
 from artix.model.checks import check_count
 from artix.optimal_control.approximation import Hessian
 from artix.optimal_control.checks import check_choice
-from artix.optimal_control.ilqr import Options, Riccati, Solution, iterate, within_bounds
+from artix.optimal_control.ilqr import Options, Riccati, Solution, iterate, settle, within_bounds
 from artix.optimal_control.problem import Problem, checked, rollout
 from artix.optimal_control.sensitivity import problem_cotangent, with_implicit_derivatives
 
@@ -28,8 +29,9 @@ def solve(
     step_lengths: int = 8,
     damping: float = 1e-6,
     tolerance: float = 1e-6,
+    until_converged: bool = False,
 ) -> Solution:
-    """Finds a trajectory of least cost near a guess, in a fixed number of iterations.
+    """Finds a trajectory of least cost near a guess, in a fixed number of iterations or until it has converged.
 
     Each iteration approximates the problem by a linear-quadratic one in the states' tangent spaces, solves that, and
     takes the best of several step lengths if it is an improvement; otherwise the damping grows. Call it under
@@ -51,7 +53,7 @@ def solve(
       controls: a first guess of the forces of the actuated joints [N m or N], shape [T, nu]; the solution of a similar
         problem is a good one.
       states: a first guess of the flat states, shape [T + 1, nx], whose first entry the start replaces; by default a
-        rollout of the controls.
+        rollout of the controls. Where the start is free, it is the problem's that is a guess.
       iterations: number of iterations.
       hessian: ``"gauss_newton"`` for products of the residuals' first derivatives, which are never indefinite;
         ``"exact"`` for all second derivatives of costs and dynamics (differential dynamic programming), which converges
@@ -61,6 +63,9 @@ def solve(
       step_lengths: how many step lengths 1, 1/2, 1/4 ... to try, all at once.
       damping: added to the controls' Hessians in the first iteration.
       tolerance: see :class:`Solution`.
+      until_converged: whether to end once the solution has converged, or no step is an improvement; a batch ends with
+        its last member. By default all iterations are taken, so that each call takes equally long and the last ones
+        give further digits.
 
     Returns:
       The trajectory, the policy about it, and the course of the iterations.
@@ -87,10 +92,23 @@ def solve(
             "by problem.replace(...=None)"
         )
     options = Options(iterations, step_lengths, hessian, riccati, multiple_shooting)
-    problem, controls, states = prepared(problem, controls, states, options)
+    run = settle if until_converged else iterate
+    return optimise(*prepared(problem, controls, states, options), options, damping, tolerance, run)
+
+
+def optimise(
+    problem: Problem,
+    controls: Array,
+    states: Array,
+    options: Options,
+    damping: float,
+    tolerance: float,
+    run: Callable[..., Solution] = iterate,
+) -> Solution:
+    """:func:`solve` from a guess that is :func:`prepared`; the problem may be augmented."""
 
     def solved(each: Problem, states: Array, controls: Array) -> Solution:
-        return iterate(each, states, controls, options, damping, tolerance)
+        return run(each, states, controls, options, damping, tolerance)
 
     return with_implicit_derivatives(problem, solved, problem_cotangent, states, controls)
 
@@ -102,16 +120,18 @@ def prepared(problem: Problem, controls: Array, states: Array | None, options: O
       TypeError: see :func:`solve`.
       ValueError: see :func:`solve`.
     """
-    for name in ("closure", "free_start"):
-        if getattr(problem, name) is not None:
-            raise ValueError(f"problem.{name}: a start that is not given is for solve_by_ipopt; leave it out here")
     check_choice("hessian", options.hessian, get_args(Hessian))
     check_choice("riccati", options.riccati, get_args(Riccati))
     check_count("iterations", options.iterations)
     check_count("step_lengths", options.step_lengths)
     problem, controls, states = checked(problem, controls, states)
-    if problem.has_bounds and options.riccati == "parallel":
-        raise ValueError("riccati='parallel' does not support bounds; use 'sequential', or replace the bounds by costs")
+    if options.riccati == "parallel":
+        if problem.has_bounds:
+            raise ValueError(
+                "riccati='parallel' does not support bounds; use 'sequential', or replace the bounds by costs"
+            )
+        if problem.free_start is not None or problem.closure is not None:
+            raise ValueError("riccati='parallel' needs a given start and no closure; use 'sequential'")
     controls = within_bounds(problem, controls)
     if states is not None:
         return problem, controls, states.at[0].set(problem.start)

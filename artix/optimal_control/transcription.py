@@ -17,7 +17,7 @@ from artix.model.checks import check_count
 from artix.optimal_control.approximation import approximate
 from artix.optimal_control.checks import check_positive, known
 from artix.optimal_control.constrained import Multipliers, constraints_along, largest_violation
-from artix.optimal_control.problem import Problem, checked, closure_rows, residual, residual_cost, rollout
+from artix.optimal_control.problem import Problem, checked, closure, residual, residual_cost, rollout
 from artix.optimal_control.sparse_program import Minimum, Program, Stages, minimise, minimise_quadratic
 
 Array = jax.Array
@@ -211,7 +211,7 @@ def step_by_quadratic_program(
 @jax.jit
 def _hessians(problem: Problem, states: Array, controls: Array) -> tuple[Array, Array]:
     """Gauss-Newton Hessians of the knots and of the end."""
-    quadratic = approximate(problem, states, controls)
+    quadratic = approximate(problem.replace(closure=None), states, controls)
     return quadratic.hessian, quadratic.final_hessian
 
 
@@ -234,11 +234,10 @@ class Transcription(NamedTuple):
         nu, dtype = stages.width - n, nominal.dtype
         changes = jnp.asarray(np.append(minimum.unknowns, np.zeros(nu)), dtype).reshape(count + 1, n + nu)
         states = jax.vmap(problem.dynamics.integrate)(nominal, changes[:, :n])
-        equal, unequal, last_equal, last_unequal = map(_width, self.sizes)
+        equal, unequal, *at_end = map(_width, self.sizes)
         along, last = np.split(minimum.multipliers, [count * (n + equal + unequal)])
         along = along.reshape(count, -1)[:, n:]
-        last = last[: last_equal + last_unequal]
-        parts = along[:, :equal], along[:, equal:], last[:last_equal], last[last_equal:]
+        parts = along[:, :equal], along[:, equal:], *np.split(last, np.cumsum(at_end[:-1]))
         multipliers = Multipliers(
             *(None if size is None else jnp.asarray(part, dtype) for size, part in zip(self.sizes, parts, strict=True))
         )
@@ -257,8 +256,7 @@ def transcribed(problem: Problem, controls: Array, states: Array | None) -> Tran
     nominal = nominal.at[0].set(problem.start)
     (count, nu), n = controls.shape, dynamics.num_deviations
     sizes = jax.eval_shape(constraints_along, problem, nominal, controls)
-    equal, unequal, last_equal, last_unequal = map(_width, sizes)
-    joins = jax.eval_shape(_closure, problem, nominal[0], nominal[-1]).size
+    equal, unequal, last_equal, last_unequal, joins = map(_width, sizes)
     stages = Stages(_knot, _end, count, n + nu, n, problem.closure is not None)
     least, most = (np.full((count + 1, n + nu), sign * np.inf) for sign in (-1.0, 1.0))
     is_given = np.ones(n, bool) if problem.free_start is None else ~np.asarray(problem.free_start)
@@ -285,7 +283,6 @@ def _violation(problem: Problem, states: Array, controls: Array) -> Array:
     dynamics = problem.dynamics
     ends = jax.vmap(dynamics)(states[:-1], controls, jnp.arange(len(controls)))
     gap = jnp.max(jnp.abs(jax.vmap(dynamics.difference)(states[1:], ends)))
-    gap = jnp.max(jnp.abs(_closure(problem, states[0], states[-1])), initial=gap)
     if not problem.constraints:
         return gap
     return jnp.maximum(gap, largest_violation(constraints_along(problem, states, controls)))
@@ -306,14 +303,6 @@ def _knot(data: tuple[Problem, Array], z: Array, time: Array) -> tuple[Array, Ar
     return cost, jnp.concatenate([gap, *rows])
 
 
-def _closure(problem: Problem, first: Array, last: Array) -> Array:
-    """What should vanish of the first and the last state, [c]."""
-    if problem.closure is None:
-        return first[:0]
-    ends = (first, problem.reference(0)), (last, problem.reference(-1))
-    return closure_rows(problem.dynamics.articulation, problem.closure, *ends, problem.parameters)
-
-
 def _end(data: tuple[Problem, Array], changes: Array) -> tuple[Array, Array]:
     """The cost of the last state, and its rows: equalities, inequalities, closure."""
     (problem, nominal), dynamics = data, data[0].dynamics
@@ -324,5 +313,5 @@ def _end(data: tuple[Problem, Array], changes: Array) -> tuple[Array, Array]:
     rows = [residual(dynamics.articulation, each, *seen) for each in functions if each is not None]
     cost = residual_cost(dynamics.articulation, problem.final, *seen)
     if problem.closure is not None:
-        rows.append(_closure(problem, dynamics.integrate(nominal[0], start), x))
+        rows.append(closure(problem, dynamics.integrate(nominal[0], start), x))
     return cost, jnp.concatenate([change[:0], *rows])

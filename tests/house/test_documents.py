@@ -253,6 +253,7 @@ def test_the_notebooks_hold_what_they_print_and_draw(notebook):
         "docs/identification.md",
         "docs/index.md",
         "docs/inverse_kinematics.md",
+        "docs/log_to_torques.md",
         "docs/optimal_control.md",
         "docs/physx.md",
         "docs/pinocchio.md",
@@ -282,7 +283,9 @@ def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["optimal_control", "minimum_time", "inverse_kinematics", "identification"])
+@pytest.mark.parametrize(
+    "page", ["optimal_control", "minimum_time", "inverse_kinematics", "identification", "log_to_torques"]
+)
 def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, capsys):
     """And reach what they assert, with users' 32-bit types."""
     pytest.importorskip("optimistix")
@@ -295,6 +298,7 @@ def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, cap
         "minimum_time": "1.2649",
         "inverse_kinematics": "(1000, 7)",
         "identification": "('friction', 'trunk', 'height')",
+        "log_to_torques": "(4700, 7)",
     }
     assert shown[page] in out
 

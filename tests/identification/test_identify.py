@@ -194,6 +194,19 @@ def test_a_recording_of_mujoco() -> None:
     assert (error < 0.03 * np.sqrt(np.mean(expected**2, axis=0)) + 0.05).all()
 
 
+def test_torques_in_another_unit_or_of_another_sign_are_pointed_out(recwarn: pytest.WarningsRecorder) -> None:
+    torque = driven(PENDULUM, motion_of(0), TERMS)
+    log = dataclasses.replace(motion_of(0), torque=torque).between(1.0, 2.0)
+    identify(heavier(PENDULUM, 3.0), log)
+    assert not recwarn.list
+    for wrong, message in (
+        (1e3 * log.torque, r"torque: recorded torques are 1.*e\+03 times those of the guess; check their unit"),
+        (-log.torque, "torque: recorded torques of 'shoulder', 'elbow' are opposed to those of the guess"),
+    ):
+        with pytest.warns(UserWarning, match=message):
+            identify(PENDULUM, dataclasses.replace(log, torque=wrong))
+
+
 def test_what_is_refused() -> None:
     log = dataclasses.replace(motion_of(0), torque=driven(PENDULUM, motion_of(0), TERMS))
     with pytest.raises(ValueError, match="no column torque"):

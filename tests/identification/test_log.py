@@ -90,8 +90,8 @@ def test_parquet_files(tmp_path: Path) -> None:
 BAGS = {"ros1.bag": "", "sqlite": "", "mcap": "mcap.mcap", "sqlite.db3": "sqlite.db3.db3"}
 
 
-def write_bag(path: Path, topics: tuple[str, ...] = ("/joint_states",)) -> None:
-    """Three joint states of the arm and a hand, the last two swapped, and one of the hand alone."""
+def write_bag(path: Path, topics: tuple[str, ...] = ("/joint_states",), damaged: int = 0) -> None:
+    """Three joint states of the arm and a hand, the last two swapped, one of the hand alone, and what cannot be read."""
     from rosbags import rosbag1, rosbag2
     from rosbags.typesys import Stores, get_typestore
 
@@ -103,12 +103,13 @@ def write_bag(path: Path, topics: tuple[str, ...] = ("/joint_states",)) -> None:
     with rosbag1.Writer(path) if old else rosbag2.Writer(path, version=9, storage_plugin=plugin) as writer:
         for topic in topics:
             to = writer.add_connection(topic, JointState.__msgtype__, typestore=store)
-            for number, names in [
+            stamped = [
                 (0, ["hand", *JOINTS[::-1]]),
                 (2, ["hand"]),
                 (5, [*JOINTS, "hand"]),
                 (2, [*JOINTS, "hand"]),
-            ]:
+            ]
+            for order, (number, names) in enumerate(stamped):
                 values = np.array([10.0 * number + len(name) for name in names])
                 stamp = Time(sec=1732750000, nanosec=number * 1_000_001)
                 header = {"seq": 0} if old else {}
@@ -118,7 +119,9 @@ def write_bag(path: Path, topics: tuple[str, ...] = ("/joint_states",)) -> None:
                     if old
                     else store.serialize_cdr(state, state.__msgtype__)
                 )
-                writer.write(to, number, data)
+                writer.write(to, order, data)
+            for number in range(damaged):
+                writer.write(to, 10 + number, data[:20])
 
 
 @pytest.mark.parametrize("name", BAGS)
@@ -126,7 +129,9 @@ def test_bags_of_ros(tmp_path: Path, name: str) -> None:
     pytest.importorskip("rosbags")
     write_bag(tmp_path / name)
     file = tmp_path / name / BAGS[name] if BAGS[name] else tmp_path / name
-    log = read_log(ARM, file, torque="effort_{joint}")
+    passed = r"topic /joint_states: 1 of 4 messages are passed over: 1 without all joints of the robot"
+    with pytest.warns(UserWarning, match=passed), pytest.warns(UserWarning, match="stamps go back 1 times"):
+        log = read_log(ARM, file, torque="effort_{joint}")
     np.testing.assert_allclose(log.time, [0, 0.002000002, 0.005000005], rtol=1e-12)
     expected = np.array([[10.0 * number + len(joint) for joint in JOINTS] for number in (0, 2, 5)])
     np.testing.assert_array_equal(log.position, expected)
@@ -135,6 +140,19 @@ def test_bags_of_ros(tmp_path: Path, name: str) -> None:
         read_log(ARM, file, velocity="velocity_{joint}")
 
 
+@pytest.mark.filterwarnings("ignore:.*stamps go back")
+def test_damaged_messages_are_counted(tmp_path: Path) -> None:
+    pytest.importorskip("rosbags")
+    write_bag(tmp_path / "bag", damaged=3)
+    with pytest.warns(UserWarning, match=r"bag, topic /joint_states: 4 of 7 messages are passed over: 3 damaged, 1 w"):
+        assert len(read_log(ARM, tmp_path / "bag")) == 3
+    file = tmp_path / "bag" / "bag.db3"
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(ValueError, match=r"bag.db3: it cannot be read as a bag of ROS: "):
+        read_log(ARM, file)
+
+
+@pytest.mark.filterwarnings("ignore:.*(stamps go back|passed over)")
 def test_which_bags_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("rosbags")
     bag = tmp_path / "two"
@@ -167,6 +185,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             Log(ARM, *arguments)
+    arm = artix.robots.load("arm7")
+    with pytest.warns(UserWarning, match=r"position: 'shoulder_pitch' is at 40, outside .*in radians and metres"):
+        Log(arm, time, np.where(np.arange(35).reshape(5, 7) == 8, 40.0, 0.0))
     with pytest.raises(ValueError, match="fixed base"):
         Log(artix.robots.load("quadruped"), time, np.zeros((5, 12)))
     log = Log(ARM, time, zero)
@@ -188,6 +209,27 @@ def test_what_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "ragged.csv", ["time", "q0", "q1"], [["0", "1", "1"], ["1", "2"]])
     with pytest.raises(ValueError, match="line 3: expected 3 cells"):
         read_log(ARM, file, position="q{index}")
+
+
+def test_numbers_that_can_hardly_be_right_are_pointed_out(recwarn: pytest.WarningsRecorder) -> None:
+    angle = np.stack([np.sin(TIME), np.cos(TIME)], axis=1)
+    rate = np.stack([np.cos(TIME), -np.sin(TIME)], axis=1)
+
+    def read(time: np.ndarray = TIME, angle: np.ndarray = angle, rate: np.ndarray = rate) -> Log:
+        columns = {"time": time, "q0": angle[:, 0], "q1": angle[:, 1], "v0": rate[:, 0], "v1": rate[:, 1]}
+        return read_log(ARM, columns, position="q{index}", velocity="v{index}")
+
+    noise = np.random.default_rng(0).normal(size=rate.shape)
+    read(rate=rate + 0.2 * noise)
+    assert not recwarn.list
+    for changed, message in (
+        ({"time": 1e3 * TIME, "rate": 1e-3 * rate}, "time: samples are .* s apart; if it is in milliseconds"),
+        ({"rate": np.rad2deg(rate)}, "velocity: its integral misses the position of 'elbow' by 113, .* check units"),
+        ({"rate": rate[:, ::-1]}, "velocity: its integral misses"),
+        ({"angle": angle + 2 * np.pi * (angle < -0.5)}, "position: 'shoulder' jumps by 6.28 after sample"),
+    ):
+        with pytest.warns(UserWarning, match=message):
+            read(**changed)
 
 
 def test_a_log_is_not_changed() -> None:

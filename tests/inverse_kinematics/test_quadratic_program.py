@@ -68,6 +68,25 @@ def test_rows_hold_and_the_conditions_of_a_minimum_are_satisfied():
     assert held > 10
 
 
+@pytest.mark.parametrize("solver", ["proxqp", "osqp"])
+def test_rows_are_those_of_other_solvers(solver):
+    """The cost at the minimum, in units of what it saves; they reach 1e-9 in rows and conditions."""
+    qpsolvers = pytest.importorskip("qpsolvers")
+    if solver not in qpsolvers.available_solvers:
+        pytest.skip(f"{solver} is not installed")
+    rng = np.random.default_rng(1)
+    options = {"proxqp": {}, "osqp": {"polishing": True, "max_iter": 100_000}}[solver]
+    for _ in range(10):
+        data = program(rng, 7, 4, 0.02)
+        H, g, lower, upper, A, b = (np.asarray(each) for each in data)
+        unit = 1e4  # of the cost, as solvers stop at absolute residuals
+        limits = {"lb": lower, "ub": upper, "eps_abs": 1e-11, "eps_rel": 0.0}
+        least = qpsolvers.solve_qp(unit * H, unit * g, A, b, solver=solver, **limits, **options)
+        found = np.asarray(SOLVE(data).x)
+        assert abs(value(data, found) - value(data, least)) < 1e-6 * abs(value(data, least))
+        np.testing.assert_allclose(found, least, atol=1e-6)
+
+
 def test_rows_that_cannot_hold_are_missed_by_the_least():
     data = QuadraticProgram(
         H=jnp.eye(2),

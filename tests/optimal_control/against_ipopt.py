@@ -419,7 +419,9 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     parser = argparse.ArgumentParser()
     parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="names of problems; all by default")
-    parser.add_argument("--weight", type=float, nargs="+", default=[1.0, 1000.0], help="first weights to try")
+    parser.add_argument(
+        "--weight", type=float, nargs="+", default=[1.0, 1000.0], help="first weights to try; several at once"
+    )
     arguments = parser.parse_args()
     weight = arguments.weight[0] if len(arguments.weight) == 1 else tuple(arguments.weight)
     names = [name for name in CASES if not arguments.problems or name in arguments.problems]

@@ -46,6 +46,12 @@ WRONG = {
         {"running": lambda knot: knot.control.astype(jnp.float32)}, r"residual .*: expected dtype float64"
     ),
     "a final residual of controls": ({"final": lambda knot: knot.control}, r"at the end .* knot.control .* None"),
+    "dynamics that are a function": ({"dynamics": lambda x, u: x}, r"problem.dynamics: .*discrete_dynamics.* found function"),
+    "a reference that is no number": (
+        {"references": {"goal": np.array([0, 0, np.nan, 0, 0, 0])}},
+        r"problem.references\['goal'\]: every number must be finite; found nan at \[2\]; where nothing is wanted",
+    ),
+    "a parameter that is no number": ({"parameters": (1.0, np.array([np.nan]))}, r"problem.parameters\[1\]: .* nan"),
     "constraints": ({"final_equality": at_one}, r"constraints \(final_equality\): use solve_constrained"),
     "no iterations": ({"options": {"iterations": 0}}, r"iterations must be at least 1; found 0"),
     "no step lengths": ({"options": {"step_lengths": 0}}, r"step_lengths must be at least 1"),
@@ -73,6 +79,9 @@ def test_multipliers_of_other_constraints_are_refused():
     other = optimal_control.Multipliers(None, None, jnp.zeros(3), None)
     with pytest.raises(ValueError, match=r"multipliers.final_equality: expected shape \(2,\); found \(3,\)"):
         jax.eval_shape(lambda: optimal_control.solve_constrained(problem, CONTROLS, None, other, iterations=1))
+    spoilt = other._replace(final_equality=np.array([0.0, np.nan]))
+    with pytest.raises(ValueError, match=r"multipliers.final_equality: every .* nan at \[1\]"):
+        jax.eval_shape(lambda: optimal_control.solve_constrained(problem, CONTROLS, None, spoilt, iterations=1))
 
 
 @pytest.mark.parametrize("name", ["weight", "weight_growth", "most_weight"])
@@ -105,10 +114,39 @@ def test_wrong_schedules_are_refused():
         optimal_control.ContactSchedule.of(robot, FEET, 0.5 * np.ones((3, 4)))
 
 
+def test_fractions_in_percent_and_negative_friction_are_refused():
+    for wrong, name in (({"offsets": [0.0, 50.0]}, "offsets"), ({"offsets": [0.0, 0.5], "duty": 60.0}, "duty")):
+        with pytest.raises(ValueError, match=f"{name}: expected fractions of the period"):
+            optimal_control.gait(**wrong, period=0.5, dt=0.02, num_knots=4)
+    with pytest.raises(ValueError, match=r"friction: expected a number that is not negative; found -0\.5"):
+        optimal_control.friction_cone(jnp.ones(3), -0.5)
+    with pytest.raises(ValueError, match="half_width: expected a number that is not negative"):
+        optimal_control.wrench_cone(jnp.ones(6), 0.5, 0.1, -0.05)
+
+
+def test_degrees_milliseconds_and_a_floating_base_are_pointed_out():
+    arm = artix.robots.load("arm7")
+    dynamics = optimal_control.discrete_dynamics(arm, 0.02)
+    turned = jnp.zeros(14).at[1].set(90.0)
+    problem = optimal_control.Problem(dynamics, turned, effort)
+    with pytest.warns(UserWarning, match=r"problem.start: 'shoulder_pitch' is at 90, outside .*radians and metres"):
+        jax.eval_shape(lambda: optimal_control.total_cost(problem, jnp.zeros((3, 14)), jnp.zeros((2, 7))))
+    with pytest.warns(UserWarning, match="dt: 20 s is long for a step"):
+        optimal_control.discrete_dynamics(arm, 20.0)
+    free = artix.robots.load("quadruped")
+    problem = optimal_control.Problem(optimal_control.discrete_dynamics(free, 0.02), jnp.zeros(24), effort)
+    with pytest.raises(
+        ValueError, match=r"problem.start: expected shape \[37\], .*base, which floats; .*fixed_base=True"
+    ):
+        optimal_control.rollout(problem, jnp.zeros((2, 12)))
+
+
 def test_wrong_steps_are_refused():
     pendulum = artix.robots.load("double_pendulum")
     with pytest.raises(ValueError, match="dt: expected a positive number"):
         optimal_control.discrete_dynamics(pendulum, 0.0)
+    with pytest.raises(ValueError, match=r"dt: expected one number .*found shape \(50,\).*dt=None"):
+        optimal_control.discrete_dynamics(pendulum, np.full(50, 0.02))
     with pytest.raises(ValueError, match="'elbow' occurs more than once"):
         optimal_control.discrete_dynamics(pendulum, 0.02, actuated=["elbow", "elbow"])
     with pytest.raises(ValueError, match="actuated: give the name of at least one joint"):

@@ -120,7 +120,7 @@ def test_the_optimum_is_ipopts(name):
     """Each stays at the other's solution: both have the same cost to 1e-6, and most do from the random start."""
     pytest.importorskip("ipyopt")
     case = getattr(against_ipopt, name)()
-    runs = against_ipopt.compare(case, SEEDS[name])
+    runs = against_ipopt.compare(case, SEEDS[name], weight=100.0)
     for run in runs:
         assert run.found.converged
         assert run.found.violation[-1] <= 1e-8
@@ -129,3 +129,16 @@ def test_the_optimum_is_ipopts(name):
         assert run.confirms or run.ipopt.status != 0
     same = [abs(run.difference) <= against_ipopt.SAME for run in runs if run.ipopt.status == 0]
     assert np.sum(same) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["obstacle", "torques"])
+def test_with_default_weights_no_optimum_is_above_ipopts(name):
+    pytest.importorskip("ipyopt")
+    case, find = getattr(against_ipopt, name)(), jax.jit(optimal_control.solve_constrained)
+    for seed in range(5):
+        controls = jnp.asarray(case.start(seed))
+        found, wanted = find(case.problem, controls), optimal_control.solve_by_ipopt(case.problem, controls)
+        assert found.converged
+        if wanted.converged:
+            assert found.cost <= wanted.cost * (1 + against_ipopt.SAME)

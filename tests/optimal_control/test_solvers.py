@@ -172,6 +172,26 @@ def test_the_gradient_vanishes_at_the_solution(stood_up):
     assert np.max(np.abs(gradient)) < 1e-9 * np.max(np.abs(start))
 
 
+def test_it_ends_once_it_has_converged(stood_up):
+    """The same iterations up to there, for each problem of a batch; the history then repeats the last one."""
+
+    @jax.jit
+    @jax.vmap
+    def find(controls):
+        return optimal_control.solve(pendulum_problem(), controls, iterations=40, until_converged=True)
+
+    both = find(jnp.stack([jnp.zeros((50, 2)), stood_up.controls]))
+    assert both.converged.all()
+    cost, full = np.asarray(both.iterations.cost), np.asarray(stood_up.iterations.cost)
+    small = np.asarray(stood_up.iterations.decrease) <= 1e-6 * (1 + full)
+    last = int(np.argmax(small))
+    assert 3 < last < 30
+    np.testing.assert_allclose(cost[0, : last + 1], full[: last + 1], rtol=1e-9)
+    np.testing.assert_array_equal(cost[0, last:], cost[0, last])
+    np.testing.assert_array_equal(cost[1], cost[1, 0])
+    np.testing.assert_allclose(both.cost, stood_up.cost, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_a_solution_before_is_the_best_guess(stood_up):
     """One iteration from the optimum of a goal nearby comes nearer than five from nothing, and says so."""
@@ -217,8 +237,45 @@ def test_parallel_riccati_is_the_sequential_one():
     )  # fmt: skip
     sequential = jax.jit(optimal_control.riccati)(problem)
     parallel = jax.jit(optimal_control.parallel_riccati)(problem)
-    for one, other in zip(sequential, parallel, strict=True):
+    for one, other in zip(sequential[:5], parallel[:5], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8 * np.max(np.abs(one)))
+    free = np.arange(n) != 1
+    start = optimal_control.FreeStart(
+        jnp.asarray(free), jnp.asarray(rng.normal(size=n)), symmetric(n)[0], jnp.asarray(0.3 * rng.normal(size=(n, n)))
+    )
+    open_problem = problem._replace(start=start)
+    policy = jax.jit(optimal_control.riccati)(open_problem)
+    found = optimal_control.follow(open_problem, policy)
+    for one, other in zip(found, dense_minimum(open_problem), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8 * np.max(np.abs(other)))
+
+
+def dense_minimum(problem: optimal_control.LinearQuadratic) -> tuple[np.ndarray, np.ndarray]:
+    """Deviations and changes of controls as one system of equations."""
+    steps, n, m = problem.control_matrix.shape
+    width, start = n + m, problem.start
+    size = steps * width + n
+    hessian, gradient, rows = np.zeros((size, size)), np.zeros(size), np.zeros((steps * n, size))
+    for k in range(steps):
+        here, after = slice(k * width, (k + 1) * width), slice((k + 1) * width, (k + 1) * width + n)
+        hessian[here, here], gradient[here] = problem.hessian[k], problem.gradient[k]
+        row = slice(k * n, (k + 1) * n)
+        rows[row, here] = np.concatenate([problem.state_matrix[k], problem.control_matrix[k]], axis=1)
+        rows[row, after] = -np.eye(n)
+    first, last = slice(0, n), slice(size - n, size)
+    hessian[last, last] += problem.final_hessian
+    hessian[first, first] += start.hessian
+    hessian[last, first] += start.cross
+    hessian[first, last] += start.cross.T
+    gradient[last] += problem.final_gradient
+    gradient[first] += start.gradient
+    fixed = np.eye(size)[:n][~np.asarray(start.free)]
+    rows, rights = np.concatenate([rows, fixed]), np.append(-np.ravel(problem.gap), np.zeros(len(fixed)))
+    corner = np.zeros((len(rows), len(rows)))
+    system = np.block([[hessian, rows.T], [rows, corner]])
+    solution = np.linalg.solve(system, np.concatenate([-gradient, rights]))[:size]
+    knots = np.append(solution, np.zeros(m)).reshape(steps + 1, width)
+    return knots[:, :n], knots[:-1, n:]
 
 
 def trot(knot: optimal_control.Knot) -> jax.Array:
@@ -325,3 +382,39 @@ def test_a_step_of_multiple_shooting_moves_states_along_the_controls_that_bounds
     assert found.iterations.step_length[0] == 1
     assert np.sum(np.abs(found.controls) == limit) >= 2
     assert found.iterations.gap[0] < 1e-12
+
+
+class Drag(optimal_control.DiscreteDynamics):
+    """A force against the velocity of each joint, in proportion to it."""
+
+    drag: jax.Array | float = 0.5
+
+    def step(self, x, control, time=0):
+        return super().step(x, control - self.drag * self.unpack(x).joint_velocity, time)
+
+
+def test_dynamics_of_a_subclass_are_solved_and_differentiated():
+    """A slider with drag is a linear system: its optimum is that of least squares over the forces."""
+    problem = slider_problem()
+    dynamics = Drag(**vars(problem.dynamics), drag=jnp.asarray(1.5))
+    linear = jax.jit(dynamics.linearize_tangent)(jnp.array([0.3, 0.7]), jnp.array([0.2]))
+    decay = 1 - 0.1 * 1.5 / 2.0
+    np.testing.assert_allclose(linear.state_matrix, [[1, 0.1 * decay], [0, decay]], atol=1e-12)
+    np.testing.assert_allclose(linear.control_matrix, [[0.005], [0.05]], atol=1e-12)
+
+    def least_cost(drag):
+        task = problem.replace(dynamics=dynamics.replace(drag=drag))
+        found = optimal_control.solve(task, jnp.zeros((12, 1)), iterations=2, damping=0.0)
+        return found.cost, found.controls[:, 0]
+
+    def wanted(drag):
+        matrix, column = np.array([[1, 0.1 * (1 - 0.05 * drag)], [0, 1 - 0.05 * drag]]), np.array([0.005, 0.05])
+        ends = np.stack([np.linalg.matrix_power(matrix, 11 - k) @ column for k in range(12)], axis=1)
+        rows, right = np.concatenate([10 * ends, 0.3 * np.eye(12)]), np.concatenate([[10.0], np.zeros(13)])
+        controls, cost = np.linalg.lstsq(rows, right, rcond=None)[:2]
+        return 0.5 * cost[0], controls
+
+    (cost, controls), slope = jax.jit(jax.value_and_grad(least_cost, has_aux=True))(1.5)
+    np.testing.assert_allclose(cost, wanted(1.5)[0], rtol=1e-10)
+    np.testing.assert_allclose(controls, wanted(1.5)[1], atol=1e-9)
+    np.testing.assert_allclose(slope, (wanted(1.5 + 1e-4)[0] - wanted(1.5 - 1e-4)[0]) / 2e-4, rtol=1e-6)

@@ -21,7 +21,7 @@ def test_optimum_and_multipliers_are_those_of_augmented_lagrangians():
     options = {"final": None, "final_equality": arrive, "inequality": speed_limit} | BOUNDS
     problem = slider_problem(**options)
     by_ipopt = optimal_control.solve_by_ipopt(problem, jnp.zeros((12, 1)))
-    ours = jax.jit(lambda u: optimal_control.solve_constrained(problem, u))(jnp.zeros((12, 1)))
+    ours = jax.jit(lambda u: optimal_control.solve_constrained(problem, u, weight=100.0))(jnp.zeros((12, 1)))
     assert by_ipopt.converged & by_ipopt.feasible & ours.converged
     assert by_ipopt.status == 0
     assert by_ipopt.violation < 1e-8
