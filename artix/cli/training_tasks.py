@@ -270,6 +270,8 @@ def task_named(
             raise CommandFailure(f"give a task ({', '.join(envs.NAMES)}), a Python file with one, or --robot")
         name = _full_name(task)
         return _make_task(name, list(assignments), {"method": method}, name)
+    if robot.endswith(".py"):
+        raise CommandFailure(f"--robot takes the description of a robot; for a task in Python: artix train {robot}")
     legged = legged_robot(robot, robot_options(of_robot))
     print(f"{robot}: what is known and assumed (--set robot.NAME=VALUE changes it)\n{legged.table()}\n")
     name = (_BIPED if len(legged.feet) == 2 else _QUADRUPED) if task is None else _full_name(task)

@@ -303,7 +303,7 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         wanted = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
         if name not in arrays:
-            raise ValueError(f"{os.fspath(path)!r} has no array {name!r}; it is from another kind of training or task")
+            raise ValueError(f"{os.fspath(path)!r} has no array {name!r}; it has a policy alone, or is of another task")
         value = arrays[name]
         if value.shape != wanted.shape or value.dtype != wanted.dtype:
             expected, was = f"{wanted.dtype}{list(wanted.shape)}", f"{value.dtype}{list(value.shape)}"
