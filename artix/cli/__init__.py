@@ -185,7 +185,7 @@ def _add_training_commands(commands: Any) -> None:
     play = commands.add_parser("play", help="print statistics of episodes of a trained policy, and animate one")
     play.add_argument(
         "checkpoint",
-        help="a policy.npz or checkpoint.npz of artix train, its folder, or a task with a built-in policy "
+        help="a policy.npz or checkpoint.npz of artix train, its folder, or the name of a built-in policy "
         "(an unknown one lists them)",
     )
     play.add_argument("--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)")

@@ -74,8 +74,7 @@ def _find_installed(name: str) -> Path:
     path = next((place for place in places if place.is_file()), None)
     if path is None:
         raise CommandFailure(
-            f"the description of {name!r} is in the package example-robot-data: pip install example-robot-data; "
-            "or give the path of a file"
+            f"the description of {name!r} is in the package example-robot-data: pip install example-robot-data"
         )
     return path
 

@@ -13,9 +13,9 @@ import numpy as np
 
 import artix
 from artix import envs
-from artix.cli.names import did_you_mean, naming
+from artix.cli.names import INSTALLABLE, did_you_mean, naming, robot_file
 from artix.cli.text import CommandFailure, quantity, table
-from artix.cli.training_files import TrainingFiles, load_header, load_policy
+from artix.cli.training_files import TrainingFiles, load_header, load_policy, title_of
 from artix.cli.training_tasks import task_of
 from artix.examples import policies
 
@@ -24,7 +24,7 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None, vid
     """Plays episodes and prints their statistics.
 
     Args:
-      checkpoint: a file from ``artix train``, its folder, or a task for which artix has a built-in policy.
+      checkpoint: a file from ``artix train``, its folder, or the name of a built-in policy.
       episodes: number of episodes.
       seed: seed of all random numbers.
       html: file for an animation of the first episode, or ``None``.
@@ -38,7 +38,7 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None, vid
     """
     header, environment, policy = load_played(checkpoint)
     results = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
-    print(f"{header['task']} after {header['steps']:,} steps: {episodes} episodes without noise\n")
+    print(f"{title_of(header)} after {header['steps']:,} steps: {episodes} episodes without noise\n")
     print(_statistics({name: np.asarray(value) for name, value in results.items()}))
     if html is None and video is None:
         return 0
@@ -73,7 +73,7 @@ def load_played(checkpoint: str) -> tuple[dict[str, Any], envs.Environment, poli
 
 
 def _file_of(checkpoint: str) -> Path:
-    """The file of a policy; the name of a task stands for its built-in one."""
+    """The file of a policy, or the name of a built-in one."""
     path = Path(checkpoint)
     if path.exists():
         return TrainingFiles(path).policy if path.is_dir() else path
@@ -123,7 +123,8 @@ FILM_SECONDS = 10.0
 
 def visuals_of(header: Mapping[str, Any], environment: envs.Environment) -> Any:
     """What the description of a checkpoint's robot draws, if the file is still there; ``None`` otherwise."""
-    path = Path(header.get("robot", {}).get("description", ""))
+    description = header.get("robot", {}).get("description", "")
+    path = robot_file(description) if description in INSTALLABLE else Path(description)
     if path.suffix in ("", ".npz") or not path.is_file():
         return None
     try:

@@ -30,6 +30,7 @@ from artix.cli.training_files import (
     recent,
     save_checkpoint,
     save_curve,
+    title_of,
     warm_start,
 )
 from artix.cli.training_tasks import TrainingTask, changed_config, parse_assignments, split, task_named, task_of
@@ -287,8 +288,7 @@ def _save_all(
     _, missing = export_policy(files.folder, policy, environment)
     for reason in missing:
         print(f"no {reason}")
-    robot = Path(header.get("robot", {}).get("description", "")).stem
-    save_curve(files, rows, f"{header['task']}{f' of {robot}' if robot else ''}, {method_of(config).upper()}")
+    save_curve(files, rows, f"{title_of(header)}, {method_of(config).upper()}")
     print(f"saved in {files.folder}/: {', '.join(sorted(path.name for path in files.folder.iterdir()))}")
 
 

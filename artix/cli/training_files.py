@@ -200,6 +200,12 @@ def load_header(path: Path) -> dict[str, Any]:
     return header
 
 
+def title_of(header: Mapping[str, Any]) -> str:
+    """The task of a checkpoint and, if it is not the task's own, its robot."""
+    robot = Path(header.get("robot", {}).get("description", "")).stem
+    return f"{header['task']} of {robot}" if robot else header["task"]
+
+
 def load_policy(path: Path | str, environment: envs.Environment) -> policies.Policy:
     """Loads the policy from a checkpoint, from a policy file, or by the name of a task with a built-in one.
 

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 import artix
 from artix import envs
+from artix.cli.names import INSTALLABLE
 from artix.cli.robot_source import description_path, load_robot
 from artix.cli.text import CommandFailure
 from artix.envs import LeggedRobot, curricula, disturbances, noise, observation_terms, rewards, starts, terminations
@@ -268,6 +270,8 @@ def task_named(
             raise CommandFailure(f"give a task ({', '.join(envs.NAMES)}), a Python file with one, or --robot")
         name = _full_name(task)
         return _make_task(name, list(assignments), {"method": method}, name)
+    if robot.endswith(".py"):
+        raise CommandFailure(f"--robot takes the description of a robot; for a task in Python: artix train {robot}")
     legged = legged_robot(robot, robot_options(of_robot))
     print(f"{robot}: what is known and assumed (--set robot.NAME=VALUE changes it)\n{legged.table()}\n")
     name = (_BIPED if len(legged.feet) == 2 else _QUADRUPED) if task is None else _full_name(task)
@@ -296,15 +300,42 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
         raise CommandFailure(f"it is for the task {name!r}, which this version does not have")
     if "robot" not in header:
         return _make_task(name, assignments, {"method": method}, name, for_training=for_training)
-    path = folder / "robot.npz"
+    kept = header["robot"]
+    if kept["description"] in INSTALLABLE:  # The policy comes with artix, its robot does not.
+        legged = _installed_robot(kept, assignments)
+    else:
+        legged = _saved_robot(kept, folder / "robot.npz")
+    kept = {"method": method, "robot": kept}
+    return _make_task(name, assignments, kept, folder.name, legged, for_training=for_training)
+
+
+def _installed_robot(kept: Mapping[str, Any], assignments: Sequence[str]) -> envs.LeggedRobot:
+    """The robot of a policy that comes with artix, from its installed description."""
+    name = kept["description"]
+    _, of_robot, _ = split(parse_assignments(assignments))
+    legged = legged_robot(name, robot_options(of_robot), needs_meshes=True)
+    numbers, expected = (
+        np.hstack([get("default_position"), get("pose_weight"), get("height")])
+        for get in (functools.partial(getattr, legged), kept.__getitem__)
+    )
+    is_same = numbers.shape == expected.shape and np.allclose(numbers, expected, atol=1e-3)
+    if not is_same or legged.feet != tuple(kept["feet"]):
+        raise CommandFailure(
+            f"the installed description of {name!r} is another one than its policy was trained with: "
+            f"pip install {kept['package']}"
+        )
+    return legged
+
+
+def _saved_robot(kept: Mapping[str, Any], path: Path) -> envs.LeggedRobot:
+    """The robot that a training run has saved."""
     if not path.exists():
         raise CommandFailure(f"its robot is missing: copy robot.npz of the training run to {str(path)!r}")
-    kept = header["robot"]
     try:
         articulation = artix.load(path)
     except ValueError as error:  # Of which a DescriptionError is one.
         raise CommandFailure(f"its robot is damaged: {error}") from error
-    legged = envs.LeggedRobot(
+    return envs.LeggedRobot(
         articulation,
         imu=kept["imu"],
         feet=tuple(kept["feet"]),
@@ -313,12 +344,15 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
         pose_weight=jnp.asarray(kept["pose_weight"], articulation.dtype),
         height=kept["height"],
     )
-    kept = {"method": method, "robot": kept}
-    return _make_task(name, assignments, kept, folder.name, legged, for_training=for_training)
 
 
-def legged_robot(robot: str, options: Mapping[str, Any]) -> envs.LeggedRobot:
-    """What a task needs to know about the robot that ``robot`` names. The meshes of its feet are read.
+def legged_robot(robot: str, options: Mapping[str, Any], *, needs_meshes: bool = False) -> envs.LeggedRobot:
+    """What a task needs to know about the robot that ``robot`` names.
+
+    Args:
+      robot: a robot description, or the name of one.
+      options: keywords of :meth:`artix.envs.LeggedRobot.of`.
+      needs_meshes: whether the meshes of its feet must be read, rather than left out without the package for them.
 
     Raises:
       CommandFailure: it cannot be read, or it is not a legged robot.
@@ -329,7 +363,7 @@ def legged_robot(robot: str, options: Mapping[str, Any]) -> envs.LeggedRobot:
     try:
         articulation = load_robot(robot, **reading)
     except CommandFailure as failure:
-        if "trimesh" not in str(failure):
+        if needs_meshes or "trimesh" not in str(failure):
             raise
         print(f"artix: its meshes are left out: {failure}", file=sys.stderr)
         reading, articulation = {}, load_robot(robot)

@@ -16,6 +16,7 @@ from artix import envs
 from artix.cli.names import naming
 from artix.cli.play import load_played
 from artix.cli.text import CommandFailure, table
+from artix.cli.training_files import title_of
 from artix.envs import commands, deployment, observations
 from artix.envs.gait_statistics import gait_statistics
 from artix.envs.tasks.legged import LeggedVelocity
@@ -68,8 +69,8 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
         there = in_mujoco(environment, policy, runs)  # first, since it refuses what a robot does not measure
         results = {ARTIX: in_artix(environment, policy, runs), **there}
     except ValueError as error:
-        raise CommandFailure(f"{header['task']} cannot be verified in MuJoCo: {error}") from error
-    print(f"{header['task']}: {seconds:g} s of each command from rest, in artix and MuJoCo {mujoco.__version__}\n")
+        raise CommandFailure(f"{title_of(header)} cannot be verified in MuJoCo: {error}") from error
+    print(f"{title_of(header)}: {seconds:g} s of each command from rest, in artix and MuJoCo {mujoco.__version__}\n")
     text, falls = compared(environment, results)
     print(text)
     with naming(output):

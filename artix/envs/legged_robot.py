@@ -155,6 +155,9 @@ class LeggedRobot(NamedTuple):
         legs = find_legs(articulation, names, foot_radius)
         mass = float(np.sum(articulation.link_mass))
         notes.append(Assumption("robot", f"{topology.num_dofs} degrees of freedom, {mass:.4g} kg", "file"))
+        ranges = np.asarray(articulation.joint_upper_limit) - np.asarray(articulation.joint_lower_limit)
+        if free := [name for name, width in zip(topology.dof_names, ranges, strict=True) if not np.isfinite(width)]:
+            notes.append(Assumption("range of joints", f"unlimited for {', '.join(free)}", "file"))
         notes.append(Assumption("forward, up", f"x, z of {topology.link_names[0]!r}", "convention"))
         notes.append(Assumption("feet", ", ".join(leg.foot for leg in legs), _source(feet, "derived")))
         contact, source = _described(legs[0].shape), legs[0].shape_source
@@ -265,6 +268,8 @@ def _check(articulation: artix.Articulation) -> None:
         raise ValueError(f"{topology.name}: a legged robot is not fixed to the world; load it with fixed_base=False")
     if not topology.num_dofs:
         raise ValueError(f"{topology.name}: the robot has no joints")
+    if not np.sum(np.asarray(articulation.link_mass)) > 0:
+        raise ValueError(f"{topology.name}: the robot has no mass; give its links inertias")
     if np.any(np.asarray(articulation.drive.is_acceleration) > 0):
         raise ValueError(f"{topology.name}: drives must be of the force type; set drive.is_acceleration to zero")
 
@@ -358,6 +363,8 @@ def _drives(
     force, forces = np.where(is_known, limit, _FORCE * torque), "derived" if remark else "file"
     if max_force is not None:
         force, forces, remark = per_joint(articulation, "max_force", max_force), "given", ""
+    if not np.any(force > 0):
+        raise ValueError(f"{topology.name}: max_force must be positive for at least one joint; found {max_force}")
     share = force / max(float(np.median(force[sorted({dof for leg in legs for dof in leg.dofs})])), 1e-9)
 
     def chosen(name: str, override: PerJoint | None, file: Any, derived: np.ndarray) -> tuple[np.ndarray, str]:

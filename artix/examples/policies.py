@@ -275,7 +275,7 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
 
     Args:
       path: a file that :func:`save` wrote, such as ``policy.npz`` or ``checkpoint.npz`` of ``artix train``; or the name
-        of a task with a built-in policy (:func:`built_in`), if there is no such file.
+        of a built-in policy (:func:`built_in`), if there is no such file.
       like: a tree of the same structure, with arrays or ``jax.ShapeDtypeStruct`` as leaves. The file may hold more.
         Without it, the file's policy is loaded.
 
@@ -303,7 +303,7 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         wanted = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
         if name not in arrays:
-            raise ValueError(f"{os.fspath(path)!r} has no array {name!r}; it is from another kind of training or task")
+            raise ValueError(f"{os.fspath(path)!r} has no array {name!r}; it has a policy alone, or is of another task")
         value = arrays[name]
         if value.shape != wanted.shape or value.dtype != wanted.dtype:
             expected, was = f"{wanted.dtype}{list(wanted.shape)}", f"{value.dtype}{list(value.shape)}"
@@ -321,7 +321,7 @@ def load_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def built_in() -> tuple[str, ...]:
-    """The tasks whose trained policies come with artix; :func:`load` takes their names.
+    """The names of the policies that come with artix, for :func:`load`: tasks, or robots with what they do.
 
     Example:
       >>> from artix.examples import policies

@@ -15,12 +15,14 @@ import pytest
 import artix
 from artix import envs
 from artix.cli import main, verify
+from artix.cli.play import load_played
 from artix.envs import deployment, observations
 from artix.envs.gait_statistics import gait_statistics
 from artix.envs.observation_terms import ObservationTerm
 from artix.envs.tasks.humanoid import humanoid
 from artix.envs.tasks.legged import OBSERVATIONS
 from artix.examples import deploy_mujoco, policies
+from tests.support.oracles import ROBOTS
 from tests.support.users_types import users_types
 
 FILES = {"policy.stablehlo", "policy.onnx", "policy.json", "scene.xml", "deploy_mujoco.py"}
@@ -153,6 +155,20 @@ def test_verify_prints_a_table_and_draws(tmp_path, capsys):
     out = capsys.readouterr().out
     assert all(word in out for word in ("forward", "in turn", "MuJoCo, stiff", "duty FL FR RL RR", "CoT"))
     assert (tmp_path / "out.png").stat().st_size > 30_000
+
+
+@pytest.mark.slow
+def test_a_g1_turns_on_the_spot_in_both_simulators():
+    if not ROBOTS.exists():
+        pytest.skip("example-robot-data is not installed")
+    _, environment, policy = load_played("g1_velocity")
+    runs = {"turn": np.tile([0.0, 0.0, 0.64], (300, 1))}
+    results = {"artix": verify.in_artix(environment, policy, runs), **verify.in_mujoco(environment, policy, runs)}
+    for where, records in results.items():
+        record = records["turn"]
+        assert not verify.has_fallen(environment, record), where
+        assert 0.3 < np.mean(record["angular_velocity"][100:, 2]) < 0.8, where
+        assert np.linalg.norm(record["root_pose"][-1, :2]) < 0.6, where
 
 
 def test_feet_with_flat_soles_are_balls_at_their_corners():

@@ -4,16 +4,20 @@ import csv
 import dataclasses
 import json
 import math
+import sys
+from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import artix
 from artix import envs
-from artix.cli import main, names
+from artix.cli import main, names, training_tasks
 from artix.cli import train as command
 from artix.cli.names import INSTALLABLE
+from artix.cli.play import load_played
 from artix.cli.robot_source import description_path
 from artix.cli.text import CommandFailure
 from artix.cli.training_files import TrainingFiles, load_rows, save_curve
@@ -219,10 +223,41 @@ def test_robots_are_found_by_name(monkeypatch, capsys):
         assert all(description_path(name).is_file() for name in INSTALLABLE)
     monkeypatch.setattr(names.sys, "path", [])
     monkeypatch.setattr(names.sys, "prefix", "nowhere")
-    assert main(["train", "--robot", "go2"]) == 1
-    assert "pip install example-robot-data" in capsys.readouterr().err
+    for words in (["train", "--robot", "go2"], ["play", "g1_velocity"], ["verify", "go2_velocity"]):
+        assert main(words) == 1
+        assert "is in the package example-robot-data: pip install example-robot-data" in capsys.readouterr().err
     assert main(["train", "--robot", "go3"]) == 1
     assert "did you mean 'go" in capsys.readouterr().err
+
+
+def test_a_built_in_policy_needs_the_robot_that_it_was_trained_with(monkeypatch, capsys):
+    kept, same = policies.load_header("go2_velocity")["robot"], quadruped()
+    for legged in (same, same._replace(default_position=jnp.zeros(13))):
+        monkeypatch.setattr(training_tasks, "legged_robot", lambda *_, legged=legged, **__: legged)
+        assert main(["play", "go2_velocity"]) == 1
+        message = "description of 'go2' is another one than its policy was trained with: pip install "
+        assert message + kept["package"] in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "trimesh", None)
+    if ROBOTS.exists():
+        assert main(["play", "go2_velocity"]) == 1
+        assert "trimesh" in (error := capsys.readouterr().err)
+        assert "are left out" not in error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", policies.built_in())
+def test_policies_that_come_with_artix_fit_their_tasks(name):
+    robot = policies.load_header(name).get("robot")
+    assert (Path(policies.__file__).parent / "checkpoints" / f"{name}.npz").stat().st_size < 150_000
+    if robot is not None and not ROBOTS.exists():
+        pytest.skip("example-robot-data is not installed")
+    header, environment, policy = load_played(name)
+    assert name == (header["task"] if robot is None else f"{robot['description']}_velocity")
+    obs = jax.tree.map(lambda x: jnp.zeros(x, jnp.float32), environment.observation_size)
+    action = policy(obs)
+    assert action.shape == (environment.action_size,)
+    assert np.isfinite(action).all()
 
 
 def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
@@ -250,6 +285,10 @@ def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
         assert main(["train", str(path)]) == 1
         assert message in capsys.readouterr().err
     path.write_text(FILE)
+    assert main(["train", "--robot", str(path)]) == 1
+    assert f"for a task in Python: artix train {path}" in capsys.readouterr().err
+    assert main(["train", "--from", "quadruped_velocity", "--output", str(tmp_path / "runs")]) == 1
+    assert "it has a policy alone, or is of another task" in capsys.readouterr().err
     assert main(["train", str(path), "--robot", "quadruped"]) == 1
     assert "makes its own robot" in capsys.readouterr().err
     assert main(["train", str(path), "--set", "episode=3"]) == 1

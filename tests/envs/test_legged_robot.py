@@ -189,6 +189,15 @@ def test_everything_can_be_given():
         np.testing.assert_array_equal(gait.contact, [k in touching for k in range(4)])
 
 
+def test_joints_without_limits_are_said():
+    dog = artix.robots.load("quadruped")
+    dog = dog.replace(joint_upper_limit=dog.joint_upper_limit.at[8].set(jnp.inf))
+    pose = {"hip_pitch": 0.9, "knee": -1.8, "": 0.0}
+    robot = envs.LeggedRobot.of(dog, FEET, default_position=pose)
+    assert note(robot, "range of joints").value == "unlimited for front_left_knee"
+    assert note(robot, "largest forces").source == "file"
+
+
 def test_what_is_missing_is_named():
     def refused(message, *arguments, kind=ValueError, **options):
         with pytest.raises(kind, match=message):
@@ -209,6 +218,8 @@ def test_what_is_missing_is_named():
     refused(
         "damping: expected one number, one for each of the 12 joints", dog, FEET, default_position=pose, damping=[1.0]
     )
+    refused("max_force must be positive for at least one joint; found 0", dog, FEET, default_position=pose, max_force=0)
+    refused("the robot has no mass; give its links inertias", dog.replace(link_mass=jnp.zeros_like(dog.link_mass)))
     box = artix.Geometry.box((0.2, 0.1, 0.5), sensor=True)
     refused("touches the ground in the default pose; give trunk=", dog, FEET, default_position=pose, trunk=box)
     refused(
