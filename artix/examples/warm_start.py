@@ -52,7 +52,7 @@ def start_from(policy: Policy, environment: Environment, config: ppo.Config, num
     shapes, expected = (jax.tree.map(jnp.shape, each.parameters) for each in (policy, new))
     if shapes != expected:
         raise ValueError(f"the policy does not fit {environment.name}: expected arrays {expected}, found {shapes}")
-    fleet = autoreset(environment)
+    fleet, mirror = autoreset(environment), ppo.mirror_of(environment, config)
 
     def advance(state: EnvState, _: None) -> tuple[EnvState, None]:
         return jax.vmap(fleet.step)(state, policy(state.obs).astype(state.reward.dtype)), state.obs
@@ -63,7 +63,10 @@ def start_from(policy: Policy, environment: Environment, config: ppo.Config, num
         seen = jax.lax.scan(advance, state, length=_NUM_STEPS)[1]
         seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), seen)
         nothing = Observed.nothing(jax.tree.map(lambda x: x[0], seen))
-        return nothing.after(nothing.moments(seen), _NUM_ENVS * _NUM_STEPS)
+        moments = nothing.moments(seen)
+        if mirror is not None:  # A symmetric policy stays symmetric.
+            moments = ppo.symmetric_moments(mirror, moments)
+        return nothing.after(moments, _NUM_ENVS * _NUM_STEPS)
 
     observed = watched()
     parameters = _renormalized(policy, observed.of_policy())

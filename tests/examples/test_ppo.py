@@ -231,6 +231,13 @@ def test_a_training_that_starts_from_a_policy_acts_as_it_does(trained):
         start_from(policy, PointMass(), dataclasses.replace(config, policy_layers=(8,)))
 
 
+def test_a_symmetric_policy_starts_a_symmetric_training():
+    policy = ppo.policy_of(ppo.start(Symmetric(), CONFIG, 1), CONFIG)
+    parameters = start_from(policy, Symmetric(episode_length=200), CONFIG).learner.parameters
+    symmetric = ppo.symmetric_learner(Symmetric.mirror, parameters)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), parameters, symmetric)
+
+
 @pytest.mark.parametrize("name", ["num_envs", "unroll", "epochs", "minibatches"])
 def test_numbers_below_one_are_refused(name):
     with pytest.raises(ValueError, match=f"{name} must be at least 1; found 0"):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import artix
 from artix import envs
 from artix.examples import learners, policies, shac
 from tests.support.point_mass import PointMass
@@ -149,17 +150,58 @@ def test_robots_whose_gradients_are_not_finite_cost_only_their_own(trained):
     assert float(found["return"].mean()) > 15
 
 
-@pytest.mark.slow  # 22 s of compilation, 10 s of training
-def test_a_quadruped_walks_and_hardly_ever_falls():
-    """After 0.3 million steps, with the task's own commands, starts and noise, for 10 s."""
+@pytest.fixture(scope="module")
+def walker():
+    """A policy of 0.3 million steps."""
     chosen = learners.settings("quadruped_velocity", "shac")
     environment = envs.make("quadruped_velocity", **chosen.options, **chosen.always)
     *_, (training, _) = shac.train(environment, chosen.config, steps=300_000)
-    test = envs.make("quadruped_velocity", episode_length=500, **chosen.always)
-    policy = shac.policy_of(training, chosen.config)
-    found = policies.evaluate(test, policy, jax.random.key(1), episodes=256)
+    return shac.policy_of(training, chosen.config)
+
+
+@pytest.mark.slow  # 22 s of compilation, 10 s of training
+def test_a_quadruped_walks_and_hardly_ever_falls(walker):
+    """With the task's own commands, starts and noise, for 10 s."""
+    always = learners.settings("quadruped_velocity", "shac").always
+    test = envs.make("quadruped_velocity", episode_length=500, **always)
+    found = policies.evaluate(test, walker, jax.random.key(1), episodes=256)
     assert float(found["velocity_error"].mean()) < 0.15
     assert float(found["terminated"].mean()) < 0.025
+
+
+@pytest.mark.slow  # 15 s of compilation
+def test_gradients_of_a_walking_quadruped_are_differences(walker):
+    """Of a control step in double precision, at states of a trained policy.
+
+    Steps are solved: the derivative of one that is cut off after fewer Newton steps is that of its solution.
+    """
+    with jax.enable_x64(True):
+        _check_gradients(walker)
+
+
+def _check_gradients(walker):
+    chosen = learners.settings("quadruped_velocity", "shac")
+    options = {**chosen.options, **chosen.always, "solver_options": artix.SolverOptions(max_newton_steps=60)}
+    environment = envs.autoreset(envs.make("quadruped_velocity", dtype=jnp.float64, **options))
+
+    def advance(states, _):
+        return jax.vmap(environment.step)(states, walker(states.obs).astype(jnp.float64)), None
+
+    def outcome(action, before):
+        after = environment.step(before, action)
+        state = after.articulation_state
+        velocities = jnp.concatenate([state.root_velocity, state.joint_velocity])
+        return after.reward + jnp.sum(jnp.sin(velocities)) + jnp.sum(state.root_pose) + jnp.sum(state.joint_position)
+
+    count, change = 32, 1e-6
+    states = jax.vmap(environment.reset)(jax.random.split(jax.random.key(0), count))
+    states = jax.jit(lambda states: jax.lax.scan(advance, states, length=80)[0])(states)
+    actions = jnp.clip(walker(states.obs).astype(jnp.float64), -0.999, 0.999)
+    ways = np.random.default_rng(0).normal(size=actions.shape)
+    slopes = np.sum(jax.jit(jax.vmap(jax.grad(outcome)))(actions, states) * ways, axis=1)
+    outcomes = jax.jit(jax.vmap(outcome))
+    differences = (outcomes(actions + change * ways, states) - outcomes(actions - change * ways, states)) / (2 * change)
+    np.testing.assert_allclose(slopes, differences, rtol=1e-6, atol=1e-6)
 
 
 def test_a_run_continues_as_if_it_had_never_stopped(trained):
