@@ -67,15 +67,15 @@ class Graph:
             family = self.family(number)
             if family is None:
                 continue
-            own: list[int] = []
+            terms: list[int] = []
             for place, x in enumerate(self.operands[number]):
                 minus = int(op == _SUB and place == 1)
                 child = x >> 1
                 if self.inner[child] and self.family(child) == family and (family == _ADD or not x & 1):
-                    own += [leaf ^ (x & 1) ^ minus for leaf in leaves[child]]
+                    terms += [leaf ^ (x & 1) ^ minus for leaf in leaves[child]]
                 else:
-                    own.append(x ^ minus)
-            leaves[number] = own
+                    terms.append(x ^ minus)
+            leaves[number] = terms
             user = users[number][0] if len(users[number]) == 1 else -1
             is_inside = user >= 0 and number not in outside and self.family(user) == family
             if is_inside and self.stages[user] == self.stages[number]:

@@ -195,13 +195,13 @@ class _Writer:
             return self._normal(self._same(first & ~1), [-1 if minus else 1 for minus in signs])
         if all(graph.ops[number] == _CONSTANT for number in numbers):
             return self._known_together(places, kind)
-        own = [self._plain(self._together({lane: x})) for lane, x in enumerate(places)]
-        value = own[0]
+        values = [self._plain(self._together({lane: x})) for lane, x in enumerate(places)]
+        value = values[0]
         for lane in range(1, self._lanes):
-            if own[lane] != own[0]:
+            if values[lane] != values[0]:
                 number = self._constant(lane, int(Kind.INT32))
                 here = self._add(int(Op.EQ), int(Kind.BOOL), self._lane(), number)
-                value = self._add(_SELECT, kind, here, own[lane], value)
+                value = self._add(_SELECT, kind, here, values[lane], value)
         return _Held(value, self._plus)
 
     def _known_together(self, places: Sequence[int], kind: int) -> _Held:

@@ -90,19 +90,19 @@ def make() -> Motion:
     ankle = {side: artix.frame_pose(robot, start, f"{side}_foot") for side in ("left", "right")}
     middle = artix.center_of_mass(robot, start)
 
-    def tasks(now: Mapping[str, jax.Array]) -> list[inverse_kinematics.Task]:
+    def tasks(pose: Mapping[str, jax.Array]) -> list[inverse_kinematics.Task]:
         feet = []
         for side, y in (("left", STANCE), ("right", -STANCE)):
-            place = ankle[side].at[1].set(y).at[2].add(now[f"{side}_foot"])
+            place = ankle[side].at[1].set(y).at[2].add(pose[f"{side}_foot"])
             feet.append(inverse_kinematics.FrameTask(f"{side}_foot", place, orientation_cost=1.0))
-        turn = artix.lie.so3_exp(jnp.stack([now["roll"], 0 * now["roll"], now["turn"]]))
-        pelvis = jnp.concatenate([start.root_pose[:2], (legged.height - now["lower"])[None], turn])
+        turn = artix.lie.so3_exp(jnp.stack([pose["roll"], 0 * pose["roll"], pose["turn"]]))
+        pelvis = jnp.concatenate([start.root_pose[:2], (legged.height - pose["lower"])[None], turn])
         trunk = inverse_kinematics.FrameTask("pelvis", pelvis, jnp.array([0.0, 0.0, 1.0], dtype), 0.5)
-        above = inverse_kinematics.ComTask(middle.at[1].set(now["com"]), jnp.array([1.0, 1.0, 0.0], dtype))
+        above = inverse_kinematics.ComTask(middle.at[1].set(pose["com"]), jnp.array([1.0, 1.0, 0.0], dtype))
         posture = start.joint_position
         for name in robot.topology.dof_names:
-            if name in now:
-                posture = posture.at[robot.topology.dofs(name)].set(now[name])
+            if name in pose:
+                posture = posture.at[robot.topology.dofs(name)].set(pose[name])
         is_arm = np.array([any(part in name for part in _UPPER) for name in robot.topology.dof_names])
         joints = inverse_kinematics.PostureTask(posture, jnp.asarray(np.where(is_arm, 1.0, 1e-3), dtype))
         return [*feet, trunk, above, joints]

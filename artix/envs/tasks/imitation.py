@@ -322,8 +322,8 @@ class HumanoidDance(Imitation):
     def __init__(self, *, motion: Motion | str | Path | None = None, dtype: Any = None, **options: Any) -> None:
         robot = humanoid(dtype)
         if not isinstance(motion, Motion):
-            own = resources.files("artix.envs").joinpath("motions/humanoid_dance.npz")
-            with resources.as_file(own) as file:
+            shipped = resources.files("artix.envs").joinpath("motions/humanoid_dance.npz")
+            with resources.as_file(shipped) as file:
                 motion = Motion.load(file if motion is None else motion, robot.articulation)
         usual: dict[str, Any] = {"points": POINTS, "action_scale": ACTION_SCALE}
         usual["solver_options"] = options_for(robot, SOLVER_OPTIONS)
