@@ -255,6 +255,8 @@ def test_the_notebooks_hold_what_they_print_and_draw(notebook):
         "docs/inverse_kinematics.md",
         "docs/log_to_torques.md",
         "docs/optimal_control.md",
+        "docs/constrained_motions.md",
+        "docs/mpc.md",
         "docs/physx.md",
         "docs/pinocchio.md",
         "docs/stepping.md",
@@ -284,7 +286,16 @@ def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsy
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", ["optimal_control", "minimum_time", "inverse_kinematics", "identification", "log_to_torques"]
+    "page",
+    [
+        "optimal_control",
+        "constrained_motions",
+        "mpc",
+        "minimum_time",
+        "inverse_kinematics",
+        "identification",
+        "log_to_torques",
+    ],
 )
 def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, capsys):
     """And reach what they assert, with users' 32-bit types."""
@@ -295,6 +306,8 @@ def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, cap
     out = capsys.readouterr().out
     shown = {
         "optimal_control": "(36, 36) (36, 12) (12,)",
+        "constrained_motions": "(26, 4) (4,)",
+        "mpc": "(26, 37) (25, 12) (25, 12, 36)",
         "minimum_time": "1.2649",
         "inverse_kinematics": "(1000, 7)",
         "identification": "('friction', 'trunk', 'height')",

@@ -1,7 +1,7 @@
 """``solve_constrained`` beside IPOPT: 21 problems, each from ten random starts, discretised alike.
 
 Usage: ``python -m tests.optimal_control.against_ipopt [--weight WEIGHT ...] [PROBLEM ...]`` prints the table of
-docs/optimal_control.md. It needs the extra ``ipopt``.
+docs/constrained_motions.md. It needs the extra ``ipopt``.
 """
 
 from __future__ import annotations
