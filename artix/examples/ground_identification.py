@@ -5,18 +5,26 @@ recorded states, including contact, and the Levenberg-Marquardt method finds the
 The windows are short because long predictions are too sensitive: if a contact begins slightly earlier, the rest of the
 walk changes.
 
-``python -m artix.examples.ground_identification`` prints the estimates of every iteration.
+The walk may also be MuJoCo's (:func:`record_mujoco`), by the policy that comes with artix: then the model that is
+fitted is not the one that made the recording.
+
+``python -m artix.examples.ground_identification`` prints the estimates of every iteration, with ``mujoco`` behind it
+those from MuJoCo's walk.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
-from artix.examples import trot
+from artix.envs import deployment
+from artix.envs.tasks.quadruped_velocity import QuadrupedVelocity
+from artix.examples import deploy_mujoco, policies, trot
 
 Array = jax.Array
 DT = 0.005
@@ -83,6 +91,58 @@ def record(robot: artix.Articulation, unknowns: Unknowns, count: int) -> Recordi
     return Recording(jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, after), asked)
 
 
+def record_mujoco(
+    unknowns: Unknowns, count: int, *, stiff: bool = True, timestep: float = 0.001
+) -> tuple[artix.Articulation, Recording]:
+    """Records a walk of ``count`` steps at 0.6 m/s in MuJoCo.
+
+    Args:
+      unknowns: the parameters of MuJoCo's model.
+      count: the number of steps of :data:`DT`.
+      stiff: whether contacts are as stiff as MuJoCo's step allows, rather than MuJoCo's default ones.
+      timestep: MuJoCo's step [s].
+
+    Returns:
+      The robot as artix knows it, without these parameters, and the recording.
+    """
+    import mujoco
+
+    environment = QuadrupedVelocity(dtype="float64").undisturbed()
+    robot, description = environment.articulation, deployment.describe(environment)
+    model = mujoco.MjModel.from_xml_string(deployment.scene(environment))
+    model.opt.timestep = timestep
+    model.body("trunk").mass = unknowns.trunk
+    floor = model.geom("floor")
+    floor.friction[0], floor.pos[2] = unknowns.friction, unknowns.height
+    if stiff:
+        floor.solref[:], floor.solimp[:2] = [2 * timestep, 1.0], [0.99, 0.999]
+    data = mujoco.MjData(model)
+    mujoco.mj_setConst(model, data)
+    mujoco.mj_resetDataKeyframe(model, data, model.key("default").id)
+    data.qpos[2] += unknowns.height
+    joints = [model.joint(name) for name in description["joints"]]
+    positions, velocities = ([int(index[0]) for index in each] for each in (
+        [joint.qposadr for joint in joints], [joint.dofadr for joint in joints]))  # fmt: skip
+    policy = jax.jit(policies.load("quadruped_velocity"))
+    controller = deploy_mujoco.Controller(description, lambda obs: np.asarray(policy(obs)))
+    states, asked = [], []
+    for k in range(count + 1):
+        mujoco.mj_forward(model, data)
+        turned = data.body("trunk").xmat.reshape(3, 3) @ data.qvel[3:6]
+        pose = data.qpos[[0, 1, 2, 4, 5, 6, 3]]  # The trunk's centre of mass is the origin of its frame.
+        moved = np.concatenate([data.qvel[:3], turned])
+        states.append((pose, moved, data.qpos[positions], data.qvel[velocities]))
+        if k % round(environment.dt / DT) == 0:
+            measured = {"joint_position": data.qpos[positions], "joint_velocity": data.qvel[velocities]}
+            sensors = {"linear_velocity": "imu_velocity", "gyro": "imu_gyro", "quaternion": "imu_quat"}
+            measured |= {name: data.sensor(sensor).data for name, sensor in sensors.items()}
+            data.ctrl[:] = controller.targets(measured, np.array([0.6, 0.0, 0.0]))
+        asked.append(data.ctrl.copy())
+        mujoco.mj_step(model, data, round(DT / timestep))
+    columns = (jnp.asarray(np.stack(column)) for column in zip(*states, strict=True))
+    return robot, Recording(artix.State(*columns), jnp.asarray(np.stack(asked[:-1])))
+
+
 def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, window: int) -> Array:
     """Errors of the predictions of all windows, step by step, [N * 18] [m and rad]."""
     starts = jnp.arange(0, len(recorded.targets) - window + 1, window)
@@ -142,7 +202,10 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     robot = walker()
     true, guess = example(robot)
-    recorded = jax.jit(lambda unknowns: record(robot, unknowns, 300))(true)
+    if "mujoco" in sys.argv:
+        robot, recorded = record_mujoco(true, 300)
+    else:
+        recorded = jax.jit(lambda unknowns: record(robot, unknowns, 300))(true)
     estimates = jax.jit(lambda guess, recorded: identify(robot, guess, recorded))(guess, recorded)
     print(f"it went {float(recorded.states.root_pose[-1, 0]):.2f} m")
     for name, value, values in zip(true._fields, true, estimates, strict=True):
