@@ -83,12 +83,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["quadruped_velocity", "humanoid_stand"])
     parser.add_argument("--batches", type=int, nargs="+", default=[1024, 4096])
+    parser.add_argument("--without", nargs="+", default=[], help="rows to leave out, such as MJX, which takes minutes")
     options = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, JAX {jax.__version__}, load {os.getloadavg()[0]:.1f}")
     print("| task | batch | | us a step of one robot | first call [s] |\n|---|---|---|---|---|")
     for task in options.tasks:
         for batch in options.batches:
-            for name, (first, least) in best_times(rows_of(task, batch), seconds=4.0).items():
+            rows = {name: row for name, row in rows_of(task, batch).items() if name not in options.without}
+            for name, (first, least) in best_times(rows, seconds=4.0).items():
                 print(f"| {task} | {batch:,} | {name} | {1e6 * least / batch:.3f} | {first:.1f} |", flush=True)
 
 

@@ -151,7 +151,8 @@ def _varying(array: Any, axes: tuple[Any, ...]) -> Any:
 # multiply their time. It keeps frames in pieces of memory of 16 kB; whenever a call does not fit into the last piece,
 # it asks the system for another, and gives it back on return. A loop that calls functions at just such a depth makes
 # two system calls an iteration and takes up to a hundred times as long. And it searches everything that a program has
-# built for cycles again and again.
+# built for cycles again and again: nothing is searched during the call, and what remains of it, which has hardly any
+# cycles, then counts as old.
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -174,6 +175,9 @@ def long_call(function: _Function) -> _Function:
             return function(*args, **kwargs)
         finally:
             if is_enabled:
+                if not gc.get_freeze_count():  # Of the caller, whose objects stay frozen.
+                    gc.freeze()
+                    gc.unfreeze()
                 gc.enable()
 
     # The system provides no memory for what is never written.

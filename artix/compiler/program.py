@@ -342,11 +342,11 @@ def simplified(program: ClosedJaxpr) -> ClosedJaxpr:
     first_of: dict[Any, Any] = {}
     equations = []
     for equation in jaxpr.eqns:
-        renamed = equation.replace(invars=[_renamed(variable, new_names) for variable in equation.invars])
-        key = _key(renamed)
-        before = None if key is None else first_of.setdefault(key, renamed)
-        if before is None or before is renamed:
-            equations.append(renamed)
+        operands = [_renamed(variable, new_names) for variable in equation.invars]
+        key = _key(equation, operands)
+        before = None if key is None else first_of.setdefault(key, equation)
+        if before is None or before is equation:
+            equations.append(equation if operands == equation.invars else equation.replace(invars=operands))
             continue
         new_names.update(zip(equation.outvars, before.outvars, strict=True))
     results = [_renamed(variable, new_names) for variable in jaxpr.outvars]
@@ -384,13 +384,13 @@ def _equal_constants(variables: Any, constants: Any) -> dict[Any, Any]:
     return new_names
 
 
-def _key(equation: Any) -> Any:
+def _key(equation: Any, operands: Sequence[Any]) -> Any:
     """Equal for equations that compute the same; ``None`` if this one has effects or cannot be compared."""
     if equation.effects or any(isinstance(variable, DropVar) for variable in equation.outvars):
         return None
     key = (
         equation.primitive,
-        tuple(map(_operand_key, equation.invars)),
+        tuple(map(_operand_key, operands)),
         tuple(sorted((name, _parameter_key(value)) for name, value in equation.params.items())),
     )
     try:

@@ -89,6 +89,7 @@ def inertia_rates(inertias: Inertias, motion: Motion) -> Inertias:
     return Inertias(jnp.zeros_like(mass), d_first, half + half.swapaxes(0, 1))
 
 
+@compiled
 def momentum_of_motion(inertias: Inertias, motion: Motion) -> Motion:
     """Momentum of bodies with these motions, about the point of the inertias: linear [3, n], angular [3, n]."""
     linear = inertias.mass[None] * motion.linear + spatial.cross(motion.angular, inertias.first)
@@ -107,6 +108,7 @@ def spatial_inertias(inertias: Inertias) -> Array:
     return block_matrix(mass, -moment, moment, rotational)
 
 
+@compiled
 def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> tuple[Array, Array]:
     """Masses [B] and first moments about the reference point [3, B] of the bodies, for masses [L] of the links."""
     center, lumped, first = body_masses(articulation, kin.placements, mass)

@@ -31,21 +31,25 @@ def dot(a: Array, b: Array) -> Array:
     return jnp.sum(a * b, axis=0)
 
 
+@compiled
 def apply(matrix: Array, vector: Array) -> Array:
     """Matrix times vector: [i, k, n], [k, n] -> [i, n]."""
     return jnp.sum(matrix * vector[None], axis=1)
 
 
+@compiled
 def apply_transposed(matrix: Array, vector: Array) -> Array:
     """Transposed matrix times vector: [k, i, n], [k, n] -> [i, n]."""
     return jnp.sum(matrix * vector[:, None], axis=0)
 
 
+@compiled
 def multiply(a: Array, b: Array) -> Array:
     """Matrix product: [i, k, n], [k, j, n] -> [i, j, n]."""
     return jnp.sum(a[:, :, None] * b[None], axis=1)
 
 
+@compiled
 def multiply_transposed(a: Array, b: Array) -> Array:
     """Matrix times transposed matrix: [i, k, n], [j, k, n] -> [i, j, n]."""
     return multiply(a, b.swapaxes(0, 1))
