@@ -37,6 +37,7 @@ from artix.simulation.implicit.system import (
     Response,
     dof_places,
     elimination_order,
+    elimination_products,
     in_columns,
     loose_groups,
     missing_impulse,
@@ -49,6 +50,9 @@ Array = jax.Array
 
 #: A direction is locked if hard relations leave less than this of its mobility, in units of the rounding error.
 _LOCKED = 100
+
+#: Systems that need more products, those of a dense one of 64 velocities, are solved by LAPACK, which XLA calls.
+_MAX_PRODUCTS = 64**3 // 3
 
 
 class Bounded(NamedTuple):
@@ -157,6 +161,9 @@ def _solve(
     rows = _step_rows(options, responses, inputs)
     missing = [missing_impulse(*member, acting, None) for member, acting in zip(members, inputs.acting, strict=True)]
     is_spread = rows.bounds is None and (inputs.touches is None or inputs.touches.is_spread)
+    is_apart = inputs.touches is None or inputs.touches.between is None
+    is_tree = rows.bounds is None and is_apart and None not in products
+    num_products = elimination_products(trees) if is_tree else len(matrix) ** 3 // 3
     system = StepSystem(
         matrix=matrix,
         push=-joined(missing),
@@ -164,7 +171,7 @@ def _solve(
         rows=rows,
         response=Response.joined(responses),
         along_trees=_along_trees(trees, products),
-        order=elimination_order(trees),
+        order=elimination_order(trees) if num_products <= _MAX_PRODUCTS else None,
         groups=loose_groups(trees) if is_spread else None,
     )
     start = rows.driven(rows.rates(system.velocity))

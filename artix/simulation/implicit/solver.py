@@ -99,9 +99,6 @@ _MAX_SEARCHES = 15
 #: Energy that counts as rounding, as a share of what the step's forces would give a body at rest.
 _SMALL_ENERGY = 1e-3
 
-#: Larger systems are solved by LAPACK instead of by operations of the robot's own program.
-_MAX_UNROLLED = 64
-
 
 class StepSystem(NamedTuple):
     """The momentum equation and the rows."""
@@ -118,8 +115,8 @@ class StepSystem(NamedTuple):
     along_trees: Callable[[Array], Callable[[Array], Array]] | None
     """For a diagonal [nv], the function that gives ``(M + diagonal)^-1 p`` by elimination along the trees; ``None`` if
     M does not have their pattern."""
-    order: np.ndarray
-    """The entries of the velocity from the leaves to the root."""
+    order: np.ndarray | None
+    """The entries of the velocity from the leaves to the root; ``None`` for LAPACK instead of an elimination."""
     groups: Sequence[np.ndarray] | None
     """The DOFs, in groups that hardly couple, for sweeps; ``None`` if they would share loads by the order of rows."""
 
@@ -128,7 +125,7 @@ class StepSystem(NamedTuple):
         if self.along_trees is not None and self.rows.is_diagonal:
             return self.along_trees(self.rows.diagonal(slopes))
         matrix = self.matrix + self.rows.stiffness(slopes)
-        if len(matrix) > _MAX_UNROLLED:
+        if self.order is None:
             factors = jax.scipy.linalg.lu_factor(matrix)
             return lambda right: jax.scipy.linalg.lu_solve(factors, right)
         order, back = self.order, np.argsort(self.order)
