@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import matmul
-from artix.simulation.common.drives import within_envelope, within_limit
-from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.drives import Sweep, within_envelope, within_limit
 from artix.simulation.implicit.contact_rows import ContactRows, times
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
 from artix.simulation.implicit.resolvents import (

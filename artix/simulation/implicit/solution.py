@@ -21,8 +21,8 @@ from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
+from artix.simulation.common.drives import Sweep
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.sweep import implicit_sweep
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.dof_rows import BoundImpulses, all_bound_rows
@@ -261,7 +261,7 @@ def _step_rows(options: SolverOptions, responses: Sequence[Response], inputs: St
     if touches is not None:
         response = Response.joined(responses)
         contacts = contact_rows(articulations, states, touches, response, acting, options)
-    sweep = implicit_sweep(dt, drive_limits_are_forces=options.drive_limits_are_forces)
+    sweep = Sweep(dt, options.drive_limits_are_forces)
     bounds = _velocity_bounds(relations, responses, [tree.nv for tree in trees])
     still = jnp.zeros_like(dt, shape=sum(tree.nv for tree in trees))
     return StepRows(still, dof_places(trees), dofs, bounds, contacts, sweep)
