@@ -20,6 +20,7 @@ from artix.compiler.kernels import cpu
 from artix.compiler.kernels.gpu import GpuModule
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
 from artix.compiler.kernels.machine import binding
+from artix.compiler.kernels.plan import Plan
 from artix.compiler.scalar_program import Op, UnsupportedOperation
 from artix.compiler.scalar_schedule import depth_first, fewest_live
 from artix.compiler.scalarize import scalarize
@@ -110,8 +111,24 @@ def _of_one(x, y):
     return first, lax.while_loop(lambda c: c[1] < _count(y), lambda c: (0.5 * c[0] + first, c[1] + 1), (y, k - k))[0]
 
 
-_FUNCTIONS = (_recurrence, _swap, _kinds, _nested, _within_scan, _of_one)
-_NUM_LOOPS = {_nested: 4, _within_scan: 4, _of_one: 2}
+def _chained(x, y):
+    """Loops that begin with what another loop ends with, or with what only they need."""
+
+    def turn(z, w, n):
+        ends = lax.while_loop(lambda c: c[1] < n, lambda c: (0.5 * jnp.sin(c[0]) + y, c[1] + 1), (2 * z, n - 2))
+        z, m = lax.while_loop(lambda c: c[1] < _count(x), lambda c: (0.5 * c[0] - w, c[1] + 2), (ends[0], n - n))
+        begin = z, w, n - n
+        return lax.while_loop(lambda c: c[2] < m, lambda c: (0.2 * c[0] * y, 0.5 * c[1] + x, c[2] + 3), begin)
+
+    def body(carry):
+        z, w, _ = turn(*carry)
+        return z, 0.1 * w, carry[2] - 1
+
+    return lax.while_loop(lambda c: c[2] > 0, body, (x, y, _count(x)))[:2]
+
+
+_FUNCTIONS = (_recurrence, _swap, _kinds, _nested, _within_scan, _of_one, _chained)
+_NUM_LOOPS = {_nested: 4, _within_scan: 4, _of_one: 2, _chained: 4}
 
 
 @pytest.fixture
@@ -520,6 +537,15 @@ def test_bodies_are_evaluated_few_times(monkeypatch):
     program = scalarize(_closed(function, "float32"), [1, 1], {})
     assert [loop.parent for loop in program.loops] == [-1, 0, 1] and np.sum(program.operations == Op.TAN) == SIZE
     assert counts["innermost"] == 4
+
+
+@pytest.mark.usefixtures("_loops_are_kept")
+def test_what_only_starts_a_loop_is_not_copied():
+    """It is in the loop's memory from the beginning, also if it comes from another loop; conditions and counters are copied."""
+    plan = Plan(depth_first(scalarize(_closed(_chained, "float32"), [1, 1], {})), 8)
+    copied = [len(plan.starts(number)) for number in range(len(plan.program.loops))]
+    assert [len(loop.starts) for loop in plan.program.loops] == [2 + 2 * SIZE, 2 + SIZE, 2 + SIZE, 2 + 2 * SIZE]
+    assert copied == [2 + 2 * SIZE, 2, 2, 2 + SIZE]
 
 
 def test_long_known_loops_are_kept(monkeypatch):

@@ -182,10 +182,7 @@ def test_contacts_need_no_constraints(imports):
 PLAIN_STEP = {
     "step",
     "contacts",
-    *(
-        f"common.{name}"
-        for name in ("control", "drives", "link_forces", "momentum_end", "options", "step_start", "sweep")
-    ),
+    *(f"common.{name}" for name in ("control", "drives", "momentum_end", "options", "step_start")),
     *(f"implicit.{name}" for name in ("dof_rows", "fast_motion", "first_guess", "relations", "resolvents", "rows")),
     *(f"implicit.{name}" for name in ("solution", "solver", "step", "system")),
 }

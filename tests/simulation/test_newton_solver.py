@@ -298,3 +298,26 @@ def test_a_quadruped_stands() -> None:
     weight = GRAVITY * float(jnp.sum(robot.link_mass))
     np.testing.assert_allclose(jnp.sum(report.contacts.force[:, 2]), weight, rtol=1e-6)
     assert np.max(np.abs(path.root_pose[-1] - path.root_pose[-100])) < 1e-8
+
+
+@pytest.mark.slow
+def test_large_trees_are_kernels() -> None:
+    """Balls that slide, 66 velocities in all: none couples to others, so eliminating them takes few operations."""
+    builder = artix.ArticulationBuilder(gravity=(0, 0, -GRAVITY), name="ball")
+    builder.add_link(mass=1.0, inertia=(0.004,) * 3, name="ball")
+    builder.add_geometry("ball", Geometry.sphere(0.1, friction=0.5))
+    ball = builder.build("float64")
+    scene = Scene({f"ball{k}": ball for k in range(11)}, ground=Ground.flat(friction=0.5))
+    speeds = 1.0 + np.arange(11)
+    states = {name: at(ball, 0, 0, 0.1) for name in scene.names}
+    for name, speed in zip(scene.names, speeds, strict=True):
+        states[name] = states[name].replace(root_velocity=jnp.zeros(6).at[0].set(speed))
+
+    def ends(scene: Scene, states: dict[str, artix.State]) -> dict[str, artix.State]:
+        return artix.step(scene, states, None, DT)
+
+    (cost,) = artix.explain(ends, scene, states).operations
+    assert cost.refusal is None
+    after = ends(scene, states)
+    found = [float(after[name].root_velocity[0]) for name in scene.names]
+    np.testing.assert_allclose(found, speeds - 0.5 * GRAVITY * DT, rtol=1e-9)

@@ -218,7 +218,7 @@ class Functions:
             if plan.is_copied[number]:
                 line = new_line()
                 outer = plan.condition_around(number) if loop.has_condition else None
-                line.start(loop.starts.tolist(), plan.carried[number], outer)
+                line.start(plan.starts(number), outer)
                 texts.append(x86.assembly(f"artix_start_{number}", line.encode()))
         if texts:
             plan.reserve(scratch.end)

@@ -265,8 +265,8 @@ class Plan:
                 size = BYTES[kind_of(dtype)]
                 entries = max(math.prod(shape), tile_columns(size, self.width))
                 self.blocks[argument] = self._allocate(entries * self.width * size)
-        self._allocate_kept()
         self._allocate_carried()
+        self._allocate_kept()
         for reference in self._results:
             if self.vector_slot(reference) is None:
                 self._vectors[reference] = self._allocate_vector(reference >> 1)
@@ -290,7 +290,7 @@ class Plan:
             for number in ending.pop(index - 1, ()):
                 free.setdefault(lists.kinds[number], []).append(self._vectors[2 * number])
             for number in part.operations:
-                if number not in self.kept or not lists.levels[number]:
+                if number not in self.kept or not lists.levels[number] or 2 * number in self._vectors:
                     continue
                 unused = free.get(lists.kinds[number])
                 self._vectors[2 * number] = unused.pop() if unused else self._allocate_vector(number)
@@ -299,21 +299,39 @@ class Plan:
                     ending.setdefault(last, []).append(number)
 
     def _allocate_carried(self) -> None:
-        """Allocates a slot for each entry that a loop carries, the same in its body and after it."""
-        self.carried = [
-            [
-                self._allocate_vector(reference >> 1) if level else self._allocate(8)
-                for reference in loop.starts.tolist()
-            ]
-            for loop, level in zip(self.program.loops, self.levels_of_loops, strict=True)
-        ]
+        """Allocates a slot for each entry that a loop carries, the same in its body and after it.
+
+        What is needed only to start a loop is in its slot from the beginning, so that nothing is copied.
+        """
+        lists, stages = self.lists, self.program.stages
+        self.carried: list[list[int]] = []
         """For each loop, the slots of what it carries."""
+        of_loop: dict[tuple[int, int], list[int]] = {}
         for number in np.flatnonzero(self.program.operations == Op.CARRIED).tolist():
-            loop, entry, _ = self.lists.operands[number]
-            if self.lists.levels[number]:
-                self._vectors[2 * number] = self.carried[loop][entry]
-            else:
-                self._scalars[number] = self.carried[loop][entry]
+            of_loop.setdefault((lists.operands[number][0], lists.operands[number][1]), []).append(number)
+        for index, (loop, level) in enumerate(zip(self.program.loops, self.levels_of_loops, strict=True)):
+            around, slots = self.nests[self.program.bodies[index][0]][:-1], list[int]()
+            for entry, reference in enumerate(loop.starts.tolist()):
+                number = reference >> 1
+                is_alone = lists.levels[number] == level > 0 and self.uses[number] == 1 and not reference & 1
+                is_alone = is_alone and lists.operations[number] not in (Op.INPUT, Op.CONSTANT)
+                is_alone = is_alone and self.nests[stages[number]] == around
+                is_alone = is_alone and not (loop.has_condition and not entry)
+                slot = self._vectors.get(reference) if is_alone else None
+                if slot is None:
+                    slot = self._allocate_vector(number) if level else self._allocate(8)
+                if is_alone:
+                    self._vectors[reference] = slot
+                slots.append(slot)
+                for carried in of_loop.get((index, entry), ()):
+                    places = self._vectors if lists.levels[carried] else self._scalars
+                    places[2 * carried if lists.levels[carried] else carried] = slot
+            self.carried.append(slots)
+
+    def starts(self, loop: int) -> list[tuple[int, int]]:
+        """What is copied at the start of a loop: references, and their slots; the condition, if any, is first."""
+        pairs = zip(self.program.loops[loop].starts.tolist(), self.carried[loop], strict=True)
+        return [(reference, slot) for reference, slot in pairs if self.vector_slot(reference) != slot]
 
     def condition_around(self, loop: int) -> int | None:
         """The slot of the condition of the loop, of lanes of the same level, in which this one is; if it is in one."""

@@ -99,13 +99,14 @@ class Slots:
                 continue
             width = plan.width if level else 1
             instructions = self.instructions(module, width, f"artix_start_{number}")
-            code, references = instructions.code, loop.starts.tolist()
+            code, starts = instructions.code, plan.starts(number)
+            references, slots = [one for one, _ in starts], [slot for _, slot in starts]
             values = [instructions.operand(reference) for reference in references]
             outer = plan.condition_around(number) if loop.has_condition else None
             if outer is not None:
                 begins = code.value(values[0], "i1", width)
                 values[0] = (self._load_from(code, outer, Kind.BOOL, width) & begins).name
-            self._store_all(code, references, values, plan.carried[number], width)
+            self._store_all(code, references, values, slots, width)
             yield code.text()
 
     def _store_all(

@@ -170,9 +170,9 @@ class Line:
         self._value_of[reference] = result
         self._values.kept[result] = slot
 
-    def start(self, references: Sequence[int], slots: Sequence[int], outer: int | None) -> None:
+    def start(self, starts: Sequence[tuple[int, int]], outer: int | None) -> None:
         """Stores what a loop carries into its first iteration, given the slot of the flags of the loop around it."""
-        for place, (reference, slot) in enumerate(zip(references, slots, strict=True)):
+        for place, (reference, slot) in enumerate(starts):
             which = self._flags_at(outer) if outer is not None and not place else None
             self._copy(self._copied(reference), slot, which)
 

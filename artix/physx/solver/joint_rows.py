@@ -16,11 +16,16 @@ from artix.model.articulation import Articulation
 from artix.model.couplings import MimicJoints
 from artix.model.joints import JointFrictions
 from artix.simulation.common.drives import DriveRow, within_limit
-from artix.simulation.common.fixed_tendons import tendon_joint_structure, tendon_joint_wrenches
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
-from artix.simulation.common.mimic import mimic_directions, mimic_errors
-from artix.simulation.common.spatial_tendons import beyond_limits, end_wrenches, tendon_paths
+from artix.simulation.common.springs import mimic_directions, mimic_errors
 from artix.simulation.common.step_start import HIGHEST, StepStart
+from artix.simulation.common.tendons import (
+    beyond_limits,
+    end_wrenches,
+    tendon_joint_structure,
+    tendon_joint_wrenches,
+    tendon_paths,
+)
 
 Array = jax.Array
 

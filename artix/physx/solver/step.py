@@ -57,22 +57,23 @@ from artix.physx.solver.positions import (
 from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, sleep_after_step
 from artix.simulation.common.control import Control, check_known_control, commands_of
 from artix.simulation.common.joint_forces import incoming_joint_forces
-from artix.simulation.common.link_forces import gravity_and_loads, link_resistance
 from artix.simulation.common.loop_closures import loop_closures, loop_wrenches
 from artix.simulation.common.momentum_end import with_momentum
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import ContactReport, StepReport, all_finite, residual_of
 from artix.simulation.common.solvers import register_solver
-from artix.simulation.common.spatial_tendons import path_lengths
 from artix.simulation.common.step_start import (
     StepStart,
     evaluate_step_start,
     generalized_force,
+    gravity_and_loads,
     has_loop_joints,
     link_motion,
+    link_resistance,
     response,
     world_inertias,
 )
+from artix.simulation.common.tendons import path_lengths
 from artix.simulation.step import DEFAULT_OPTIONS, checked_controls, in_parts, step
 
 Array = jax.Array

@@ -1,17 +1,53 @@
-"""The impulse of a drive on one DOF, within its limit and its motor's envelope."""
+"""The impulse of a drive on one DOF, within its limit and its motor's envelope, over the time that it acts."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from artix.math.arrays import compiled
 from artix.model.joints import DriveEnvelopes, Drives
-from artix.simulation.common.sweep import Budget
 
 Array = jax.Array
+
+
+class Budget(Protocol):
+    """What the bounds of a drive's impulse depend on, for all rows of a sweep."""
+
+    @property
+    def dt(self) -> Array:
+        """The step [s]."""
+        ...
+
+    @property
+    def budget_time(self) -> Array:
+        """The time over which envelopes accumulate [s]."""
+        ...
+
+    @property
+    def restarts(self) -> bool:
+        """Whether envelopes account for this sweep only instead of the whole step; static."""
+        ...
+
+    @property
+    def drive_limits_are_forces(self) -> bool:
+        """Whether drive limits are forces instead of impulses per step; static."""
+        ...
+
+
+class Sweep(NamedTuple):
+    """The sweeps of the implicit solver, each over a whole step."""
+
+    dt: Array
+    drive_limits_are_forces: bool
+    restarts: bool = False
+
+    @property
+    def budget_time(self) -> Array:
+        """The whole step [s]."""
+        return self.dt
 
 
 class DriveRow(NamedTuple):

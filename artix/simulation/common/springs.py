@@ -14,13 +14,33 @@ import jax.numpy as jnp
 
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
-from artix.model.couplings import FixedTendons, SpatialTendons
-from artix.simulation.common.fixed_tendons import tendon_joint_wrenches, tendon_joints
-from artix.simulation.common.mimic import mimic_directions, mimic_errors
-from artix.simulation.common.spatial_tendons import beyond_limits, end_wrenches, path_ends, path_gradients, path_lengths
+from artix.model.couplings import FixedTendons, MimicJoints, SpatialTendons
+from artix.model.topology import Topology
 from artix.simulation.common.step_start import HIGHEST, StepStart
+from artix.simulation.common.tendons import (
+    beyond_limits,
+    end_wrenches,
+    path_ends,
+    path_gradients,
+    path_lengths,
+    tendon_joint_wrenches,
+    tendon_joints,
+)
 
 Array = jax.Array
+
+
+def mimic_directions(mimic: MimicJoints, topology: Topology) -> Array:
+    """The generalised forces of unit impulses of all mimic joints, and the rates of their relations, [K, nv]."""
+    entries = topology.num_base_dofs + jnp.asarray(topology.mimic_dofs)
+    ends = jax.nn.one_hot(entries, topology.nv, dtype=mimic.gear_ratio.dtype)
+    return ends[:, 0] + mimic.gear_ratio[:, None] * ends[:, 1]
+
+
+def mimic_errors(mimic: MimicJoints, topology: Topology, joint_position: Array) -> Array:
+    """``q_follower + gear_ratio q_reference + offset`` of all mimic joints, [K]."""
+    joints = mimic_directions(mimic, topology)[:, topology.num_base_dofs :]
+    return matmul(joints, joint_position) + mimic.offset
 
 
 class Springs(NamedTuple):

@@ -15,8 +15,7 @@ from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
 from artix.model.joints import JointFrictions
 from artix.simulation.common.control import room
-from artix.simulation.common.drives import DriveRow, within_envelope, within_limit
-from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.drives import DriveRow, Sweep, within_envelope, within_limit
 from artix.simulation.implicit.relations import approach_speed
 from artix.simulation.implicit.system import Acting, Response, drive_impulses, return_time
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import compiled, matmul
-from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
 from artix.simulation.implicit.resolvents import resolve_friction, resolve_normal

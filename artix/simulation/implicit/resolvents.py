@@ -29,7 +29,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.contact_rows import ContactRow
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
 

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import matmul
-from artix.simulation.common.drives import within_envelope, within_limit
-from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.drives import Sweep, within_envelope, within_limit
 from artix.simulation.implicit.contact_rows import ContactRows, times
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
 from artix.simulation.implicit.resolvents import (
@@ -153,6 +152,11 @@ class StepRows(NamedTuple):
         contacts = jnp.zeros_like(zero, shape=(count, 3))
         return Impulses(BoundImpulses(zero, zero, zero), bounds, contacts)
 
+    def no_slopes(self) -> Slopes:
+        """Slopes of rows that do not answer."""
+        none = self.none()
+        return Slopes(none.dofs, none.distances, jnp.zeros_like(none.contacts, shape=(len(none.contacts), 3, 3)))
+
     def driven(self, rates: Rates) -> Impulses:
         """The impulses of drives at these velocities, and no others."""
         row, still = self.dofs, jnp.zeros_like(self.dofs.response)
@@ -214,8 +218,8 @@ class StepRows(NamedTuple):
             change, slope = change._replace(contacts=each.change), slope._replace(contacts=each.slope)
         return Law(self.velocities(missing), change, slope)
 
-    def nearer(self, law: Law, center: Impulses, impulses: Impulses, share: Array) -> Law:
-        """The laws of :meth:`linear` at ``impulses`` that hold rows by the impulses nearest to those of a centre."""
+    def towards(self, slopes: Slopes, center: Impulses, impulses: Impulses, share: Array) -> Impulses:
+        """What the laws of :meth:`linear` add, too, to hold rows by the impulses nearest to those of a centre."""
         dofs, distances, contacts = jax.tree.map(jnp.subtract, impulses, center)
         rates = Rates(dofs.total[:0], distances, contacts)
         if self.bounds is not None:
@@ -224,11 +228,9 @@ class StepRows(NamedTuple):
             each, sticking = self.contacts.each, sticking_share(share, contacts)
             scale = jnp.stack([sticking * each.tangential, sticking * each.tangential, share * each.normal], axis=1)
             rates = rates._replace(contacts=scale * contacts)
-        none = law.slopes._replace(dofs=BoundImpulses(*(part[:0] for part in law.slopes.dofs)))
-        change = none.changes(rates)
-        held = (-share * self.dofs.response * slope * part for slope, part in zip(law.slopes.dofs, dofs, strict=True))
-        change = jax.tree.map(jnp.add, law.change, change._replace(dofs=BoundImpulses(*held)))
-        return law._replace(change=change)
+        none = slopes._replace(dofs=BoundImpulses(*(part[:0] for part in slopes.dofs)))
+        held = (-share * self.dofs.response * slope * part for slope, part in zip(slopes.dofs, dofs, strict=True))
+        return none.changes(rates)._replace(dofs=BoundImpulses(*held))
 
     def velocities(self, impulses: Impulses) -> Array:
         """Impulses as the velocities that they give to their own rows, [R]."""

@@ -21,8 +21,8 @@ from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
+from artix.simulation.common.drives import Sweep
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.sweep import implicit_sweep
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.dof_rows import BoundImpulses, all_bound_rows
@@ -37,6 +37,7 @@ from artix.simulation.implicit.system import (
     Response,
     dof_places,
     elimination_order,
+    elimination_products,
     in_columns,
     loose_groups,
     missing_impulse,
@@ -49,6 +50,9 @@ Array = jax.Array
 
 #: A direction is locked if hard relations leave less than this of its mobility, in units of the rounding error.
 _LOCKED = 100
+
+#: Systems that need more products, those of a dense one of 64 velocities, are solved by LAPACK, which XLA calls.
+_MAX_PRODUCTS = 64**3 // 3
 
 
 class Bounded(NamedTuple):
@@ -157,6 +161,9 @@ def _solve(
     rows = _step_rows(options, responses, inputs)
     missing = [missing_impulse(*member, acting, None) for member, acting in zip(members, inputs.acting, strict=True)]
     is_spread = rows.bounds is None and (inputs.touches is None or inputs.touches.is_spread)
+    is_apart = inputs.touches is None or inputs.touches.between is None
+    is_tree = rows.bounds is None and is_apart and None not in products
+    num_products = elimination_products(trees) if is_tree else len(matrix) ** 3 // 3
     system = StepSystem(
         matrix=matrix,
         push=-joined(missing),
@@ -164,7 +171,7 @@ def _solve(
         rows=rows,
         response=Response.joined(responses),
         along_trees=_along_trees(trees, products),
-        order=elimination_order(trees),
+        order=elimination_order(trees) if num_products <= _MAX_PRODUCTS else None,
         groups=loose_groups(trees) if is_spread else None,
     )
     start = rows.driven(rows.rates(system.velocity))
@@ -254,7 +261,7 @@ def _step_rows(options: SolverOptions, responses: Sequence[Response], inputs: St
     if touches is not None:
         response = Response.joined(responses)
         contacts = contact_rows(articulations, states, touches, response, acting, options)
-    sweep = implicit_sweep(dt, drive_limits_are_forces=options.drive_limits_are_forces)
+    sweep = Sweep(dt, options.drive_limits_are_forces)
     bounds = _velocity_bounds(relations, responses, [tree.nv for tree in trees])
     still = jnp.zeros_like(dt, shape=sum(tree.nv for tree in trees))
     return StepRows(still, dof_places(trees), dofs, bounds, contacts, sweep)

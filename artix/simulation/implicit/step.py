@@ -17,12 +17,19 @@ from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, commands_of
-from artix.simulation.common.link_forces import gravity_and_loads, link_resistance
 from artix.simulation.common.loop_closures import closure_errors, loop_closures
 from artix.simulation.common.momentum_end import Momentum, mass_and_momentum, with_momentum
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.springs import coupling_springs
-from artix.simulation.common.step_start import StepStart, evaluate_step_start, has_loop_joints, has_tendons, link_motion
+from artix.simulation.common.step_start import (
+    StepStart,
+    evaluate_step_start,
+    gravity_and_loads,
+    has_loop_joints,
+    has_tendons,
+    link_motion,
+    link_resistance,
+)
 from artix.simulation.implicit.contact_rows import Touching
 from artix.simulation.implicit.dof_rows import is_unlimited
 from artix.simulation.implicit.fast_motion import with_bounded_energy, with_centered_forces

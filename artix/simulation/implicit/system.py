@@ -307,6 +307,13 @@ def elimination_order(trees: Sequence[Topology]) -> np.ndarray:
     return np.concatenate(groups)
 
 
+def elimination_products(trees: Sequence[Topology]) -> int:
+    """Products of an elimination in this order, if no velocity couples to others than those on its way to the root."""
+    bases = [np.arange(tree.num_base_dofs) for tree in trees]
+    joints = [np.sum(np.triu(tree.dof_ancestors, 1), axis=0) + tree.num_base_dofs for tree in trees]
+    return int(np.sum(np.concatenate([*bases, *joints]) ** 2))
+
+
 def loose_groups(trees: Sequence[Topology]) -> list[np.ndarray]:
     """The DOFs of all articulations in groups of which none follows another closely on the way to the root."""
     depth = np.concatenate([np.sum(np.triu(tree.dof_ancestors), axis=0) for tree in trees])
