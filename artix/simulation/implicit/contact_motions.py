@@ -43,7 +43,7 @@ Array = jax.Array
 class Touches(struct.PyTreeNode):
     """All K contacts: those with the ground, articulation by articulation, then those between links."""
 
-    found: tuple[GroundContacts | None, ...]
+    ground_contacts: tuple[GroundContacts | None, ...]
     """Contacts of each articulation with the ground, and the shapes they belong to."""
     between: LinkContacts | None
     """Contacts between links. Their points are relative to the first articulation's reference point."""
@@ -53,12 +53,12 @@ class Touches(struct.PyTreeNode):
     @property
     def grounds(self) -> tuple[Contacts | None, ...]:
         """Contacts of each articulation with the ground."""
-        return tuple(None if found is None else found.contacts for found in self.found)
+        return tuple(None if ground is None else ground.contacts for ground in self.ground_contacts)
 
     @property
     def is_spread(self) -> bool:
         """Whether it is known that no link has more than one contact."""
-        grounds = [ground for ground in self.found if ground is not None]
+        grounds = [ground for ground in self.ground_contacts if ground is not None]
         if self.between is not None or any(ground.source is not None for ground in grounds):
             return False
         links = [ground.contacts.links or ground.geometries for ground in grounds]
@@ -66,7 +66,7 @@ class Touches(struct.PyTreeNode):
 
     def is_external(self, number: int) -> bool:
         """Whether an articulation can touch anything other than itself."""
-        return self.found[number] is not None or (len(self.grounds) > 1 and self.between is not None)
+        return self.ground_contacts[number] is not None or (len(self.grounds) > 1 and self.between is not None)
 
     @property
     def normal(self) -> Array:
@@ -113,7 +113,7 @@ def contact_reaches(
     """Link motions per generalised velocity, [S, nv], and contact velocities per motion, [K, 3, S]."""
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
-    for k, ground in enumerate(touches.found):
+    for k, ground in enumerate(touches.ground_contacts):
         if ground is not None:
             direction, reach = _on_ground(articulations[k], kins[k], ground)
             parts.append((in_columns(direction, sizes, k), reach))
@@ -127,7 +127,7 @@ def contact_directions(articulations: Sequence[Articulation], states: Sequence[S
     """Derivatives of the contact velocities (two tangents, normal) by the generalised velocity, [K, 3, nv]."""
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
-    for k, ground in enumerate(touches.found):
+    for k, ground in enumerate(touches.ground_contacts):
         if ground is not None and ground.source is not None:
             linear = motions_by(articulations[k], kins[k], _moves(articulations[k], ground), ground.contacts.point.T)[
                 :3
@@ -197,8 +197,8 @@ def _moved_by(articulations: Sequence[Articulation], kins: Sequence[Kinematics],
     columns = np.cumsum([0, *(one.topology.nv for one in articulations)])
     points = []
     for k, (articulation, kin) in enumerate(zip(articulations, kins, strict=True)):
-        own = point if k == 0 else point + (kins[0].reference - kin.reference)[:, None]
-        points.append(motions_by(articulation, kin, moves[:, columns[k] : columns[k + 1]], own))
+        place = point if k == 0 else point + (kins[0].reference - kin.reference)[:, None]
+        points.append(motions_by(articulation, kin, moves[:, columns[k] : columns[k + 1]], place))
     return points[0] if len(points) == 1 else jnp.concatenate(points, axis=2)
 
 

@@ -179,7 +179,7 @@ def _pattern(articulations: Sequence[Articulation], contacts: Touches) -> np.nda
 
     A contact with the ground couples those that move its link, whichever link that is.
     """
-    if contacts.between is not None or all(one is None or one.source is None for one in contacts.found):
+    if contacts.between is not None or all(one is None or one.source is None for one in contacts.ground_contacts):
         return None
     trees = [articulation.topology for articulation in articulations]
     ends = np.cumsum([tree.nv for tree in trees])
@@ -215,7 +215,7 @@ def _fall(articulations: Sequence[Articulation], contacts: Touches) -> Array:
     """The acceleration with which gravity closes the gaps, [K]. It is zero between links, which fall together."""
     falls = [
         -jnp.sum(ground.contacts.normal * articulation.gravity, axis=1) * _gravity_scale(articulation, ground)
-        for articulation, ground in zip(articulations, contacts.found, strict=True)
+        for articulation, ground in zip(articulations, contacts.ground_contacts, strict=True)
         if ground is not None
     ]
     if contacts.between is not None:

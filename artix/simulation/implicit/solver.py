@@ -188,7 +188,7 @@ class _Exactness(NamedTuple):
 class _Loop(NamedTuple):
     """The state between active sets and proximal points."""
 
-    now: Point
+    current: Point
     center: Point
     """The last proximal point, or the start."""
     best: Point
@@ -254,7 +254,7 @@ def solve_system(
     point = center if system.groups is None else _guessed(system, system.groups, center, budget, is_solved)
     slip = rows.correction(at_start)
     begin = _Loop(
-        now=chosen(is_solved, free, point),
+        current=chosen(is_solved, free, point),
         center=center,
         best=point,
         is_convex=jnp.zeros((), bool),
@@ -268,7 +268,7 @@ def solve_system(
         is_solved=is_solved,
     )
     end = jax.lax.while_loop(goes_on, lambda loop: _after_method(system, loop, exactness, max_steps), begin)
-    point = chosen(end.is_solved, end.now, end.best)
+    point = chosen(end.is_solved, end.current, end.best)
     point = _if_needed(~end.is_solved, functools.partial(_cut_off, system, end), point, point)
     law = rows.linear(point.impulses, point.rates, end.lagged.friction, exactness.held_share)
     return point, law.residual, end.steps, end.is_solved
@@ -314,7 +314,7 @@ def _guessed(system: StepSystem, groups: Sequence[np.ndarray], start: Point, bud
 class _Run(NamedTuple):
     """The state of Newton's method, on active sets or on a convex function."""
 
-    now: Point
+    current: Point
     imbalance: Array
     """What is missing in the momentum equation, [nv]."""
     added: Impulses
@@ -338,28 +338,28 @@ class _Run(NamedTuple):
 
 def _after_method(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Loop:
     """The state after Newton's method on active sets, until it gets no nearer, or after a proximal point."""
-    rows, now, center, friction = system.rows, loop.now, loop.center, loop.lagged.friction
+    rows, current, center, friction = system.rows, loop.current, loop.center, loop.lagged.friction
     share = jnp.where(loop.has_point, _SAFE_SHARE, exactness.held_share)
-    law = rows.linear(now.impulses, now.rates, friction, share)
+    law = rows.linear(current.impulses, current.rates, friction, share)
     added = law.change
     if system.groups is not None:  # Sweeps tell the sets, but not how to share loads.
-        added = _sum(added, rows.towards(law.slopes, center.impulses, now.impulses, share))
+        added = _sum(added, rows.towards(law.slopes, center.impulses, current.impulses, share))
 
     def at_center(rates: Rates) -> tuple[Impulses, Slopes]:
         resolved, slopes = rows.resolvent(center.impulses, rates, loop.lagged, loop.share)
         return jax.tree.map(jnp.subtract, resolved, center.impulses), slopes
 
-    added, slopes = _if_needed(loop.is_convex, at_center, now.rates, (added, law.slopes))
+    added, slopes = _if_needed(loop.is_convex, at_center, current.rates, (added, law.slopes))
     begin = _Run(
-        now=now,
-        imbalance=system.imbalance(now.change, now.impulses),
+        current=current,
+        imbalance=system.imbalance(current.change, current.impulses),
         added=added,
         slopes=slopes,
-        squares=jnp.full_like(now.error, jnp.inf),
-        nearest=now,
+        squares=jnp.full_like(current.error, jnp.inf),
+        nearest=current,
         misses=loop.misses,
         steps=loop.steps,
-        accepted=now.error,
+        accepted=current.error,
         is_whole=jnp.zeros((), bool),
         holds=jnp.zeros((), bool),
         is_minimum=jnp.zeros((), bool),
@@ -382,22 +382,22 @@ class _Step(NamedTuple):
 
 def _after_step(system: StepSystem, loop: _Loop, run: _Run, share: Array, exactness: _Exactness) -> _Run:
     """The state after a Newton step."""
-    rows, now = system.rows, run.now
+    rows, current = system.rows, run.current
     change, rates = system.newton_step(run.imbalance - rows.force(run.added), run.slopes)
     step = _Step(change, rates, _sum(run.added, run.slopes.changes(rates)))
     trial = _shortened(system, loop, run, step, share)
     falls = functools.partial(_on_convex_function, system, loop, run.slopes, trial, exactness)
-    trial = _if_needed(loop.is_convex, falls, (now, run.added, step), trial)
+    trial = _if_needed(loop.is_convex, falls, (current, run.added, step), trial)
     length, error = trial.length, trial.error
     change = length * step.change
-    rates = _sum(now.rates, _times(length, step.rates))
-    end = Point(now.change + change, rates, _sum(now.impulses, _times(length, step.impulses)), error)
+    rates = _sum(current.rates, _times(length, step.rates))
+    end = Point(current.change + change, rates, _sum(current.impulses, _times(length, step.impulses)), error)
     imbalance = system.imbalance(end.change, end.impulses)
     enough = jnp.where(loop.is_convex, exactness.loose, exactness.enough)
     accepted = exactness.accepted(rows, end, imbalance, enough, change)
     is_miss = ~loop.is_convex & ~(error < _NEARER * run.nearest.error)
     return _Run(
-        now=end,
+        current=end,
         imbalance=imbalance,
         added=trial.added,
         slopes=trial.slopes,
@@ -430,8 +430,8 @@ def _shortened(system: StepSystem, loop: _Loop, run: _Run, step: _Step, share: A
     least = 0.5 ** (_MAX_HALVINGS - 0.5)
 
     def at(length: Array) -> _Trial:
-        impulses = _sum(run.now.impulses, _times(length, step.impulses))
-        rates = _sum(run.now.rates, _times(length, step.rates))
+        impulses = _sum(run.current.impulses, _times(length, step.impulses))
+        rates = _sum(run.current.rates, _times(length, step.rates))
         law = system.rows.linear(impulses, rates, loop.lagged.friction, share)
         sizes = _largest(law.residual), jnp.sum(law.residual**2)
         return _Trial(length, *sizes, law.change, law.slopes, jnp.zeros((), bool))
@@ -483,7 +483,7 @@ def _on_convex_function(
 
 def _with_next_method(rows: StepRows, loop: _Loop, run: _Run) -> _Loop:
     """The state for the next method: proximal points from the last one once active sets get no nearer, or sets."""
-    point, is_point, lagged, share = run.now, loop.is_convex, loop.lagged, loop.share
+    point, is_point, lagged, share = run.current, loop.is_convex, loop.lagged, loop.share
     slower = _kinetic_budget(rows, lagged.friction, point)
     friction = jnp.where(run.holds | is_point, slower, lagged.friction)
     holds = run.holds | run.is_minimum & (point.error <= run.accepted)
@@ -498,7 +498,7 @@ def _with_next_method(rows: StepRows, loop: _Loop, run: _Run) -> _Loop:
     stiffer = jnp.maximum(_STIFFER * share, _LAST_SHARE)
     stiffer = jnp.where(is_early & loop.has_point, share, stiffer)
     return _Loop(
-        now=chosen(holds | is_point, point, loop.center),
+        current=chosen(holds | is_point, point, loop.center),
         center=chosen(is_point, point, loop.center),
         best=chosen(is_better, chosen(is_point, point, run.nearest), loop.best),
         is_convex=~(tries_sets | run.holds),

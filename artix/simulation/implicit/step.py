@@ -49,7 +49,7 @@ class Solved(NamedTuple):
 
     parts: list[Prepared]
     touching: Touching | None
-    found: AllBounded
+    solution: AllBounded
     ends: list[State]
     """The states after the step."""
     energy_corrections: list[Array]
@@ -106,27 +106,27 @@ def end_states(solved: Solved) -> list[State]:
     return solved.ends
 
 
-def _ended(parts: list[Prepared], touching: Touching | None, found: AllBounded) -> Solved:
+def _ended(parts: list[Prepared], touching: Touching | None, solution: AllBounded) -> Solved:
     ends, corrections = [], []
-    for k, (part, bounded_part) in enumerate(zip(parts, found.each, strict=True)):
+    for k, (part, bounded_part) in enumerate(zip(parts, solution.each, strict=True)):
         is_touched = touching is not None and touching.touches.is_external(k)
         start = part.articulation, part.state, part.motion, part.acting, part.at_start.mass_matrix
         end = _end(part, bounded_part, is_touched)
         end, correction = with_bounded_energy(*start, bounded_part.velocity, end)
         ends.append(end)
         corrections.append(correction)
-    return Solved(parts, touching, found, ends, corrections)
+    return Solved(parts, touching, solution, ends, corrections)
 
 
-def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
+def _end(part: Prepared, solution: Bounded, is_touched: bool) -> State:
     """The state of one articulation after the step."""
     articulation, state, at_start, acting, loops = part.articulation, part.state, part.at_start, part.acting, part.loops
     base, dt = at_start.topology.num_base_dofs, acting.dt
-    moved = dt * found.moving_velocity
+    moved = dt * solution.moving_velocity
     end = integrate(articulation, state, moved)
     if loops:
         end, moved = _close_loops(part, end, moved)
-    end = end.replace(joint_velocity=found.velocity[base:])
+    end = end.replace(joint_velocity=solution.velocity[base:])
     if base == 0:
         return end
     moments, carried = mass_and_momentum(articulation, state)
@@ -134,10 +134,10 @@ def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
     if acting.springs or loops or is_touched:
         # PhysX's tendons, loop joints with the world and contacts act on the whole. Their total is computed from the
         # velocity, not from the impulses: otherwise rounding errors would make standing feet drift.
-        acceleration = mean_acceleration(part, found)
+        acceleration = mean_acceleration(part, solution)
         needed = rigid_body_forces(articulation, state, None, acting.wrench, gravity=True)[:6]
         momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration)) + acting.fast_impulse[:6]
-    start = end.replace(root_velocity=found.velocity[:6])
+    start = end.replace(root_velocity=solution.velocity[:6])
     return _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
 
 
@@ -153,9 +153,9 @@ def _close_loops(part: Prepared, end: State, displacement: Array) -> tuple[State
     return end, displacement
 
 
-def mean_acceleration(part: Prepared, found: Bounded) -> Array:
+def mean_acceleration(part: Prepared, solution: Bounded) -> Array:
     """The mean generalised acceleration during the step, [nv]."""
-    return (found.velocity - generalized_velocity(part.articulation, part.state)) / part.acting.dt
+    return (solution.velocity - generalized_velocity(part.articulation, part.state)) / part.acting.dt
 
 
 def _outer_wrench(part: Prepared, moments: Inertias) -> Array:
@@ -183,5 +183,5 @@ def _floating_end(
 def contact_memory(solved: Solved) -> ContactMemory:
     """The impulses of contacts and dry friction, from which the next step starts."""
     assert solved.touching is not None
-    dofs, _, contacts = jax.lax.stop_gradient(solved.found.impulses)
+    dofs, _, contacts = jax.lax.stop_gradient(solved.solution.impulses)
     return ContactMemory(solved.touching.choice.recorded(contacts), dofs.friction)
