@@ -1,9 +1,10 @@
-"""Identification of friction, a mass and the ground's height from a quadruped's walk, by gradients through contact.
+"""Identification of friction, a mass and the ground's height from a quadruped's walk, by gradients
+through contact.
 
-The drives follow a clock, and the robot trots on slippery ground. :func:`artix.step` predicts short windows of the
-recorded states, including contact, and the Levenberg-Marquardt method finds the parameters whose predictions fit best.
-The windows are short because long predictions are too sensitive: if a contact begins slightly earlier, the rest of the
-walk changes.
+The drives follow a clock, and the robot trots on slippery ground. :func:`artix.step` predicts short
+windows of the recorded states, including contact, and the Levenberg-Marquardt method finds the
+parameters whose predictions fit best. The windows are short because long predictions are too
+sensitive: if a contact begins slightly earlier, the rest of the walk changes.
 
 ``python -m artix.examples.ground_identification`` prints the estimates of every iteration.
 """
@@ -20,7 +21,8 @@ from artix.examples import trot
 
 Array = jax.Array
 DT = 0.005
-#: The high separation speed resolves any penetration within a step, so the depth always has a derivative.
+#: The high separation speed resolves any penetration within a step, so the depth always has a
+#: derivative.
 OPTIONS = artix.SolverOptions(max_separation_speed=100.0, smooth_friction=0.05)
 
 
@@ -36,7 +38,9 @@ class Unknowns(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """States at N + 1 times, every array with a leading axis, and the drive targets between them, [N, 12] [rad]."""
+    """States at N + 1 times, every array with a leading axis, and the drive targets between them,
+    [N, 12] [rad].
+    """
 
     states: artix.State
     targets: Array
@@ -50,21 +54,33 @@ def walker() -> artix.Articulation:
 
 
 def targets(count: int) -> Array:
-    """Joint positions of a clocked trot, [count, 12] [rad]: the thighs swing, and the knees bend during the swing."""
-    phase = 2 * jnp.pi * (2.0 * DT * jnp.arange(count, dtype=float)[:, None] + jnp.array(trot.OFFSETS))
+    """Joint positions of a clocked trot, [count, 12] [rad]: the thighs swing, and the knees bend
+    during the swing.
+    """
+    phase = (
+        2 * jnp.pi * (2.0 * DT * jnp.arange(count, dtype=float)[:, None] + jnp.array(trot.OFFSETS))
+    )
     lifted = jnp.maximum(jnp.sin(phase), 0.0)
-    return jnp.concatenate([jnp.zeros_like(phase), 0.8 + 0.2 * jnp.cos(phase), -1.5 - 0.5 * lifted], axis=1)
+    return jnp.concatenate(
+        [jnp.zeros_like(phase), 0.8 + 0.2 * jnp.cos(phase), -1.5 - 0.5 * lifted], axis=1
+    )
 
 
-def step(robot: artix.Articulation, unknowns: Unknowns, state: artix.State, target: Array) -> artix.State:
+def step(
+    robot: artix.Articulation, unknowns: Unknowns, state: artix.State, target: Array
+) -> artix.State:
     """One step of the robot with these parameters."""
     heavy = robot.replace(link_mass=robot.link_mass.at[0].set(unknowns.trunk))
     plane = artix.Plane.of().replace(height=unknowns.height, friction=unknowns.friction)
     ground = artix.Ground((jax.tree.map(lambda leaf: jnp.asarray(leaf, robot.dtype), plane),))
-    return artix.step(artix.Scene(heavy, ground=ground), state, artix.Control(drive_target=target), DT, OPTIONS)
+    return artix.step(
+        artix.Scene(heavy, ground=ground), state, artix.Control(drive_target=target), DT, OPTIONS
+    )
 
 
-def predict(robot: artix.Articulation, unknowns: Unknowns, start: artix.State, targets: Array) -> artix.State:
+def predict(
+    robot: artix.Articulation, unknowns: Unknowns, start: artix.State, targets: Array
+) -> artix.State:
     """The states after each step; every array has a leading axis."""
 
     def body(state: artix.State, target: Array) -> tuple[artix.State, artix.State]:
@@ -80,16 +96,22 @@ def record(robot: artix.Articulation, unknowns: Unknowns, count: int) -> Recordi
     start = start.replace(root_pose=start.root_pose.at[2].add(unknowns.height + 0.01))
     asked = targets(count)
     after = predict(robot, unknowns, start, asked)
-    return Recording(jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, after), asked)
+    return Recording(
+        jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, after), asked
+    )
 
 
-def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, window: int) -> Array:
+def errors(
+    robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, window: int
+) -> Array:
     """Errors of the predictions of all windows, step by step, [N * 18] [m and rad]."""
     starts = jnp.arange(0, len(recorded.targets) - window + 1, window)
 
     def one(start: Array) -> Array:
         begin = jax.tree.map(lambda leaf: leaf[start], recorded.states)
-        seen = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start + 1, window), recorded.states)
+        seen = jax.tree.map(
+            lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start + 1, window), recorded.states
+        )
         asked = jax.lax.dynamic_slice_in_dim(recorded.targets, start, window)
         estimates = predict(robot, unknowns, begin, asked)
         return jax.vmap(lambda here, there: artix.difference(robot, here, there))(seen, estimates)
@@ -98,7 +120,12 @@ def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, w
 
 
 def identify(
-    robot: artix.Articulation, guess: Unknowns, recorded: Recording, *, window: int = 20, iterations: int = 15
+    robot: artix.Articulation,
+    guess: Unknowns,
+    recorded: Recording,
+    *,
+    window: int = 20,
+    iterations: int = 15,
 ) -> Unknowns:
     """Fits the parameters to the errors of all windows with the Levenberg-Marquardt method.
 
@@ -134,11 +161,15 @@ def identify(
 def example(robot: artix.Articulation) -> tuple[Unknowns, Unknowns]:
     """The true parameters, and a guess that is wrong by 30 %."""
     true = Unknowns(*map(jnp.asarray, (0.4, 1.2 * robot.link_mass[0], 0.02)))
-    return true, Unknowns(*(each * factor for each, factor in zip(true, (1.3, 0.7, 0.7), strict=True)))
+    return true, Unknowns(
+        *(each * factor for each, factor in zip(true, (1.3, 0.7, 0.7), strict=True))
+    )
 
 
 def main() -> None:
-    """Finds friction, mass and height from 1.5 s of walking, starting from a guess that is wrong by 30 %."""
+    """Finds friction, mass and height from 1.5 s of walking, starting from a guess that is wrong by
+    30 %.
+    """
     jax.config.update("jax_enable_x64", True)
     robot = walker()
     true, guess = example(robot)

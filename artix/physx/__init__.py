@@ -1,4 +1,6 @@
-"""PhysX's articulation API, with its names, layouts and buffers, over the functions of artix; see ``docs/physx.md``."""
+"""PhysX's articulation API, with its names, layouts and buffers, over the functions of artix; see
+``docs/physx.md``.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -34,7 +36,9 @@ from artix.physx.direct_gpu import ArticulationGPUAPIMaxCounts as ArticulationGP
 from artix.physx.direct_gpu import FleetSimulation as FleetSimulation
 from artix.physx.direct_gpu import LinkKinematics as LinkKinematics
 from artix.physx.direct_gpu import compute_articulation_data as compute_articulation_data
-from artix.physx.direct_gpu import get_articulation_gpu_api_max_counts as get_articulation_gpu_api_max_counts
+from artix.physx.direct_gpu import (
+    get_articulation_gpu_api_max_counts as get_articulation_gpu_api_max_counts,
+)
 from artix.physx.direct_gpu import unpack_articulation_data as unpack_articulation_data
 from artix.physx.enums import ArticulationAxis as ArticulationAxis
 from artix.physx.enums import ArticulationCacheFlag as ArticulationCacheFlag
@@ -62,17 +66,29 @@ from artix.physx.gpu_tendons import GpuTendonJointCoefficientData as GpuTendonJo
 from artix.physx.gpu_tendons import from_physx as from_physx
 from artix.physx.gpu_tendons import to_physx as to_physx
 from artix.physx.inverse_dynamics import compute_articulation_com as compute_articulation_com
-from artix.physx.inverse_dynamics import compute_centroidal_momentum_matrix as compute_centroidal_momentum_matrix
+from artix.physx.inverse_dynamics import (
+    compute_centroidal_momentum_matrix as compute_centroidal_momentum_matrix,
+)
 from artix.physx.inverse_dynamics import compute_coefficient_matrix as compute_coefficient_matrix
 from artix.physx.inverse_dynamics import (
     compute_coriolis_and_centrifugal_force as compute_coriolis_and_centrifugal_force,
 )
-from artix.physx.inverse_dynamics import compute_coriolis_compensation as compute_coriolis_compensation
+from artix.physx.inverse_dynamics import (
+    compute_coriolis_compensation as compute_coriolis_compensation,
+)
 from artix.physx.inverse_dynamics import compute_dense_jacobian as compute_dense_jacobian
-from artix.physx.inverse_dynamics import compute_generalized_external_force as compute_generalized_external_force
-from artix.physx.inverse_dynamics import compute_generalized_gravity_force as compute_generalized_gravity_force
-from artix.physx.inverse_dynamics import compute_generalized_mass_matrix as compute_generalized_mass_matrix
-from artix.physx.inverse_dynamics import compute_gravity_compensation as compute_gravity_compensation
+from artix.physx.inverse_dynamics import (
+    compute_generalized_external_force as compute_generalized_external_force,
+)
+from artix.physx.inverse_dynamics import (
+    compute_generalized_gravity_force as compute_generalized_gravity_force,
+)
+from artix.physx.inverse_dynamics import (
+    compute_generalized_mass_matrix as compute_generalized_mass_matrix,
+)
+from artix.physx.inverse_dynamics import (
+    compute_gravity_compensation as compute_gravity_compensation,
+)
 from artix.physx.inverse_dynamics import compute_joint_acceleration as compute_joint_acceleration
 from artix.physx.inverse_dynamics import compute_joint_force as compute_joint_force
 from artix.physx.inverse_dynamics import compute_lambda as compute_lambda

@@ -50,7 +50,8 @@ def test_garbage_is_collected_afterwards() -> None:
 
 
 def test_what_a_long_call_makes_is_old() -> None:
-    """Otherwise the next collection of young objects would search all that a compilation has made."""
+    """Otherwise the next collection of young objects would search all that a compilation has
+    made."""
     made = long_call(lambda: [[number] for number in range(1_000)])()
     old = set(map(id, gc.get_objects(generation=2)))
     assert all(id(item) in old for item in made)

@@ -1,4 +1,5 @@
-"""Friction, a mass and the ground's height are found from a walk; a slide is in test_identification_by_contact.py."""
+"""Friction, a mass and the ground's height are found from a walk; a slide is in
+test_identification_by_contact.py."""
 
 import jax
 import numpy as np

@@ -31,13 +31,23 @@ class TendonJointWrenches(NamedTuple):
 
 
 def tendon_joint_wrenches(at_start: StepStart) -> TendonJointWrenches:
-    """The wrenches of all tendon joints; PhysX pairs a joint's own axis with that of the tendon's first joint."""
+    """The wrenches of all tendon joints; PhysX pairs a joint's own axis with that of the tendon's
+    first joint.
+    """
     dof, parent_link, root_link, first, _ = tendon_joint_structure(at_start.topology)
-    link, child, parent = at_start.topology.dof_link[dof], at_start.child_origin, at_start.parent_origin
+    link, child, parent = (
+        at_start.topology.dof_link[dof],
+        at_start.child_origin,
+        at_start.parent_origin,
+    )
     return TendonJointWrenches(
         on_link=onto_links(at_start, link, axis_row(at_start, dof, link, child[dof])),
-        on_parent=onto_links(at_start, parent_link, axis_row(at_start, first, parent_link, parent[dof])),
-        on_root=onto_links(at_start, root_link, axis_row(at_start, first, root_link, parent[first])),
+        on_parent=onto_links(
+            at_start, parent_link, axis_row(at_start, first, parent_link, parent[dof])
+        ),
+        on_root=onto_links(
+            at_start, root_link, axis_row(at_start, first, root_link, parent[first])
+        ),
     )
 
 
@@ -49,8 +59,9 @@ def tendon_joints(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tendon_joint_structure(topology: Topology) -> tuple[np.ndarray, ...]:
-    """Per tendon joint: its DOF, the link above, the tendon's root link, the DOF of the first joint above; and a table
-    [T, m] of the joints of each tendon, with the number of all joints where there is none.
+    """Per tendon joint: its DOF, the link above, the tendon's root link, the DOF of the first joint
+    above; and a table [T, m] of the joints of each tendon, with the number of all joints where
+    there is none.
     """
     joints: list[tuple[int, int, int, int]] = []
     rows: list[list[int]] = []
@@ -107,7 +118,9 @@ def _points(articulation: Articulation, link: np.ndarray, frame: Transforms) -> 
 
 
 def _segments(points: Array, parent: np.ndarray) -> tuple[Array, Array]:
-    """Lengths [A] and directions [A, 3] from every attachment to its parent; zero where the two coincide."""
+    """Lengths [A] and directions [A, 3] from every attachment to its parent; zero where the two
+    coincide.
+    """
     to_parent = points[parent] - points
     square = jnp.sum(to_parent**2, axis=1)
     apart = square > 0
@@ -131,7 +144,9 @@ def path_ends(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
 
 
 def path_gradients(articulation: Articulation, at_start: StepStart) -> Array:
-    """Derivatives of the paths' lengths by the link motions, [S, L, 6]; also the wrenches of a unit push."""
+    """Derivatives of the paths' lengths by the link motions, [S, L, 6]; also the wrenches of a unit
+    push.
+    """
     paths = tendon_paths(at_start.topology.spatial_tendons)
     points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
@@ -140,23 +155,34 @@ def path_gradients(articulation: Articulation, at_start: StepStart) -> Array:
         for link, point in ((paths.link[paths.parent], points[paths.parent]), (paths.link, points))
     )
     segments = articulation.spatial_tendons.coefficient[:, None, None] * (above - below)
-    return jnp.einsum("sa,alk->slk", jnp.asarray(paths.on_path, points.dtype), segments, precision=HIGHEST)
+    return jnp.einsum(
+        "sa,alk->slk", jnp.asarray(paths.on_path, points.dtype), segments, precision=HIGHEST
+    )
 
 
 def end_wrenches(articulation: Articulation, at_start: StepStart) -> Array:
-    """The wrenches [S, L, 6] of unit tensions, by PhysX's law: on the leaf to its parent, on the root to its child."""
+    """The wrenches [S, L, 6] of unit tensions, by PhysX's law: on the leaf to its parent, on the
+    root to its child.
+    """
     paths = tendon_paths(at_start.topology.spatial_tendons)
     points = _points(articulation, paths.link, at_start.frame)
     _, to_parent = _segments(points, paths.parent)
     leaf, root = (
-        onto_links(at_start, paths.link[end], point_row(at_start, paths.link[end], points[end], direction))
-        for end, direction in ((paths.leaf, to_parent[paths.leaf]), (paths.root, -to_parent[paths.first]))
+        onto_links(
+            at_start, paths.link[end], point_row(at_start, paths.link[end], points[end], direction)
+        )
+        for end, direction in (
+            (paths.leaf, to_parent[paths.leaf]),
+            (paths.root, -to_parent[paths.first]),
+        )
     )
     return leaf + root
 
 
 def beyond_limits(length: Array, lower: Array, upper: Array) -> Array:
-    """How far lengths are above their upper limits, or below their lower ones (negative); infinite ones are none."""
+    """How far lengths are above their upper limits, or below their lower ones (negative); infinite
+    ones are none.
+    """
     has_lower, has_upper = jnp.isfinite(lower), jnp.isfinite(upper)
     under = jnp.where(has_lower, length - jnp.where(has_lower, lower, 0), 0)
     over = jnp.where(has_upper, length - jnp.where(has_upper, upper, 0), 0)

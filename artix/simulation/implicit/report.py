@@ -1,4 +1,6 @@
-"""The reports of an implicit step: accelerations, joint forces, and the forces, impulses and slip of contacts."""
+"""The reports of an implicit step: accelerations, joint forces, and the forces, impulses and slip
+of contacts.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ from artix.simulation.common.report import (
 from artix.simulation.common.springs import Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, link_motion
 from artix.simulation.implicit.contact_motions import Touches
-from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates, contact_rows
+from artix.simulation.implicit.contact_rows import (
+    ContactRows,
+    contact_imbalance,
+    contact_rates,
+    contact_rows,
+)
 from artix.simulation.implicit.solution import Bounded
 from artix.simulation.implicit.step import Solved, mean_acceleration
 from artix.simulation.implicit.system import Prepared, Response, parted
@@ -98,8 +105,8 @@ def contact_reports(
       dt: length of the step [s].
 
     Returns:
-      A report on each articulation's contacts with the ground, one on all contacts between links, and the wrenches on
-      each articulation's links at their centres of mass, [L, 6].
+      A report on each articulation's contacts with the ground, one on all contacts between links,
+      and the wrenches on each articulation's links at their centres of mass, [L, 6].
     """
     done = _done(touches, rows, impulse, velocity, dt)
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
@@ -110,17 +117,23 @@ def contact_reports(
         report = None
         if ground is not None:
             count = len(ground.contacts.gap)
-            report, wrench = _ground_report(articulations[k], kins[k], ground, done.part(slice(first, first + count)))
+            report, wrench = _ground_report(
+                articulations[k], kins[k], ground, done.part(slice(first, first + count))
+            )
             wrenches[k].append(wrench)
             first += count
         reports.append(report)
     between = None
     if touches.between is not None:
-        between, on_links = _link_report(articulations, kins, touches, done.part(slice(first, None)))
+        between, on_links = _link_report(
+            articulations, kins, touches, done.part(slice(first, None))
+        )
         for collected, wrench in zip(wrenches, on_links, strict=True):
             collected.append(wrench)
     totals = [
-        sum(collected[1:], start=collected[0]) if collected else jnp.zeros((one.topology.num_links, 6), one.dtype)
+        sum(collected[1:], start=collected[0])
+        if collected
+        else jnp.zeros((one.topology.num_links, 6), one.dtype)
         for collected, one in zip(wrenches, articulations, strict=True)
     ]
     return reports, between, totals
@@ -171,14 +184,20 @@ def _link_report(
 ) -> tuple[LinkContactReport, list[Array]]:
     contacts, pairs = touches.between, touches.pairs
     assert contacts is not None
-    geometries, links = (looked_up(table, contacts.pair, jnp.int32) for table in (pairs.numbers, pairs.links))
+    geometries, links = (
+        looked_up(table, contacts.pair, jnp.int32) for table in (pairs.numbers, pairs.links)
+    )
     sizes = [one.topology.num_links for one in articulations]
     numbers = jnp.arange(sum(sizes), dtype=jnp.int32)[:, None]
-    onto = (numbers == links[:, 0]).astype(done.force.dtype) - (numbers == links[:, 1]).astype(done.force.dtype)
+    onto = (numbers == links[:, 0]).astype(done.force.dtype) - (numbers == links[:, 1]).astype(
+        done.force.dtype
+    )
     moment = spatial.cross(contacts.point.T, done.force.T).T
     at_reference = matmul(onto, jnp.concatenate([done.force, moment], axis=1))
     wrenches = []
-    for articulation, kin, wrench in zip(articulations, kins, parted(at_reference, sizes), strict=True):
+    for articulation, kin, wrench in zip(
+        articulations, kins, parted(at_reference, sizes), strict=True
+    ):
         centers = link_centers(articulation, kin)
         if kin is not kins[0]:
             centers = centers + (kin.reference - kins[0].reference)[:, None]
@@ -209,7 +228,9 @@ def step_reports(solved: Solved, ends: Sequence[State], options: SolverOptions) 
         response = Response.joined([part.system.response for part in parts])
         rows = contact_rows(*members, touches, response, acting, options)
         impulses, dt = solution.impulses.contacts, acting[0].dt
-        grounds, between, on_links = contact_reports(*members, touches, rows, impulses, solution.velocity, dt)
+        grounds, between, on_links = contact_reports(
+            *members, touches, rows, impulses, solution.velocity, dt
+        )
         wrenches = [wrench + contact for wrench, contact in zip(wrenches, on_links, strict=True)]
     residuals = residual_of(solution.moving_corrections), residual_of(solution.corrections)
     reports = []
@@ -232,9 +253,13 @@ def _report(
     """The report on one articulation, without contacts; ``wrench`` [L, 6] acts on its links."""
     articulation, state, at_start, dt = part.articulation, part.state, part.at_start, part.acting.dt
     tree, acceleration = at_start.topology, mean_acceleration(part, solution)
-    link_acceleration = frame_acceleration(articulation, state, acceleration, offset="com", classical=True)
+    link_acceleration = frame_acceleration(
+        articulation, state, acceleration, offset="com", classical=True
+    )
     link_velocity = (
-        link_motion(at_start, solution.velocity) if tree.fixed_base else frame_velocity(articulation, end, offset="com")
+        link_motion(at_start, solution.velocity)
+        if tree.fixed_base
+        else frame_velocity(articulation, end, offset="com")
     )
     on_link_b = wrench[:0]
     if part.loops:
@@ -242,7 +267,9 @@ def _report(
         wrench = wrench + on_links
     tendons = _tendon_wrenches(part.acting.springs, solution.velocity, jnp.zeros_like(wrench), dt)
     end_frame = link_frames(tree, kinematics(articulation, end))
-    forces = incoming_joint_forces(articulation, at_start, end_frame, part.motion, link_acceleration, wrench, tendons)
+    forces = incoming_joint_forces(
+        articulation, at_start, end_frame, part.motion, link_acceleration, wrench, tendons
+    )
     return StepReport(
         joint_acceleration=acceleration[tree.num_base_dofs :],
         link_velocity=link_velocity,
@@ -257,13 +284,21 @@ def _report(
     )
 
 
-def _tendon_wrenches(springs: list[Springs], velocity: Array, none: Array, dt: Array) -> tuple[Array, Array]:
-    """Wrenches [L, 6] of all tendons on the links, and the part that counts as transmitted by joints."""
+def _tendon_wrenches(
+    springs: list[Springs], velocity: Array, none: Array, dt: Array
+) -> tuple[Array, Array]:
+    """Wrenches [L, 6] of all tendons on the links, and the part that counts as transmitted by
+    joints.
+    """
     everything = transmitted = none
     for group in springs:
         effort = spring_efforts(group, velocity, dt)
         if group.wrench is not None:
-            everything = everything - jnp.einsum("s,slk->lk", effort, group.wrench, precision=HIGHEST)
+            everything = everything - jnp.einsum(
+                "s,slk->lk", effort, group.wrench, precision=HIGHEST
+            )
         if group.transmitted is not None:
-            transmitted = transmitted - jnp.einsum("s,slk->lk", effort, group.transmitted, precision=HIGHEST)
+            transmitted = transmitted - jnp.einsum(
+                "s,slk->lk", effort, group.transmitted, precision=HIGHEST
+            )
     return everything, transmitted

@@ -6,32 +6,36 @@ The step in symbols, for the velocity v [nv] at its end and the impulses lambda 
     lambda ~ u = J v                  the law of each row, see :mod:`artix.simulation.implicit.resolvents`
 
 Laws are replaced by linear functions ``lambda = l - R u``. A Newton step solves
-``(M + J^T R J) d = p + J^T lambda - M (v - v0)``, after which lambda and v satisfy the momentum equation.
-The step is solved once they satisfy the laws as well, which each row's own response measures. There are
-two kinds of functions, for which the same Newton steps with one factorisation serve in turns:
+``(M + J^T R J) d = p + J^T lambda - M (v - v0)``, after which lambda and v satisfy the momentum
+equation. The step is solved once they satisfy the laws as well, which each row's own response
+measures. There are two kinds of functions, for which the same Newton steps with one factorisation
+serve in turns:
 
 * **Active sets.** What sticks, slides, pushes and is open remains so (a semismooth Newton method on
-  Coulomb's law). One step suffices if the last impulses tell which is which, and two or three if little
-  changes. Steps that leave larger residuals are shortened, else some contacts would stick and slide in
-  turns. The method need not converge, so it ends as soon as it gets no nearer. Sweeps guess the first
-  sets (:mod:`artix.simulation.implicit.first_guess`) where links have single contacts.
-* **Proximal points.** With De Saxce's correction ``s = mu |u_t|`` held constant, the equation is the
-  gradient of a convex function, whose minimum Newton's method with a line search finds. The impulses at
-  the minimum are the next centre and its velocities give the next s, by Aitken's extrapolation. Where laws
-  leave impulses open, this finds those nearest to the start: equal corners carry equal loads, whatever
-  their order. Responses become smaller once s changes little, and active sets are tried from each point
-  that is clearly better than the last one from which they failed.
+  Coulomb's law). One step suffices if the last impulses tell which is which, and two or three if
+  little changes. Steps that leave larger residuals are shortened, else some contacts would stick
+  and slide in turns. The method need not converge, so it ends as soon as it gets no nearer. Sweeps
+  guess the first sets (:mod:`artix.simulation.implicit.first_guess`) where links have single
+  contacts.
+* **Proximal points.** With De Saxce's correction ``s = mu |u_t|`` held constant, the equation is
+  the gradient of a convex function, whose minimum Newton's method with a line search finds. The
+  impulses at the minimum are the next centre and its velocities give the next s, by Aitken's
+  extrapolation. Where laws leave impulses open, this finds those nearest to the start: equal
+  corners carry equal loads, whatever their order. Responses become smaller once s changes little,
+  and active sets are tried from each point that is clearly better than the last one from which they
+  failed.
 
-A step that is not solved after ``max_steps`` keeps the impulses with the smallest residual, within their
-bounds, and the velocity that follows from them. All but those of drives are made smaller if they would
-add energy.
+A step that is not solved after ``max_steps`` keeps the impulses with the smallest residual, within
+their bounds, and the velocity that follows from them. All but those of drives are made smaller if
+they would add energy.
 
-Hintermueller, Ito and Kunisch, *The primal-dual active set strategy as a semismooth Newton method*, 2002;
-Alart and Curnier, *A mixed formulation for frictional contact problems*, 1991; De Saxce and Feng, *The
-bipotential method*, 1998; Acary, Bremond and Huber, *On solving contact problems with Coulomb friction*,
-2018; Castro et al., *An unconstrained convex formulation of compliant contact* (SAP, arXiv 2110.10107);
-Rockafellar, *Augmented Lagrangians and applications of the proximal point algorithm*, 1976; Irons and Tuck,
-*A version of the Aitken accelerator for computer iteration*, 1969.
+Hintermueller, Ito and Kunisch, *The primal-dual active set strategy as a semismooth Newton method*,
+2002; Alart and Curnier, *A mixed formulation for frictional contact problems*, 1991; De Saxce and
+Feng, *The bipotential method*, 1998; Acary, Bremond and Huber, *On solving contact problems with
+Coulomb friction*, 2018; Castro et al., *An unconstrained convex formulation of compliant contact*
+(SAP, arXiv 2110.10107); Rockafellar, *Augmented Lagrangians and applications of the proximal point
+algorithm*, 1976; Irons and Tuck, *A version of the Aitken accelerator for computer iteration*,
+1969.
 """
 
 from __future__ import annotations
@@ -54,11 +58,12 @@ Array = jax.Array
 A = TypeVar("A")
 T = TypeVar("T")
 
-#: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many digits, and at
-#: proximal points, which gain one or two.
+#: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many
+#: digits, and at proximal points, which gain one or two.
 _TOLERANCES = {"float64": (1e-12, 1e-9), "float32": (2e-6, 2e-6)}
 
-#: What is added to rows that hold, as a share of their responses. Less needs fewer steps, but rounds more.
+#: What is added to rows that hold, as a share of their responses. Less needs fewer steps, but
+#: rounds more.
 _HELD_SHARE = {"float64": 1e-6, "float32": 1e-5}
 
 #: The share after a proximal point. Where laws leave impulses open, it keeps them from jumping.
@@ -67,20 +72,25 @@ _SAFE_SHARE = 1e-4
 #: Residuals cannot be smaller than this times the largest velocity of a row, in rounding errors.
 _ROUNDING = 4
 
-#: The momentum that may be lost, as a share of the residual: what is lost in free directions adds up.
+#: The momentum that may be lost, as a share of the residual: what is lost in free directions adds
+#: up.
 _BALANCE = 0.01
 
-#: Steps with active sets that may get no nearer in a row, at the start and from each proximal point.
+#: Steps with active sets that may get no nearer in a row, at the start and from each proximal
+#: point.
 _FIRST_MISSES, _MISSES = 6, 1
 
-#: A step with active sets is halved until it leaves less than this share of the squares of all residuals, a few times.
+#: A step with active sets is halved until it leaves less than this share of the squares of all
+#: residuals, a few times.
 _SMALLER, _MAX_HALVINGS = 0.9, 5
 
-#: A step gets nearer if it leaves less than this share of the smallest residual so far. Active sets are tried from
-#: proximal points with less than this share of the residual from which they were tried last.
+#: A step gets nearer if it leaves less than this share of the smallest residual so far. Active sets
+#: are tried from proximal points with less than this share of the residual from which they were
+#: tried last.
 _NEARER = 0.5
 
-#: Responses at the first proximal point and at late ones as shares of the rows' own, and their ratio.
+#: Responses at the first proximal point and at late ones as shares of the rows' own, and their
+#: ratio.
 _FIRST_SHARE, _LAST_SHARE, _STIFFER = 0.1, 1e-4, 0.1
 
 #: Bounds of the factor by which De Saxce's corrections change, as a multiple of what they miss.
@@ -89,7 +99,8 @@ _RELAXATION = 0.3, 10.0
 #: A minimum need not be more exact than this share of what it changes.
 _INEXACT = 0.1
 
-#: Static friction is not enough where what would stop a DOF exceeds it by this share, beyond rounding.
+#: Static friction is not enough where what would stop a DOF exceeds it by this share, beyond
+#: rounding.
 _SLIPS = 1e-5
 
 #: The line search ends where the slope is this part of the first one.
@@ -113,12 +124,14 @@ class StepSystem(NamedTuple):
     response: Response
     """``M^-1``."""
     along_trees: Callable[[Array], Callable[[Array], Array]] | None
-    """For a diagonal [nv], the function that gives ``(M + diagonal)^-1 p`` by elimination along the trees; ``None`` if
-    M does not have their pattern."""
+    """For a diagonal [nv], the function that gives ``(M + diagonal)^-1 p`` by elimination along the
+    trees; ``None`` if M does not have their pattern."""
     order: np.ndarray | None
-    """The entries of the velocity from the leaves to the root; ``None`` for LAPACK instead of an elimination."""
+    """The entries of the velocity from the leaves to the root; ``None`` for LAPACK instead of an
+    elimination."""
     groups: Sequence[np.ndarray] | None
-    """The DOFs, in groups that hardly couple, for sweeps; ``None`` if they would share loads by the order of rows."""
+    """The DOFs, in groups that hardly couple, for sweeps; ``None`` if they would share loads by the
+    order of rows."""
 
     def factorized(self, slopes: Slopes) -> Callable[[Array], Array]:
         """The function that gives the solution d of ``(M + J^T slopes J) d = right``, [nv]."""
@@ -139,7 +152,8 @@ class StepSystem(NamedTuple):
     def newton_step(self, gradient: Array, slopes: Slopes) -> tuple[Array, Rates]:
         """The solution d of ``(M + J^T slopes J) d = -gradient``, and the rows' rates J d.
 
-        Rows that hold are far stiffer than masses. A refinement corrects what moves without straining them.
+        Rows that hold are far stiffer than masses. A refinement corrects what moves without
+        straining them.
         """
         rows = self.rows
         solve = self.factorized(slopes)
@@ -174,14 +188,23 @@ class _Exactness(NamedTuple):
     weights: Array
     """Diagonal of M, [nv]."""
     pushed: Array
-    """The largest velocity that p gives to an entry by itself, [], which the momentum equation rounds."""
+    """The largest velocity that p gives to an entry by itself, [], which the momentum equation
+    rounds."""
     held_share: float
 
-    def accepted(self, rows: StepRows, point: Point, imbalance: Array, enough: Array, step: Array) -> Array:
-        """The largest error of a solution at a point after a Newton step, []; negative if momentum is missing."""
-        noise = self.rounding * jnp.maximum(_largest(step), _largest(rows.velocities(point.impulses)))
+    def accepted(
+        self, rows: StepRows, point: Point, imbalance: Array, enough: Array, step: Array
+    ) -> Array:
+        """The largest error of a solution at a point after a Newton step, []; negative if momentum
+        is missing.
+        """
+        noise = self.rounding * jnp.maximum(
+            _largest(step), _largest(rows.velocities(point.impulses))
+        )
         lost = _largest(imbalance / self.weights)
-        rounded = jnp.maximum(noise, self.rounding * jnp.maximum(self.pushed, _largest(point.change)))
+        rounded = jnp.maximum(
+            noise, self.rounding * jnp.maximum(self.pushed, _largest(point.change))
+        )
         return jnp.where(lost <= _BALANCE * enough + 4 * rounded, enough + noise, -1)
 
 
@@ -192,7 +215,8 @@ class _Loop(NamedTuple):
     center: Point
     """The last proximal point, or the start."""
     best: Point
-    """The proximal point with the smallest residual. Before the first one, the best iterate so far."""
+    """The proximal point with the smallest residual. Before the first one, the best iterate so
+    far."""
     is_convex: Array
     """Whether the next proximal point is to be found; else active sets are."""
     lagged: Lagged
@@ -228,13 +252,15 @@ def solve_system(
       max_steps: the largest number of Newton steps.
 
     Returns:
-      The solution, how far each law is from being satisfied, as a velocity [R], the number of Newton steps, and
-      whether they were enough.
+      The solution, how far each law is from being satisfied, as a velocity [R], the number of
+      Newton steps, and whether they were enough.
     """
     rows, dtype = system.rows, system.matrix.dtype
     at_start = rows.rates(system.velocity)
     rounding = _ROUNDING * float(jnp.finfo(dtype).eps)
-    exact, loose = _TOLERANCES.get(dtype.name, (2e-5, 2e-5)) if tolerance is None else (tolerance, tolerance)
+    exact, loose = (
+        _TOLERANCES.get(dtype.name, (2e-5, 2e-5)) if tolerance is None else (tolerance, tolerance)
+    )
     exactness = _Exactness(
         enough=exact + rounding * _largest(at_start),
         loose=loose + rounding * _largest(at_start),
@@ -251,7 +277,11 @@ def solve_system(
     free, is_solved = _without_impulses(system, budget, exactness)
     infinite = jnp.full((), jnp.inf, dtype)
     center = Point(jnp.zeros_like(system.push), at_start, start, infinite)
-    point = center if system.groups is None else _guessed(system, system.groups, center, budget, is_solved)
+    point = (
+        center
+        if system.groups is None
+        else _guessed(system, system.groups, center, budget, is_solved)
+    )
     slip = rows.correction(at_start)
     begin = _Loop(
         current=chosen(is_solved, free, point),
@@ -267,7 +297,9 @@ def solve_system(
         steps=jnp.zeros((), jnp.int32),
         is_solved=is_solved,
     )
-    end = jax.lax.while_loop(goes_on, lambda loop: _after_method(system, loop, exactness, max_steps), begin)
+    end = jax.lax.while_loop(
+        goes_on, lambda loop: _after_method(system, loop, exactness, max_steps), begin
+    )
     point = chosen(end.is_solved, end.current, end.best)
     point = _if_needed(~end.is_solved, functools.partial(_cut_off, system, end), point, point)
     law = rows.linear(point.impulses, point.rates, end.lagged.friction, exactness.held_share)
@@ -275,9 +307,11 @@ def solve_system(
 
 
 def _if_needed(is_needed: Array, function: Callable[[A], T], argument: A, otherwise: T) -> T:
-    """What a function returns where it is needed: a loop of one turn, which a vector enters if one robot has to.
+    """What a function returns where it is needed: a loop of one turn, which a vector enters if one
+    robot has to.
 
-    A kernel computes what does not change in a loop before it, so the argument gets a factor of 1 that changes.
+    A kernel computes what does not change in a loop before it, so the argument gets a factor of 1
+    that changes.
     """
     one = jnp.ones_like(jax.tree.leaves(argument)[0], shape=())
 
@@ -288,11 +322,14 @@ def _if_needed(is_needed: Array, function: Callable[[A], T], argument: A, otherw
     return jax.lax.while_loop(lambda state: state[2], body, (otherwise, one, is_needed))[0]
 
 
-def _without_impulses(system: StepSystem, budget: Array, exactness: _Exactness) -> tuple[Point, Array]:
-    """The velocity without impulses of rows, and whether it is the solution, as where nothing touches or limits.
+def _without_impulses(
+    system: StepSystem, budget: Array, exactness: _Exactness
+) -> tuple[Point, Array]:
+    """The velocity without impulses of rows, and whether it is the solution, as where nothing
+    touches or limits.
 
-    Else it is not what to start from: Newton steps from the velocity at the start are fewer, since it is nearer to what
-    sticks.
+    Else it is not what to start from: Newton steps from the velocity at the start are fewer, since
+    it is nearer to what sticks.
     """
     rows = system.rows
     change = system.response.to(system.push)
@@ -303,7 +340,9 @@ def _without_impulses(system: StepSystem, budget: Array, exactness: _Exactness) 
     return point, point.error <= accepted
 
 
-def _guessed(system: StepSystem, groups: Sequence[np.ndarray], start: Point, budget: Array, is_solved: Array) -> Point:
+def _guessed(
+    system: StepSystem, groups: Sequence[np.ndarray], start: Point, budget: Array, is_solved: Array
+) -> Point:
     """The point after a few sweeps."""
     arguments = system.push, start.rates, start.impulses, budget, is_solved
     change, impulses = first_guess(system.rows, system.response, groups, *arguments)
@@ -337,7 +376,9 @@ class _Run(NamedTuple):
 
 
 def _after_method(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Loop:
-    """The state after Newton's method on active sets, until it gets no nearer, or after a proximal point."""
+    """The state after Newton's method on active sets, until it gets no nearer, or after a proximal
+    point.
+    """
     rows, current, center, friction = system.rows, loop.current, loop.center, loop.lagged.friction
     share = jnp.where(loop.has_point, _SAFE_SHARE, exactness.held_share)
     law = rows.linear(current.impulses, current.rates, friction, share)
@@ -368,7 +409,9 @@ def _after_method(system: StepSystem, loop: _Loop, exactness: _Exactness, max_st
     def goes_on(run: _Run) -> Array:
         return ~(run.holds | run.is_minimum) & (run.misses > 0) & (run.steps < max_steps)
 
-    run = jax.lax.while_loop(goes_on, lambda run: _after_step(system, loop, run, share, exactness), begin)
+    run = jax.lax.while_loop(
+        goes_on, lambda run: _after_step(system, loop, run, share, exactness), begin
+    )
     return _with_next_method(rows, loop, run)
 
 
@@ -380,7 +423,9 @@ class _Step(NamedTuple):
     impulses: Impulses
 
 
-def _after_step(system: StepSystem, loop: _Loop, run: _Run, share: Array, exactness: _Exactness) -> _Run:
+def _after_step(
+    system: StepSystem, loop: _Loop, run: _Run, share: Array, exactness: _Exactness
+) -> _Run:
     """The state after a Newton step."""
     rows, current = system.rows, run.current
     change, rates = system.newton_step(run.imbalance - rows.force(run.added), run.slopes)
@@ -391,7 +436,9 @@ def _after_step(system: StepSystem, loop: _Loop, run: _Run, share: Array, exactn
     length, error = trial.length, trial.error
     change = length * step.change
     rates = _sum(current.rates, _times(length, step.rates))
-    end = Point(current.change + change, rates, _sum(current.impulses, _times(length, step.impulses)), error)
+    end = Point(
+        current.change + change, rates, _sum(current.impulses, _times(length, step.impulses)), error
+    )
     imbalance = system.imbalance(end.change, end.impulses)
     enough = jnp.where(loop.is_convex, exactness.loose, exactness.enough)
     accepted = exactness.accepted(rows, end, imbalance, enough, change)
@@ -417,7 +464,8 @@ class _Trial(NamedTuple):
 
     length: Array
     error: Array
-    """How far they are from being satisfied, as a velocity, []; on a convex function after the whole step."""
+    """How far they are from being satisfied, as a velocity, []; on a convex function after the
+    whole step."""
     squares: Array
     """The sum of the squares of all residuals, []."""
     added: Impulses
@@ -426,7 +474,9 @@ class _Trial(NamedTuple):
 
 
 def _shortened(system: StepSystem, loop: _Loop, run: _Run, step: _Step, share: Array) -> _Trial:
-    """A step that leaves clearly smaller residuals than the last one, or the best of those that were tried."""
+    """A step that leaves clearly smaller residuals than the last one, or the best of those that
+    were tried.
+    """
     least = 0.5 ** (_MAX_HALVINGS - 0.5)
 
     def at(length: Array) -> _Trial:
@@ -466,23 +516,31 @@ def _on_convex_function(
     def at(length: Array) -> tuple[tuple[Impulses, Slopes], Array]:
         """The resolvents and the derivative of the convex function along the step."""
         resolved = rows.resolvent(center, _sum(rates, _times(length, step.rates)), lagged, share)
-        return resolved, jnp.sum(step.change * (steady + length * curvature)) - _work(resolved[0], step.rates)
+        return resolved, jnp.sum(step.change * (steady + length * curvature)) - _work(
+            resolved[0], step.rates
+        )
 
     is_small = _largest((step.change, step.rates)) <= 0.1 * exactness.loose
     before = _sum(start.impulses, added)
     first = jnp.sum(step.change * steady) - _work(before, step.rates)
     length, (resolved, slopes) = _line_search(at, first, is_small, (before, slopes))
     # A minimum of the convex function need not be more exact than what it changes.
-    added = jax.tree.map(jnp.subtract, resolved, _sum(start.impulses, _times(length, step.impulses)))
+    added = jax.tree.map(
+        jnp.subtract, resolved, _sum(start.impulses, _times(length, step.impulses))
+    )
     mismatch = share * _largest(rows.velocities(added))
     slip = rows.correction(_sum(rates, _times(length, step.rates)))
     changes = jnp.maximum(share * _distance(rows, resolved, center), _largest(slip - lagged.slip))
     is_exact = mismatch <= jnp.maximum(0.1 * exactness.loose, _INEXACT * changes)
-    return whole._replace(length=length, added=added, slopes=slopes, is_minimum=is_exact & (length == 1))
+    return whole._replace(
+        length=length, added=added, slopes=slopes, is_minimum=is_exact & (length == 1)
+    )
 
 
 def _with_next_method(rows: StepRows, loop: _Loop, run: _Run) -> _Loop:
-    """The state for the next method: proximal points from the last one once active sets get no nearer, or sets."""
+    """The state for the next method: proximal points from the last one once active sets get no
+    nearer, or sets.
+    """
     point, is_point, lagged, share = run.current, loop.is_convex, loop.lagged, loop.share
     slower = _kinetic_budget(rows, lagged.friction, point)
     friction = jnp.where(run.holds | is_point, slower, lagged.friction)
@@ -514,7 +572,9 @@ def _with_next_method(rows: StepRows, loop: _Loop, run: _Run) -> _Loop:
 
 
 def _relaxation(loop: _Loop, missed: Array) -> Array:
-    """The multiple of what De Saxce's corrections miss by which to change them: Aitken's extrapolation."""
+    """The multiple of what De Saxce's corrections miss by which to change them: Aitken's
+    extrapolation.
+    """
     change = missed - loop.missed
     square = jnp.sum(change**2)
     extrapolates = loop.has_point & (square > 0)
@@ -525,10 +585,12 @@ def _relaxation(loop: _Loop, missed: Array) -> Array:
 def _line_search(
     at: Callable[[Array], tuple[Any, Array]], first: Array, is_whole: Array, begin: Any
 ) -> tuple[Array, Any]:
-    """The length of a step, at most 1, where the slope along it vanishes: a safeguarded regula falsi.
+    """The length of a step, at most 1, where the slope along it vanishes: a safeguarded regula
+    falsi.
 
     Args:
-      at: what is wanted at a length, and the derivative of a convex function along the step, increasing.
+      at: what is wanted at a length, and the derivative of a convex function along the step,
+        increasing.
       first: the slope at 0, negative.
       is_whole: whether to take the whole step.
       begin: anything like what is wanted.
@@ -544,7 +606,9 @@ def _line_search(
         (low, high, length), (down, up), side, count, _, _ = search
         wanted, there = at(length)
         is_first, is_high = count == 0, there > 0
-        is_found = jnp.where(is_first, is_whole | (there <= -_FLATTER * first), jnp.abs(there) <= -_FLATTER * first)
+        is_found = jnp.where(
+            is_first, is_whole | (there <= -_FLATTER * first), jnp.abs(there) <= -_FLATTER * first
+        )
         is_found = is_found | (count >= _MAX_SEARCHES)
         # The Illinois variant halves the slope at an end that stays twice.
         down = jnp.where(is_high & (side > 0), 0.5 * down, down)
@@ -557,13 +621,22 @@ def _line_search(
         return (low, high, length), (down, up), side, count + 1, wanted, is_found
 
     one = jnp.ones_like(first)
-    start = (0 * one, one, one), (first, one), 0 * one, jnp.zeros((), jnp.int32), begin, jnp.zeros((), bool)
+    start = (
+        (0 * one, one, one),
+        (first, one),
+        0 * one,
+        jnp.zeros((), jnp.int32),
+        begin,
+        jnp.zeros((), bool),
+    )
     (_, _, length), _, _, _, wanted, _ = jax.lax.while_loop(goes_on, body, start)
     return length, wanted
 
 
 def _cut_off(system: StepSystem, end: _Loop, point: Point) -> Point:
-    """A point that is not solved, with impulses within their bounds, of which only drives add energy."""
+    """A point that is not solved, with impulses within their bounds, of which only drives add
+    energy.
+    """
     rows = system.rows
     impulses = rows.admissible(point.impulses, point.rates, end.lagged.friction)
     driving = rows.driving(impulses)

@@ -39,8 +39,9 @@ from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, im
 Array = jax.Array
 
 
-#: Newton steps that bring loop joints back onto their closures after the positions have moved. They use the Jacobian at
-#: the start of the step, so each leaves a fraction of the error equal to the relative change of the Jacobian.
+#: Newton steps that bring loop joints back onto their closures after the positions have moved. They
+#: use the Jacobian at the start of the step, so each leaves a fraction of the error equal to the
+#: relative change of the Jacobian.
 _CLOSING_STEPS = 2
 
 
@@ -65,7 +66,9 @@ def solve_step(
     touching: Touching | None,
 ) -> Solved:
     """Solves one step (see :func:`artix.step`) of articulations that contacts may couple."""
-    parts = [_prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))]
+    parts = [
+        _prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))
+    ]
     return _ended(parts, touching, solved_bounds(parts, touching, options))
 
 
@@ -97,8 +100,12 @@ def _prepared(
     )
     loops = loop_closures(articulation, state) if has_loop_joints(tree) else None
     system = implicit_system(articulation, state, at_start, acting, loops)
-    acting, system = with_centered_forces(articulation, state, motion, acting, system, at_start.mass_matrix)
-    return Prepared(articulation, state, at_start, motion, loads - taken + brake, acting, loops, system)
+    acting, system = with_centered_forces(
+        articulation, state, motion, acting, system, at_start.mass_matrix
+    )
+    return Prepared(
+        articulation, state, at_start, motion, loads - taken + brake, acting, loops, system
+    )
 
 
 def end_states(solved: Solved) -> list[State]:
@@ -120,7 +127,13 @@ def _ended(parts: list[Prepared], touching: Touching | None, solution: AllBounde
 
 def _end(part: Prepared, solution: Bounded, is_touched: bool) -> State:
     """The state of one articulation after the step."""
-    articulation, state, at_start, acting, loops = part.articulation, part.state, part.at_start, part.acting, part.loops
+    articulation, state, at_start, acting, loops = (
+        part.articulation,
+        part.state,
+        part.at_start,
+        part.acting,
+        part.loops,
+    )
     base, dt = at_start.topology.num_base_dofs, acting.dt
     moved = dt * solution.moving_velocity
     end = integrate(articulation, state, moved)
@@ -132,17 +145,24 @@ def _end(part: Prepared, solution: Bounded, is_touched: bool) -> State:
     moments, carried = mass_and_momentum(articulation, state)
     momentum = carried[:, 0] + dt * _outer_wrench(part, moments)
     if acting.springs or loops or is_touched:
-        # PhysX's tendons, loop joints with the world and contacts act on the whole. Their total is computed from the
-        # velocity, not from the impulses: otherwise rounding errors would make standing feet drift.
+        # PhysX's tendons, loop joints with the world and contacts act on the whole. Their total is
+        # computed from the velocity, not from the impulses: otherwise rounding errors would make
+        # standing feet drift.
         acceleration = mean_acceleration(part, solution)
         needed = rigid_body_forces(articulation, state, None, acting.wrench, gravity=True)[:6]
-        momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration)) + acting.fast_impulse[:6]
+        momentum = (
+            momentum
+            + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration))
+            + acting.fast_impulse[:6]
+        )
     start = end.replace(root_velocity=solution.velocity[:6])
     return _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
 
 
 def _close_loops(part: Prepared, end: State, displacement: Array) -> tuple[State, Array]:
-    """Closes the loops of an articulation after its positions have moved; also the total displacement, [nv]."""
+    """Closes the loops of an articulation after its positions have moved; also the total
+    displacement, [nv].
+    """
     loops, hard = part.loops, part.system.hard
     if loops is None or hard is None or not len(loops.held):
         return end, displacement
@@ -155,13 +175,19 @@ def _close_loops(part: Prepared, end: State, displacement: Array) -> tuple[State
 
 def mean_acceleration(part: Prepared, solution: Bounded) -> Array:
     """The mean generalised acceleration during the step, [nv]."""
-    return (solution.velocity - generalized_velocity(part.articulation, part.state)) / part.acting.dt
+    return (
+        solution.velocity - generalized_velocity(part.articulation, part.state)
+    ) / part.acting.dt
 
 
 def _outer_wrench(part: Prepared, moments: Inertias) -> Array:
-    """The external wrench about the root's centre of mass, [6]; ``moments`` are the mass moments of the whole."""
+    """The external wrench about the root's centre of mass, [6]; ``moments`` are the mass moments of
+    the whole.
+    """
     articulation = part.articulation
-    weightless = gravity_and_loads(articulation.replace(gravity_scale=1 - articulation.gravity_scale), None)
+    weightless = gravity_and_loads(
+        articulation.replace(gravity_scale=1 - articulation.gravity_scale), None
+    )
     besides = _total_wrench(part.at_start, part.acting.wrench - weightless)
     return gravity_wrenches(articulation, moments.mass, moments.first)[:, 0] + besides
 
@@ -173,11 +199,20 @@ def _total_wrench(at_start: StepStart, wrench: Array) -> Array:
 
 
 def _floating_end(
-    articulation: Articulation, end: State, center: Array, travelled: Array, momentum: Array, dt: Array
+    articulation: Articulation,
+    end: State,
+    center: Array,
+    travelled: Array,
+    momentum: Array,
+    dt: Array,
 ) -> State:
-    """The end of a step with a momentum [6] about the initial position of the root's centre of mass."""
+    """The end of a step with a momentum [6] about the initial position of the root's centre of
+    mass.
+    """
     target = Momentum(*jnp.split(about(center, momentum[:, None])[:, 0], 2))
-    return with_momentum(articulation, end, center, travelled, target, target.linear, dt, magnitude_only=False)
+    return with_momentum(
+        articulation, end, center, travelled, target, target.linear, dt, magnitude_only=False
+    )
 
 
 def contact_memory(solved: Solved) -> ContactMemory:
