@@ -204,7 +204,8 @@ def in_mujoco(world: World, stiff: bool, batch: int) -> Result:
         kind = "sphere" if len(body.size) == 1 else "box"
         x, y, z, w = body.quaternion
         inertia = f'<inertial pos="0 0 0" mass="{body.mass}" diaginertia="{_words(body.inertia)}"/>'
-        shape = f'<geom name="{body.name}" type="{kind}" size="{_words(body.size)}" contype="0" conaffinity="0"/>'
+        form = f'type="{kind}" size="{_words(body.size)}" contype="0" conaffinity="0"'
+        shape = f'<geom name="{body.name}" {form}/>'
         place = f'pos="{_words(body.place)}" quat="{_words((w, x, y, z))}"'
         bodies.append(f'<body name="{body.name}" {place}>{joint}{inertia}{shape}</body>')
     solref = f'solref="{2 * DT} 1"' if stiff else ""

@@ -116,7 +116,8 @@ def chain_urdf(links: int) -> str:
     for k in range(1, links + 1):
         axis = ("1 0 0", "0 1 0", "0 0 1")[k % 3]
         parts.append(
-            f'<link name="link{k}">{inertial}</link><joint name="joint{k}" type="revolute"><parent link="link{k - 1}"/>'
+            f'<link name="link{k}">{inertial}</link>'
+            f'<joint name="joint{k}" type="revolute"><parent link="link{k - 1}"/>'
             f'<child link="link{k}"/><origin xyz="0 0 {0.1 if k > 1 else 0}"/><axis xyz="{axis}"/>'
             '<limit lower="-3" upper="3" effort="100" velocity="10"/></joint>'
         )

@@ -137,7 +137,7 @@ def _serve(
                     connection.send(("done", facts))
                 else:
                     connection.send(("done", program.seconds()))
-            except Exception as error:  # whatever a library raises belongs in its cell, not in the way of the others
+            except Exception as error:  # Whatever a library raises belongs in its cell.
                 connection.send(("failure", _reason(error)))
 
 

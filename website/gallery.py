@@ -203,7 +203,8 @@ def _page() -> str:
         told = inspect.getdoc(make) or ""
         body = textwrap.dedent(code[code.index('"""', code.index('"""') + 3) + 3 :].strip("\n"))
         lines += [
-            f'[![{name}](gallery/{name}.png){{ width="720" }}](gallery/{name}.html){{ target="_blank" }}',
+            f'[![{name}](gallery/{name}.png){{ width="720" }}]'
+            f'(gallery/{name}.html){{ target="_blank" }}',
             "",
             " ".join(told.split("\n")),
             "",

@@ -237,8 +237,9 @@ def _check_x64(
             leaves, _ = jax.tree_util.tree_flatten_with_path((args, kwargs))
             path = next(path for path, leaf in leaves if leaf is array)
             raise TypeError(
-                f"{function.__name__}: argument {_path_name(path)} has dtype {array.dtype}, but JAX's x64 mode is off; "
-                f'switch it on with jax.config.update("jax_enable_x64", True), or convert the argument to {dtype}'
+                f"{function.__name__}: argument {_path_name(path)} has dtype {array.dtype}, but "
+                "JAX's x64 mode is off; switch it on with "
+                f'jax.config.update("jax_enable_x64", True), or convert the argument to {dtype}'
             )
 
 

@@ -456,7 +456,7 @@ UNARY: dict[str, Unary] = {
     "neg": _negatives,
     "not": _negations,
     "square": _squares,
-    "one_minus_square": _one_minus_squares,  # Since JAX 0.11, in derivatives of ``tanh`` and ``asin``.
+    "one_minus_square": _one_minus_squares,  # Since JAX 0.11, of ``tanh`` and ``asin``.
     "log2": _binary_logarithms,  # Since JAX 0.11.
     "is_finite": is_finite,
 }

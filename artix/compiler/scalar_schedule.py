@@ -184,9 +184,8 @@ class _Scheduler:
             order.append(number)
             for x in self._operands[number]:
                 users[x] -= 1
-                if (
-                    users[x] == 1
-                ):  # Its last user now ends its life, so that user is queued again with smaller growth.
+                if users[x] == 1:
+                    # Its last user ends its life, so that user is queued again with smaller growth.
                     user = next(u for u in self._users[x] if not done[u])
                     if not missing[user]:
                         heapq.heappush(ready, (growth(user), user))

@@ -6,7 +6,6 @@ distance between two shapes is the distance between their cores minus both radii
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -108,15 +107,19 @@ def point_with_box(point: Array, radius: Array, box: Core) -> Meeting:
     distance = jnp.where(is_out, length, -jnp.sum(jnp.where(face, depth, 0)))
     gap = distance - radius
     middle = point - (radius + 0.5 * gap) * normal
-    to_world: Callable[[Array], Array] = lambda vector: jnp.sum(box.rotation * vector, axis=1)  # noqa: E731
+
+    def to_world(vector: Array) -> Array:
+        return jnp.sum(box.rotation * vector, axis=1)
+
     return Meeting(gap, to_world(normal), box.center + to_world(middle))
 
 
 def in_box_frame(a: Core, box: Core) -> tuple[Array, Array]:
     """The midpoint of a segment and half of the segment in a box's frame, [3] each."""
-    to_box: Callable[[Array], Array] = lambda vector: jnp.sum(
-        box.rotation * vector[:, None], axis=0
-    )
+
+    def to_box(vector: Array) -> Array:
+        return jnp.sum(box.rotation * vector[:, None], axis=0)
+
     return to_box(a.center - box.center), to_box(a.rotation[:, 2] * a.half[2])
 
 

@@ -9,7 +9,7 @@ and in world axes::
 
 and zero where neither DOF lies above the other. Featherstone, *Rigid Body Dynamics Algorithms*
 (2008), section 6.2.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ neither depends on the body. So one vector per displacement and one per composit
 all n^2 derivatives are their outer products under the ancestor masks. Carpentier and Mansard, RSS
 2018; Singh, Russell and Wensing, RA-L 2022, whose ``psi'`` and ``psi''`` are ``first`` and
 ``second`` and whose ``B`` matrix appears here as the moments of momentum.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ KINDS = {
     "joints": "one number a joint",
     "feet": "one number a foot",
     "feet_vectors": "x, y, z of each foot",
-    "clock": "cosine and sine of the phase of the gait: the feet of one side have that of the other",
+    "clock": (
+        "cosine and sine of the phase of the gait: the feet of one side have that of the other"
+    ),
 }
 
 

@@ -232,7 +232,8 @@ def num_parts(sharding: Sharding, members: int) -> int:
     if not isinstance(sharding, Sharding):
         raise TypeError(
             f"expected a sharding, found {type(sharding).__name__}; give "
-            'jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("robots")) for a mesh with an axis "robots"'
+            'jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("robots")) for a mesh '
+            'with an axis "robots"'
         )
     try:
         return members // sharding.shard_shape((members,))[0]

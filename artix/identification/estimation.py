@@ -459,13 +459,10 @@ def _model_of(
         _positive("stribeck_speed", stribeck_speed)
         if "coulomb" not in friction:
             raise ValueError(
-                'stribeck_speed: static friction falls to Coulomb friction, so friction needs "coulomb"'
+                "stribeck_speed: static friction falls to Coulomb friction, so friction needs "
+                '"coulomb"'
             )
-    chosen = {
-        *friction,
-        *(("armature",) if armature else ()),
-        *(() if stribeck_speed is None else ("stribeck",)),
-    }
+    chosen = {*friction, "armature" if armature else "", "stribeck" if stribeck_speed else ""}
     model = Model(
         movable_links(robot) if links is None else tuple(links),
         tuple(term for term in JOINT_TERMS if term in chosen),
@@ -655,11 +652,8 @@ def _base(rows: np.ndarray) -> tuple[int, float]:
     is_zero = lengths <= 1e-10 * lengths.max(initial=0)
     scaled = np.where(is_zero, 0.0, rows) / np.where(is_zero, 1.0, lengths)
     sizes = np.linalg.svd(scaled, compute_uv=False)
-    rank = (
-        int(np.sum(sizes > sizes[0] * max(rows.shape) * np.finfo(float).eps * 100))
-        if len(sizes)
-        else 0
-    )
+    least = sizes.max(initial=0) * max(rows.shape) * np.finfo(float).eps * 100
+    rank = int(np.sum(sizes > least))
     return rank, float(sizes[0] / sizes[rank - 1]) if rank else math.inf
 
 
@@ -690,14 +684,8 @@ def excitation(
       >>> print(base, condition < 100)
       11 True
     """
-    silent = Log(
-        robot,
-        motion.time,
-        motion.position,
-        motion.velocity,
-        motion.acceleration,
-        0 * motion.position,
-    )
+    arrays = motion.time, motion.position, motion.velocity, motion.acceleration
+    silent = Log(robot, *arrays, 0 * motion.position)
     names = ("viscous", "coulomb") if friction else ()
     model, measured = _model_of(robot, [silent], links, names, armature)
     evidence = gather(robot, silent, model, measured)

@@ -214,8 +214,8 @@ def follow(
     _check_options(articulation, iterations, position_tolerance, rotation_tolerance)
     if not callable(tasks):
         raise TypeError(
-            f"tasks: expected a function of a point of the path; found {type(tasks).__name__}: write lambda target: "
-            '[FrameTask("tool", target)]'
+            f"tasks: expected a function of a point of the path; found {type(tasks).__name__}: "
+            'write lambda target: [FrameTask("tool", target)]'
         )
     for leaf in jax.tree.leaves(path):
         check_finite("path", leaf)

@@ -283,7 +283,7 @@ def _array(name: str, content: bytes, shape: tuple[int, ...]) -> np.ndarray:
     return np.frombuffer(content, dtype, offset=match.end()).reshape(stored)
 
 
-# --- the structure, as JSON that is read back through the builder, which refuses what is inconsistent ---
+# --- the structure, as JSON that the builder reads, which refuses what is inconsistent ----------
 
 FORMAT, VERSION = "artix articulation", 1
 

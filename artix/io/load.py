@@ -209,7 +209,7 @@ def load_world(path: Any, **options: Any) -> World:
       >>> end = artix.step(scene, state, None, 0.005)
       >>> print(end["ball"].root_velocity[2])
       -0.04905
-    """
+    """  # noqa: E501
     if not isinstance(path, str | os.PathLike) or is_usd_text(path):
         return load_usd_world(path, **options)
     if isinstance(path, str) and path.lstrip().startswith("<"):

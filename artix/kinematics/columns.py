@@ -142,7 +142,9 @@ def changes_by_velocity(tree: Topology, joints: Motion, velocity: Motion, first:
     count = NUM_ROOT + tree.num_dofs
     if tree.has_spherical:
         rates = motion_rates(tree, velocity, joints)
-    else:  # the body of the only DOF of a joint moves relative to its parent along that DOF, which changes nothing
+    else:
+        # The body of a joint's only DOF moves relative to its parent along that DOF, which
+        # changes nothing.
         rates = Motion(*(part[:, NUM_ROOT:count] for part in first))
     padded = (jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in rates)
     return Motion(*(part[:, :count] + rate for part, rate in zip(first, padded, strict=True)))

@@ -13,7 +13,7 @@ argument   default                             otherwise
 
 :func:`frame_velocity` explains them. Internally, spatial vectors are about one reference point and
 in world axes; the first functions of this module convert them.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -140,8 +140,12 @@ REMOVED = {
     "artix.Padding": _NO_PADDING,
     "artix.model.PaddedTopology": _NO_PADDING,
     "artix.model.Padding": _NO_PADDING,
-    "artix.physx.common_init": "nothing goes stale, so there is nothing to prepare: leave the call out",
-    "artix.physx.get_stabilization_threshold": "artix has no stabilisation, so there is no threshold",
+    "artix.physx.common_init": (
+        "nothing goes stale, so there is nothing to prepare: leave the call out"
+    ),
+    "artix.physx.get_stabilization_threshold": (
+        "artix has no stabilisation, so there is no threshold"
+    ),
     "artix.physx.set_stabilization_threshold": "artix has no stabilisation: leave the call out",
 }
 

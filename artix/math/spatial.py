@@ -194,7 +194,8 @@ def rotate_inverse(q: Array, v: Array) -> Array:
 
 # --- exponential and logarithm, smooth to every order at zero -----------------------------------
 
-_SERIES_BELOW = 0.25  # square of the angle; nine terms of the series are exact to round-off there, in float64 too
+#: Square of an angle below which nine terms of the series are exact to rounding, in float64 too.
+_SERIES_BELOW = 0.25
 
 
 def _by_series(square: Array, series: list[float], closed) -> Array:

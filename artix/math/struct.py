@@ -34,9 +34,8 @@ class PyTreeNode:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__()
         dataclasses.dataclass(frozen=True, **options)(cls)
-        is_node = {
-            one.name: one.metadata.get("pytree_node", True) for one in dataclasses.fields(cls)
-        }  # type: ignore[arg-type]
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        is_node = {one.name: one.metadata.get("pytree_node", True) for one in fields}
         static = [name for name in is_node if not is_node[name]]
         jax.tree_util.register_dataclass(cls, [name for name in is_node if is_node[name]], static)
         if not static and cls.__module__.startswith("artix."):

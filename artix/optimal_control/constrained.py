@@ -232,8 +232,14 @@ def solve_constrained(
     )
     flat_at = (1e-8 if is_double else 1e-6) if tolerance is None else tolerance
     check_count("outer_iterations", outer_iterations)
-    for name, value in (("weight", weight), ("weight_growth", weight_growth), ("most_weight", most_weight),
-                        ("feasibility_tolerance", feasible_at), ("tolerance", flat_at)):  # fmt: skip
+    positive = {
+        "weight": weight,
+        "weight_growth": weight_growth,
+        "most_weight": most_weight,
+        "feasibility_tolerance": feasible_at,
+        "tolerance": flat_at,
+    }
+    for name, value in positive.items():
         check_positive(name, value, "1")
     if np.ndim(weight) > 1 or not np.size(weight):
         raise ValueError(

@@ -400,7 +400,7 @@ def copy_internal_state_to_cache(
       >>> cache = physx.copy_internal_state_to_cache(simulation, physx.create_cache(pole), Flag.ALL)
       >>> print(cache.joint_position, cache.link_velocity.shape)
       [0. 0.] (3, 6)
-    """
+    """  # noqa: E501
     check_cache(simulation, cache)
     flags = Flag(flags)
     for flag, in_cache, field in _COPIED:
@@ -472,7 +472,7 @@ def apply_cache(
       >>> cache = cache.replace(joint_position=jnp.array([0.5, 0.1]))
       >>> print(physx.apply_cache(simulation, cache, Flag.POSITION).state.joint_position)
       [0.5 0.1]
-    """
+    """  # noqa: E501
     check_cache(simulation, cache)
     flags = Flag(flags)
     changed = simulation

@@ -401,8 +401,10 @@ HEIGHT = 96
 STYLE = """<style>
 html body { display: flex; flex-direction: column; }
 html body > #root { flex: 1 1 0; min-height: 0; height: auto; }
-#plots { flex: none; max-height: 50%; overflow-y: auto; font: 11px sans-serif; color: INK; background: PAPER; }
-#plots figure { position: relative; height: HEIGHTpx; margin: 0; border-top: 1px solid #8884; cursor: crosshair; }
+#plots { flex: none; max-height: 50%; overflow-y: auto; }
+#plots { font: 11px sans-serif; color: INK; background: PAPER; }
+#plots figure { position: relative; height: HEIGHTpx; margin: 0; }
+#plots figure { border-top: 1px solid #8884; cursor: crosshair; }
 #plots .area { position: absolute; inset: 20px 12px 6px 64px; }
 #plots svg { position: absolute; width: 100%; height: 100%; overflow: visible; }
 #plots path { fill: none; stroke-width: 1.5; vector-effect: non-scaling-stroke; }
@@ -432,8 +434,10 @@ SCRIPT = """<script>
     const area = event.currentTarget.querySelector(".area").getBoundingClientRect();
     const track = thumb.parentElement, box = track.getBoundingClientRect();
     const share = Math.min(Math.max((event.clientX - area.left) / area.width, 0), 1);
-    const there = { clientX: box.left + share * box.width, clientY: box.top + 1, bubbles: true, buttons: 1 };
-    for (const kind of ["mousedown", "mousemove", "mouseup"]) track.dispatchEvent(new MouseEvent(kind, there));
+    const x = box.left + share * box.width;
+    const there = { clientX: x, clientY: box.top + 1, bubbles: true, buttons: 1 };
+    for (const kind of ["mousedown", "mousemove", "mouseup"])
+      track.dispatchEvent(new MouseEvent(kind, there));
   };
   for (const figure of document.querySelectorAll("#plots figure"))
     for (const kind of ["mousedown", "mousemove"]) figure.addEventListener(kind, press);
@@ -492,7 +496,8 @@ def _figure(name: str, values: np.ndarray, dt: float, duration: float) -> str:
     )
     return (
         f"<figure><figcaption>{caption}</figcaption>"
-        f'<span class="end" style="top: 14px">{high:.3g}</span><span class="end" style="bottom: 0">{low:.3g}</span>'
+        f'<span class="end" style="top: 14px">{high:.3g}</span>'
+        f'<span class="end" style="bottom: 0">{low:.3g}</span>'
         f'<div class="area"><svg viewBox="0 0 1000 100" preserveAspectRatio="none">{paths}</svg>'
         f'<div class="now"></div></div></figure>\n'
     )

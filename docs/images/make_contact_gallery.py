@@ -84,7 +84,9 @@ def incline() -> None:
     plot("incline", "angle [degrees]", "speed after 1 s [m/s]", *lines)
     text = """<mujoco><option gravity="4.905 0 -8.496" timestep="0.005"/><worldbody>
       <geom type="plane" size="0 0 1"/>
-      <body pos="0 0 0.1"><freejoint/><geom type="box" size="0.2 0.3 0.1" mass="2" friction="0.7"/></body>
+      <body pos="0 0 0.1">
+        <freejoint/><geom type="box" size="0.2 0.3 0.1" mass="2" friction="0.7"/>
+      </body>
     </worldbody></mujoco>"""
     model = mujoco.MjModel.from_xml_string(text)
     data, moved = mujoco.MjData(model), []

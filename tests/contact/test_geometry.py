@@ -430,9 +430,10 @@ def test_each_robot_may_have_a_ground_of_its_own() -> None:
 def test_single_numbers_of_a_ground_may_be_traced() -> None:
     """A height, one part of a normal, a spacing."""
     tilt = lambda x: artix.Plane.of(normal=(x, 0.0, 1.0), point=(x, 0.0, 0.0))  # noqa: E731
-    field = lambda x: artix.HeightField.of(
-        [[0.0, x], [0.0, 0.0]], spacing=(x, 1.0), origin=(0.0, 0.0, x)
-    )
+
+    def field(x):
+        return artix.HeightField.of([[0.0, x], [0.0, 0.0]], spacing=(x, 1.0), origin=(0.0, 0.0, x))
+
     for make in (artix.Ground.flat, tilt, field):
         known, traced = make(0.5), jax.jit(make)(0.5)
         for leaf, other in zip(jax.tree.leaves(traced), jax.tree.leaves(known), strict=True):

@@ -42,9 +42,10 @@ def actions(seed=1, num=NUM):
 
 def data(tree):
     """A pytree as NumPy arrays, keys by their numbers."""
-    as_numbers = lambda x: (
-        jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
-    )
+
+    def as_numbers(x):
+        return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
     return jax.tree.map(lambda x: np.asarray(as_numbers(x)), tree)
 
 

@@ -57,7 +57,7 @@ def trained():
 class Symmetric(PointMass):
     """Left and right are alike."""
 
-    mirror = {
+    mirror = {  # noqa: RUF012
         "action": jnp.negative,
         "obs": jnp.negative,
         "state": jnp.negative,

@@ -91,10 +91,9 @@ def test_donation_saves_a_copy_of_the_states(donated: bool) -> None:
     pendulum = robots.load("double_pendulum")
 
     def advance(states):
-        after = lambda states, _: (
-            jax.vmap(lambda one: artix.step(pendulum, one, None, 0.01))(states),
-            None,
-        )
+        def after(states, _):
+            return jax.vmap(lambda one: artix.step(pendulum, one, None, 0.01))(states), None
+
         return jax.lax.scan(after, states, None, length=50)[0]
 
     types = types_of_states(pendulum, 100_000, 1)

@@ -232,12 +232,12 @@ def test_derivatives_of_a_step(kinds: str, friction: float) -> None:
     robot = two_bodies(*SHAPES[kinds])
     state = moving(robot, (0.06, 0.04, 0.0), (0.4, 0.1, -1.0), (0.3, 0.2, -0.1), (0.4, 0.5, 0.2))
     options = artix.SolverOptions(contact_iterations=8, restitution_threshold=10.0)
+
+    def gap(z):
+        moved = state.replace(joint_position=state.joint_position.at[2].set(z))
+        return artix.link_contacts(robot, moved).gap
+
     # Half a millimetre apart, so that the step closes the gap.
-    gap = lambda z: (
-        artix.link_contacts(
-            robot, state.replace(joint_position=state.joint_position.at[2].set(z))
-        ).gap
-    )
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = 0.5 * (low + high)

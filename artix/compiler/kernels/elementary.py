@@ -86,7 +86,9 @@ def _reduce_angle(x: Value) -> tuple[Value, Value]:
     if x.scalar == "float":
         integer = count.cast("fptosi", "i32")
         quadrant = x.code.emit(f"freeze {integer.type} {integer.name}", "i32", x.width)
-    else:  # few processors convert to i64; after this addition the float's last bits are those of the integer
+    else:
+        # Few processors convert to i64. After this addition, the float's last bits are
+        # those of the integer.
         quadrant = bits(count + 1.5 * 2.0**52)
     return remainder, quadrant
 

@@ -128,7 +128,8 @@ def function_attributes() -> str:
     ones.
     """
     bits = 8 * vector_bytes()
-    return f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
+    widths = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+    return f"attributes #0 = {{ nounwind {widths} }}"
 
 
 def process_triple() -> str:

@@ -262,7 +262,8 @@ def _join(alike: Sequence[Issue], message: str) -> Issue:
 
 #: Elements as messages name them: of XML, of an articulation, and prims of USD or their properties.
 _XML = re.compile(
-    r'<([\w:]+)(?: name="(?P<name>.*)")?>(?: of <[\w:]+ name="(?P<around>.*)">| number (?P<number>\d+))?'
+    r'<([\w:]+)(?: name="(?P<name>.*)")?>'
+    r'(?: of <[\w:]+ name="(?P<around>.*)">| number (?P<number>\d+))?'
 )
 _PART = re.compile(r"([a-z][a-z ]*) '(.*)'")
 _PRIM = re.compile(r"<(/[^>.]*)(\.[^>]*)?>")

@@ -303,29 +303,21 @@ class BodyWriter(XmlWriter):
         return {"limited": "true", "range": self.numbers(np.clip([low, high], -1e10, 1e10))}
 
     def _check_ball(self, name: str, frame: np.ndarray, limits: np.ndarray, dofs: slice) -> None:
+        where = f"joint {name!r}"
         if ball_spring(self.articulation, dofs):
-            self.warn(
-                f"joint {name!r}",
-                BALL_SPRING,
-                "nothing, if the joint turns little: at 1 rad they differ by 4 %",
-            )
+            fix = "nothing, if the joint turns little: at 1 rad they differ by 4 %"
+            self.warn(where, BALL_SPRING, fix)
         if np.any(np.isfinite(limits)):
-            message = (
-                "MJCF limits the angle of a ball joint, not its components; the limits are dropped"
-            )
-            self.warn(f"joint {name!r}", message)
+            message = "MJCF limits the angle of a ball joint, not its components; the limits are"
+            self.warn(where, f"{message} dropped")
         if np.abs(frame[3:6]).max() > 1e-12:
-            self.warn(
-                f"joint {name!r}",
-                "its coordinates will refer to the axes of the body, not of its joint frame",
-            )
+            message = "its coordinates will refer to the axes of the body, not of its joint frame"
+            self.warn(where, message)
         friction = self.articulation.friction
         arrays = (self.articulation.armature, friction.static, friction.dynamic, friction.viscous)
         if any(np.ptp(np.asarray(array[dofs], float)) > 0.0 for array in arrays):
-            self.warn(
-                f"joint {name!r}",
-                "MJCF has a single armature and friction for all axes of a ball joint",
-            )
+            message = "MJCF has a single armature and friction for all axes of a ball joint"
+            self.warn(where, message)
 
     def _write_inertial(self, link: int, *, moves: bool) -> None:
         name = self.topology.link_names[link]

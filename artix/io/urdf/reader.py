@@ -409,7 +409,7 @@ def load_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> Artic
       >>> rod = artix.load_urdf(text)
       >>> print(rod.topology.fixed_base, rod.topology.dof_names)
       True ('hinge',)
-    """
+    """  # noqa: E501
     report, robots = read_urdf(path_or_text, _read_options(options))
     report.finish()
     (robot,) = robots.values()
@@ -596,7 +596,7 @@ def load_xacro(
       >>> _ = path.write_text(text)
       >>> print(artix.io.load_xacro(path, arguments={"mass": "2.5"}).link_mass)
       [2.5]
-    """
+    """  # noqa: E501
     return load_urdf(expand_xacro(path, arguments, packages), packages=packages, **options)
 
 
@@ -648,7 +648,8 @@ def expand_xacro(
             "expanding xacro files requires xacrodoc: pip install 'artix[xacro]'"
         ) from error
     path = Path(path)
-    path.read_bytes()  # Raises OSError here rather than a DescriptionError below if the file is unreadable.
+    # Raises OSError here rather than a DescriptionError below if the file cannot be read.
+    path.read_bytes()
     known = dict(packages or {})
     while True:
         try:

@@ -212,9 +212,8 @@ class _Writer(XmlWriter):
         if limit:
             lines.append(f"    <limit {limit}/>")
         if damping or friction:
-            lines.append(
-                f'    <dynamics damping="{self.number(damping)}" friction="{self.number(friction)}"/>'
-            )
+            numbers = self.number(damping), self.number(friction)
+            lines.append('    <dynamics damping="{}" friction="{}"/>'.format(*numbers))
         for index, (follower, reference) in enumerate(self.topology.mimic_dofs):
             if follower == dof:
                 multiplier, offset = (

@@ -23,7 +23,7 @@ finite.
 
 With contact smoothing E, a contact's normal law is ``lambda_n u_n = E`` instead of
 ``lambda_n u_n = 0``.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Coulomb friction*, 2018; Castro et al., *An unconstrained convex formulation of 
 (SAP, arXiv 2110.10107); Rockafellar, *Augmented Lagrangians and applications of the proximal point
 algorithm*, 1976; Irons and Tuck, *A version of the Aitken accelerator for computer iteration*,
 1969.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
