@@ -119,7 +119,7 @@ class SolverOptions:
     restitution_threshold: float = 0.2
     drive_limits_are_forces: bool = True
     tolerance: float | None = None
-    max_newton_steps: int = 60
+    max_newton_steps: int = 120
 
     def __post_init__(self) -> None:
         if self.solver == "newton":
