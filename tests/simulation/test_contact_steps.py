@@ -511,9 +511,10 @@ def dropped(a: artix.Articulation, key: jax.Array) -> artix.State:
     [("quadruped", 3.0), pytest.param("humanoid", 5.0, marks=pytest.mark.exhaustive)],
 )
 def test_a_thousand_falls(name: str, seconds: float, dt: float) -> None:
-    """In float32: nothing is ever undefined, and no point of robots at rest lies deeper than half a
-    millimetre.
+    """In float32: nothing is ever undefined, and no point of robots at rest lies deeper than a tenth
+    of a millimetre.
 
+    With 60 Newton steps instead of 120, one or two of them are 0.6 to 2.5 mm deep.
     Of all robots, 99 % lie no deeper than the largest separation speed, 0.1 m/s, undoes in a step.
     """
     a, ground = falling(name, "float32"), Ground.flat().astype("float32")
@@ -533,7 +534,7 @@ def test_a_thousand_falls(name: str, seconds: float, dt: float) -> None:
     last, depth, finite, is_at_rest = jax.jit(jax.vmap(fall))(states)
     assert np.all(finite)
     assert np.mean(is_at_rest) >= 0.4
-    assert np.max(depth[is_at_rest]) <= 5e-4
+    assert np.max(depth[is_at_rest]) <= 1e-4
     assert np.quantile(depth, 0.99) <= 0.1 * dt
     told = jax.jit(
         jax.vmap(
